@@ -1,5 +1,6 @@
-"""Examples in the documentation run, links lead somewhere, and what pages name is there."""
+"""Examples in the documentation and in docstrings run, links lead somewhere, and what pages name is there."""
 
+import doctest
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,18 @@ from pathlib import Path
 import package_map
 import pytest
 
-from dragoman import PROTOCOLS, ErrorKind, WireError
+import dragoman
+from dragoman import (
+    PROTOCOLS,
+    ErrorKind,
+    EventReader,
+    EventWriter,
+    FanOut,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    WireError,
+)
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 from dragoman_server.config.loader import load
 
@@ -33,6 +45,15 @@ EXAMPLES = [
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
 def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize(
+    "machine", [EventReader, EventWriter, FanOut, Relay, RequestTranslator, ResponseTranslator]
+)
+def test_the_example_of_a_machine_runs(machine: type) -> None:
+    [example] = doctest.DocTestFinder(recurse=False).find(machine, globs=dict(vars(dragoman)))
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 SPECS = (ProtocolSpec, UpstreamSpec, Endpoint)

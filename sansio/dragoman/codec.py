@@ -12,17 +12,43 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from dragoman._ir.assembly import AssembledResponse
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Grammar, Param, Refusable, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
-from dragoman._ir.undo import Undo
+from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
+
+__all__ = [
+    "AssembledBlock",
+    "AssembledResponse",
+    "Capabilities",
+    "CheckInput",
+    "DeltaTemplate",
+    "Endpoint",
+    "Enforced",
+    "Fold",
+    "HostedUse",
+    "ModelList",
+    "ProtocolSpec",
+    "RateLimitHeaders",
+    "ReasoningPart",
+    "RelayObserver",
+    "ResponseContext",
+    "StreamReader",
+    "StreamWriter",
+    "TokenCount",
+    "ToolLimits",
+    "ToolOrigin",
+    "Unchecked",
+    "Undo",
+    "UpstreamSpec",
+]
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
@@ -243,6 +269,9 @@ class ResponseContext(msgspec.Struct, frozen=True):
     clock: Callable[[], int] | None = None
     rewritten: bool = False
     mask: Masker | None = None
+
+    def __repr__(self) -> str:
+        return f"<ResponseContext {self.id} of {self.model}>"
 
     def response_id(self, prefix: str, upstream_id: str) -> str:
         """The id of the answer: the upstream's where that means something to it later on, else one of ours."""

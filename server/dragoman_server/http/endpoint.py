@@ -16,8 +16,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
-from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
 from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.document import CachedReasoning, ReasoningLookup
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of

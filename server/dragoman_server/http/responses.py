@@ -250,7 +250,9 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
         now=int(created) if isinstance(created, int | float) else response.created,
         model=request.model,
     )
-    translator = ResponseTranslator(protocol, protocol, context, upstream_streams=False, client_streams=True)
+    translator = ResponseTranslator(
+        client=protocol, upstream=protocol, context=context, upstream_streams=False, client_streams=True
+    )
     # Up to its last event, a stream that failed is one that was not completed.
     translator.receive_data(encode({**body, "status": "incomplete", "error": None} if failed else body))
     translator.receive_eof()

@@ -26,8 +26,7 @@ from dragoman import (
     WireError,
     translate_error,
 )
-from dragoman._wire.errors import unreadable_error
-from dragoman._wire.masking import mask_document, mask_error
+from dragoman.errors import mask_document, mask_error, unreadable_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning
 from dragoman_server.accounts.retry_after import retry_after
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers

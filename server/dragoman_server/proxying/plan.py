@@ -23,8 +23,8 @@ from dragoman import (
     TranslatedRequest,
     peek,
 )
-from dragoman._transforms.reasoning_cache import ReasoningLookup
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.document import ReasoningLookup
 from dragoman_server import headers as header_tables
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.keys import make_signer
@@ -201,11 +201,16 @@ class Plan:
     def response_machine(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
         """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.context, streams=self.streams, member=self.required_member)
+            return Relay(
+                protocol=self.upstream,
+                context=self.context,
+                streams=self.streams,
+                member=self.required_member,
+            )
         return ResponseTranslator(
-            self.upstream,
-            self.client,
-            self.context,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
             check_input=self.check_input,
@@ -215,10 +220,10 @@ class Plan:
     def fan_out(self) -> FanOut:
         """The machine for an answer with choices that the upstream has to be asked for one by one."""
         return FanOut(
-            self.upstream,
-            self.client,
-            self.context,
-            self.translated.fan_out,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
+            count=self.translated.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
             store_response=self.store_response,
@@ -269,8 +274,8 @@ def make_plan(
     def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
         target, upstream = goal.settings, goal.upstream
         translator = RequestTranslator(
-            client,
-            upstream,
+            client=client,
+            upstream=upstream,
             capabilities=capabilities_for(settings, target, goal.upstream_model, upstream.name),
             policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
             signer=signer,

@@ -20,7 +20,7 @@ import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 
 from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, WireError
-from dragoman._transforms.reasoning_cache import CachedReasoning
+from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.headers import (

@@ -17,17 +17,17 @@ __all__ = [
 
 
 class UpstreamErrorKind(enum.Enum):
-    """What a failure means for the next step."""
+    """What a failure means for the next attempt."""
 
     UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
     TIMEOUT = "timeout"
-    BROKEN = "broken"  # the connection or its bytes failed; the request may have been worked on
+    BROKEN = "broken"  # the connection or its bytes failed; the request may have been processed
     TOO_LARGE = "too_large"
-    INVALID_REQUEST = "invalid_request"  # our side's fault: it would fail anywhere
+    INVALID_REQUEST = "invalid_request"  # it would fail at every upstream
 
 
 class UpstreamTimeoutPhase(enum.Enum):
-    """Which wait was too long."""
+    """The wait that was too long."""
 
     POOL = "pool"
     CONNECT = "connect"
@@ -74,6 +74,6 @@ class UpstreamTooLarge(UpstreamError):
 
 
 class UpstreamRequestInvalid(UpstreamError):
-    """The URL or a header cannot be sent. It is a fault of the configuration or of the client."""
+    """The URL or a header cannot be sent, because of the configuration or the client."""
 
     kind = UpstreamErrorKind.INVALID_REQUEST
