@@ -40,7 +40,7 @@ _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.
 
 
 def page(text: str) -> str:
-    """The page with its tables as they must be."""
+    """Return the page with its tables up to date. Raises KeyError for a table of an unknown name."""
     return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[match[1]]()}\n", text)
 
 
@@ -50,7 +50,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _own(keys: dict[str, SettingSpec]) -> str:
-    """The keys of a table that may also say what models take."""
+    """Return the table of the keys that are not capabilities."""
     return _keys(key for name, key in keys.items() if name not in CAPABILITY_KEYS)
 
 
@@ -186,16 +186,16 @@ _OTHERS = ("everything else", f"`{ErrorAction.RETURN_TO_CLIENT.value}`")
 
 
 def _when(rule: ErrorRule) -> str:
-    """The conditions of a row in words."""
+    """Return the conditions of a row in words."""
     kinds = sorted(kind.value.replace("_", " ") for kind in rule.kinds)
     words = (f'"{word}"' for word in rule.words)
-    said = [
+    conditions = [
         f"the error is of the kind {_or(kinds)}" if kinds else "",
         f"the status is {_or(map(str, sorted(rule.statuses)))}" if rule.statuses else "",
         f"its code is {_or(sorted(rule.codes))}" if rule.codes else "",
         f"its message says {_or(words)}" if rule.words else "",
     ]
-    return ", and ".join(filter(None, said))
+    return ", and ".join(filter(None, conditions))
 
 
 def _or(words: Iterable[str]) -> str:
@@ -205,7 +205,7 @@ def _or(words: Iterable[str]) -> str:
 
 @functools.cache
 def promised() -> dict[str, dict[str, list[str]]]:
-    """By promise and module: the tests with the marker, and "" where the whole module has it."""
+    """Return by promise and module the tests with the marker; "" stands for a whole module."""
     found: dict[str, dict[str, list[str]]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         if "mark.promise(" not in (text := path.read_text("utf-8")):
@@ -218,7 +218,7 @@ def promised() -> dict[str, dict[str, list[str]]]:
 
 
 def _marked(node: ast.stmt) -> list[str]:
-    """The promises that a test, a class of tests or `pytestmark` names."""
+    """Return the promises that a test, a class of tests or `pytestmark` names."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             marks: list[ast.expr] = node.decorator_list

@@ -51,7 +51,7 @@ def page() -> str:
 
 
 def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
-    """For each kind of upstream."""
+    """Return a cell for each kind of upstream."""
     return [cell_of_request(client, upstream, target(upstream), probe) for target in TARGETS]
 
 

@@ -1,4 +1,4 @@
-"""The page "What you lose": the rows of the matrix by topic, in five lines for each pair of protocols."""
+"""The page "What you lose": the rows of the matrix grouped by topic, in five lines for each pair of protocols."""
 
 from __future__ import annotations
 
