@@ -1,11 +1,12 @@
 """Draw the map of the packages from their imports, as a Mermaid flowchart in map.md.
 
-A node is a package, or a module that stands beside the packages. ORDER says which way imports should run: arrows that
-follow from others are left out, and those that run against it are dashed and listed with their modules. Imports for
-type checkers only do not count.
+A node is a package, or a module next to the packages. The layers in pyproject.toml give the direction: arrows that
+follow from others are left out, and those against it are dashed and listed with their modules. Imports for type
+checkers only do not count.
 """
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,15 +14,26 @@ PAGE = Path(__file__).with_name("map.md")
 _ROOT = Path(__file__).parents[1]
 _SOURCES = {"dragoman_server": _ROOT / "server", "dragoman": _ROOT / "sansio"}
 
-# From what is started to what everything uses. A new package needs a place here.
+
+def _order(top: str) -> list[str]:
+    """Return the packages of a distribution's package in the order of its layers in pyproject.toml."""
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    (layers,) = (each["layers"] for each in contracts if each.get("containers") == [top])
+    return [name.strip() for layer in layers for name in layer.split("|")]
+
+
+# The modules that give other modules' names to embedders are one node with `dragoman` itself.
+_FACADE = {"events", "document", "errors", "sse", "jsontext"}
 ORDER = {
-    "dragoman_server": (
-        "__main__", "asgi", "cli", "app", "http", "gateway", "serving", "proxying", "accounts", "models", "simulator",
-        "responses", "upstream", "config", "capabilities", "replies", "keys", "log",
-        "tool_grammar", "streams", "sqlite_file", "headers", "settings",
-    ),
-    "dragoman": ("testing", "dragoman", "_engine", "_transforms", "protocols", "codec", "_ir", "_wire"),
-}  # fmt: skip
+    "dragoman_server": _order("dragoman_server"),
+    "dragoman": [
+        "testing",
+        "dragoman",
+        *(each for each in _order("dragoman") if each not in {"testing", *_FACADE}),
+    ],
+}
 _NODES = [name if name == top else f"{top}.{name}" for top, names in ORDER.items() for name in names]
 _PLACES = {node: place for place, node in enumerate(_NODES)}
 
@@ -38,10 +50,10 @@ means "imports". Arrows that follow from others are left out; dashed ones run ag
 
 
 def page() -> str:
-    """Return the text of map.md. Raises ValueError where ORDER lacks a package, or has one that is gone."""
+    """Return the text of map.md. Raises ValueError if the layers are not those of the packages."""
     imports = _imports()
     if found := {_node(module) for module in imports} ^ set(_NODES):
-        raise ValueError(f"ORDER and the packages differ: {', '.join(sorted(found))}")
+        raise ValueError(f"the layers in pyproject.toml and the packages differ: {', '.join(sorted(found))}")
     with_order: dict[str, set[str]] = {node: set() for node in _NODES}
     against: dict[tuple[str, str], list[str]] = {}
     for module, ends in imports.items():
@@ -97,9 +109,7 @@ def _node(name: str) -> str:
     top, *rest = name.split(".")
     place = _SOURCES[top] / top
     if rest and ((place / rest[0]).is_dir() or (place / f"{rest[0]}.py").is_file()):
-        node = f"{top}.{rest[0]}"
-        # `dragoman.events` and its like only give names to embedders: they are one node with `dragoman`.
-        return node if node in _PLACES or top == "dragoman_server" else top
+        return top if top == "dragoman" and rest[0] in _FACADE else f"{top}.{rest[0]}"
     return top
 
 

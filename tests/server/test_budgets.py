@@ -15,9 +15,9 @@ from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, _counter
-from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.usage import cost, names_of, price_of
 from dragoman_server.settings import ClientKey, Price, Settings
 
 

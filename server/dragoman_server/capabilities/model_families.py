@@ -31,7 +31,9 @@ class ModelFamily:
 def _rows(
     source: str, date: str, *rows: tuple[str, Mapping[str, object]], provider: str | None = None
 ) -> tuple[ModelFamily, ...]:
-    return tuple([ModelFamily(pattern, takes, source, date, provider) for pattern, takes in rows])
+    return tuple(
+        [ModelFamily(pattern, capabilities, source, date, provider) for pattern, capabilities in rows]
+    )
 
 
 # Messages.

@@ -89,16 +89,16 @@ def _chat(
     name: str,
     base_url: str,
     source: str,
-    takes: Mapping[str, object],
+    capabilities: Mapping[str, object],
     *,
     refuses: tuple[str, ...] = (*_REFUSED, "top_k"),
     more: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> Provider:
-    """Make a provider of Chat Completions. takes: beyond _PUBLIC. more: refused in addition to `refuses`."""
+    """Make a provider of Chat Completions. capabilities: beyond _PUBLIC. more: refused in addition to `refuses`."""
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    whole = {**_PUBLIC, **takes, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, whole, hosts)
+    merged = {**_PUBLIC, **capabilities, "refuses": (*refuses, *more)}
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, merged, hosts)
 
 
 PROVIDERS = (

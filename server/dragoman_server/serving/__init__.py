@@ -1,4 +1,4 @@
-"""Connections of clients: hypercorn's HTTP protocols on byte streams of our own, on asyncio, uvloop and trio alike.
+"""Serve the connections of clients: hypercorn's HTTP protocols on our byte streams, on asyncio, uvloop and trio.
 
 hypercorn's protocol classes translate between HTTP and ASGI; its servers, one for asyncio and one for trio, are not
 used. Subclasses correct its errors, and each place names the file and line of hypercorn that it replaces.

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import Refusal, plain_text_refusal
+from dragoman_server.serving.refusals import RefusalMaker, plain_text_refusal
 from dragoman_server.serving.tasks import ClearableEvent, ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
@@ -80,7 +80,7 @@ class WorkerContext:
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: Refusal = plain_text_refusal
+    refusal: RefusalMaker = plain_text_refusal
     terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)

@@ -76,12 +76,12 @@ _RATES: dict[type[Frame], tuple[str, FrameRate]] = {
     AltSvcFrame: ("unknown", _CONTROL),
     SettingsFrame: ("SETTINGS", _SETTINGS),
     RstStreamFrame: ("RST_STREAM", _RESETS),
-    # Beside those that answer a DATA frame of ours, see UPDATES_PER_DATA.
+    # In addition to those that follow our DATA frames, see UPDATES_PER_DATA.
     WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
     # Without content, see SMALL_DATA.
     DataFrame: ("empty DATA", _CONTROL),
 }
-# Requests beyond the limit on streams. A client that does not know the limit yet may send a round trip's worth.
+# Requests beyond the limit on streams. A client that has not received the limit may send a round trip's worth.
 _EXCESS = ("excess HEADERS", _CONTROL)
 
 # A client opens the window once for the stream and once for the connection; some do it in several steps.
@@ -138,7 +138,7 @@ class HTTP2Connection(H2Connection):
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)
-        # A list that is a little too large gets a response that says so; one that is far too large ends the connection,
+        # A list that is a little too large gets a 431; one that is far too large ends the connection,
         # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
         self.decoder.max_header_list_size = 2 * self._max_header_bytes
 
@@ -156,7 +156,7 @@ class HTTP2Connection(H2Connection):
             raise
 
     def note_data_sent(self) -> None:
-        """Allow for the WINDOW_UPDATE frames with which a client answers a DATA frame."""
+        """Allow for the WINDOW_UPDATE frames that a client sends after our DATA frame."""
         bucket = self._buckets.get(_RATES[WindowUpdateFrame][0])
         if bucket is not None:
             bucket.add(UPDATES_PER_DATA)

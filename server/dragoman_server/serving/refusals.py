@@ -12,15 +12,15 @@ from starlette.types import Scope
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.replies import Reply
 
-__all__ = ["Refusal", "plain_text_refusal", "refusal_of", "refused_scope"]
+__all__ = ["RefusalMaker", "plain_text_refusal", "refusal_of", "refused_scope"]
 
 # Makes the whole response from what is known of the request (see refused_scope) and the error.
-Refusal = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
+RefusalMaker = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
 
 
-def refusal_of(app: Any) -> Refusal:
+def refusal_of(app: Any) -> RefusalMaker:
     """Return the application's `refusal`, or plain_text_refusal()."""
-    refusal: Refusal = getattr(app, "refusal", plain_text_refusal)
+    refusal: RefusalMaker = getattr(app, "refusal", plain_text_refusal)
     return refusal
 
 

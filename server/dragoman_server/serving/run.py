@@ -62,7 +62,7 @@ _HYPERCORN = {
     "include_server_header": False,
     # The application logs requests.
     "accesslog": None,
-    # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
+    # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
     "keyfile_password": "",
 }
 

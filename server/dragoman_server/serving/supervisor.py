@@ -33,7 +33,7 @@ _MAX_DEATHS = 3
 # Before a worker is replaced, so that one that dies at once does not keep the machine busy.
 _RESPAWN_PAUSE_S = 1.0
 
-# Seconds after its own deadline before a worker is killed.
+# Seconds between a worker's deadline for a stop and its kill.
 _MARGIN_S = 2.0
 
 

@@ -26,7 +26,7 @@ from dragoman_server.simulator.upstream import (
     model_list,
     not_found,
 )
-from dragoman_server.upstream.client import UpstreamBroken
+from dragoman_server.upstream.errors import UpstreamBroken
 
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 1024 * 1024

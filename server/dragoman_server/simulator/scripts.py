@@ -217,7 +217,7 @@ def _in_the_middle(steps: list[Step]) -> Iterator[Step]:
 
 
 def _calls(request: SimulatedRequest, wanted: list[tuple[FunctionTool | CustomTool, str]]) -> Iterator[Step]:
-    # Block 0 may hold reasoning.
+    # Block 0 may be reasoning.
     for number, (tool, text) in enumerate(wanted):
         yield from call(number + 1, request.tool_head(tool, number), text)
     yield Stopped(StopReason.TOOL_USE)

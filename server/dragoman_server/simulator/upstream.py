@@ -11,13 +11,8 @@ import anyio.lowlevel
 from dragoman import UPSTREAMS
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, TimedBytes, reply_to
 from dragoman_server.simulator.scripts import MODELS
-from dragoman_server.upstream.client import (
-    UpstreamBroken,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamTimeouts,
-    read_bounded,
-)
+from dragoman_server.upstream.client import UpstreamTimeouts, read_bounded
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 
 # Protocol -> its path without the version, which base URLs may contain.
 PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}

@@ -56,7 +56,7 @@ class CFG:
 
     productions: for each nonterminal its alternatives. Nonterminal 0 is the start; nothing refers to it.
     terminals: `~n` is the n-th of them.
-    ignored: terminals that may stand between any two others.
+    ignored: terminals that may occur between any two others.
     """
 
     productions: Sequence[Sequence[Sequence[Symbol]]]

@@ -3,7 +3,8 @@
 from dragoman.codec import UpstreamSpec
 from dragoman_server.headers import upstream_request_headers
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.upstream.errors import UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamSender
 
 

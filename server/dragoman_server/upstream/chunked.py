@@ -130,7 +130,7 @@ class ChunkedBody:
         return position + len(found)
 
     def _trailer(self, data: bytes, position: int) -> int:
-        """Check and drop one trailer line, because no protocol here gives trailers a meaning."""
+        """Check and drop one trailer line, because trailers have no meaning here."""
         stop = data.find(b"\n", position)
         line = data[position:] if stop < 0 else data[position:stop]
         if self._trailer_bytes + len(line.removesuffix(b"\r")) > MAX_TRAILERS:

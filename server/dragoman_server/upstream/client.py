@@ -1,7 +1,7 @@
 """Send requests to upstreams: the only use of an HTTP client in the gateway.
 
 `UpstreamClient` lives as long as the application. `client.open(...)` is one request, and yields a status, headers and
-the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be shown to a client: it
+the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be sent to a client: it
 names the host, never a header, a path or a query, because those may contain keys.
 
 Direct connections use `transport`, the rest (proxies, HTTP/2, a Unix socket) httpx2's. The transports are called
@@ -132,13 +132,13 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
 _OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or what came was not HTTP")
 
 
-def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") -> UpstreamError:
-    """Return the UpstreamError for httpx2's. own: of our transport, whose text is used; httpx2's may quote headers."""
+def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "") -> UpstreamError:
+    """Return the UpstreamError for httpx2's. direct: from our transport; only its text contains no headers."""
     if (phase := _PHASES.get(type(error))) is not None:
-        text = str(error) if own else f"{where}: {phase.value} timeout"
+        text = str(error) if direct else f"{where}: {phase.value} timeout"
         return UpstreamTimeout(text, phase)
     failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
-    return failure(str(error) if own else text.format(where=where, by=by))
+    return failure(str(error) if direct else text.format(where=where, by=by))
 
 
 class _BodyStream(Protocol):
@@ -177,7 +177,7 @@ class UpstreamResponse:
         content-length, which describe the compressed form, are removed.
     """
 
-    __slots__ = ("_body", "_decoder", "_own", "_where", "headers", "status")
+    __slots__ = ("_body", "_decoder", "_direct", "_where", "headers", "status")
 
     def __init__(
         self,
@@ -187,14 +187,14 @@ class UpstreamResponse:
         decoder: ContentDecoder | None,
         where: str,
         *,
-        own: bool,
+        direct: bool,
     ) -> None:
         self.status = status
         self.headers = headers
         self._body = body
         self._decoder = decoder
         self._where = where
-        self._own = own
+        self._direct = direct
 
     def __repr__(self) -> str:
         return f"<UpstreamResponse {self.status} from {self._where}>"
@@ -209,7 +209,7 @@ class UpstreamResponse:
                 return await self._body.receive()
             return await self._receive_decoded(self._decoder)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, own=self._own) from None
+            raise _failure(error, self._where, direct=self._direct) from None
         except CodingError as error:
             raise UpstreamBroken(f"{self._where}: {error}") from None
 
@@ -260,11 +260,11 @@ class _OpenRequest:
     async def __aenter__(self) -> UpstreamResponse:
         proxy = self._proxy or self._client._env_proxy(self._request.url)
         transport = self._client._transport_for(proxy, self._where)
-        own = isinstance(transport, Http1Transport)
+        direct = isinstance(transport, Http1Transport)
         try:
             response = await transport.handle_async_request(self._request)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, own=own, by=" by its proxy" if proxy else "") from None
+            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
@@ -279,7 +279,9 @@ class _OpenRequest:
             raise UpstreamBroken(f"{self._where}: {error}") from None
         if decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
-        return UpstreamResponse(response.status_code, headers, self._body, decoder, self._where, own=own)
+        return UpstreamResponse(
+            response.status_code, headers, self._body, decoder, self._where, direct=direct
+        )
 
     async def __aexit__(
         self,

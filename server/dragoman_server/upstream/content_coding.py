@@ -44,7 +44,7 @@ _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class CodingError(Exception):
-    """The body is not what its content-encoding says, or the encoding is unknown."""
+    """The body does not have its content-encoding, or the encoding is unknown."""
 
 
 class TooLarge(CodingError):
@@ -236,10 +236,10 @@ def decoder_for(
         return None
     if len(names) > _MAX_CODINGS or not _CODINGS.keys() >= set(names):
         # The peer has written the header, so the message contains only a short, printable part of it.
-        shown = ascii(content_encoding.strip()[:40])
+        quoted = ascii(content_encoding.strip()[:40])
         raise CodingError(
-            f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most {_MAX_CODINGS} "
-            "at once"
+            f"content-encoding {quoted} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most "
+            f"{_MAX_CODINGS} at once"
         )
     # "in the order in which they were applied": the last one is the outermost.
     return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

@@ -1,4 +1,4 @@
-"""What can go wrong between the gateway and an upstream, as exceptions whose texts may be shown to clients."""
+"""The errors of requests to upstreams. Their texts may be sent to clients."""
 
 import enum
 from typing import ClassVar
@@ -36,7 +36,7 @@ class UpstreamTimeoutPhase(enum.Enum):
 
 
 class UpstreamError(Exception):
-    """A request that failed. `str()` of it is safe to show to a client."""
+    """A request has failed. `str()` of it may be sent to a client."""
 
     kind: ClassVar[UpstreamErrorKind]
 

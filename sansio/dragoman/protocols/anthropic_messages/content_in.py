@@ -86,9 +86,7 @@ class ContentBlockReader:
         self._context = context
         self._ledger = ledger
         self._next = 0  # the number of the next block
-        self._pending_call = (
-            -1
-        )  # a call whose arguments are no complete JSON; the stop reason decides how it ended
+        self._pending_call = -1  # a call with incomplete arguments, whose end depends on the stop reason
         self._queries: dict[str, str] = {}  # by the id of the search
 
     def start(self, index: int, native: JSON) -> list[Event]:

@@ -157,7 +157,7 @@ def _read_reasoning(block: JSONObject, path: str, signer: Signer, text: str, car
     """Return the reasoning of a block. carrier: the field that holds a signature, the vendor's or a wrapped one."""
     extra: JSONObject | None = None
     if "cache_control" in block:
-        # The signature does not cover the mark: "cache_control cannot be set on thinking blocks" (API error).
+        # The signature does not cover the mark: "cache_control cannot be set on thinking blocks".
         extra = {"cache_control": block["cache_control"]}
         block = {key: value for key, value in block.items() if key != "cache_control"}
     signature: Signature | None = None

@@ -1,9 +1,9 @@
 """Write messages as turns of two roles, with their content blocks, media and cache marks.
 
-Blocks of consecutive messages of one role join one turn. "text content blocks must contain non-whitespace text" (API
-error), and system messages stand in mid-conversation only where the model takes them. An earlier pass has already
-paired calls and results. Media that the API would refuse raise an error with the path in the client's body, because an
-image that is silently dropped is worse.
+Blocks of consecutive messages of one role join one turn. "text content blocks must contain non-whitespace text", and
+system messages stand in mid-conversation only where the model takes them. An earlier pass has already paired calls and
+results. Media that the API would refuse raise an error with the path in the client's body, because an image that is
+silently dropped is worse.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class ConversationWriter:
             self._ledger.dropped(part.path, "neither calls nor results may stand here")
             return ()
         if assistant and not self._same_protocol:
-            # "document blocks are not allowed in assistant messages" (API error), nor are images.
+            # "document blocks are not allowed in assistant messages", nor are images.
             self._ledger.dropped(part.path, "an assistant message takes no images and files")
             return ()
         return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
@@ -458,7 +458,7 @@ class CacheControlWriter:
             if mark.ttl != "long":
                 after_short = True
             elif after_short:
-                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block" (API error).
+                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
                 block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
                     mark.path, "kept for the shorter time: a longer one may not follow a shorter one"

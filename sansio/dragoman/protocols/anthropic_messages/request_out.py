@@ -96,7 +96,7 @@ def _write_system(
     while count < len(messages) and messages[count].role in ("system", "developer"):
         count += 1
     if count == len(messages) and count:
-        # "messages: at least one message is required" (API error), so the last one becomes a message of the user.
+        # "messages: at least one message is required", so the last one becomes a message of the user.
         count -= 1
         conversation.disallow_system()
     system: list[JSONObject] = []

@@ -130,7 +130,7 @@ CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
 
-# "A maximum of 4 blocks with cache_control may be provided" (API error), the one at the top level included.
+# "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
 MAX_CACHE_MARKS = 4
 
 # --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------

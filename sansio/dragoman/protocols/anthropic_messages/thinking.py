@@ -90,7 +90,7 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 def _write_disabled(
     config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set" (API error)."""
+    """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set"."""
     if config.effort not in (None, "none") or config.budget is not None:
         ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
     if capabilities.thinking != "adaptive":

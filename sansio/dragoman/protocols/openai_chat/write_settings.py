@@ -22,7 +22,7 @@ from dragoman._ir.parameters import (
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.tables import (
     CHAT_TEMPLATE_KWARGS,
