@@ -59,7 +59,11 @@ def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
 
 def test_seals_and_keys_have_keys_of_their_own() -> None:
     signer = make_signer(SECRET)
-    assert signer.secret not in (None, SECRET.reveal().encode(), access._subkey(SECRET, access._CLIENT_KEYS_LABEL))
+    assert signer.secret not in (
+        None,
+        SECRET.reveal().encode(),
+        access._subkey(SECRET, access._CLIENT_KEYS_LABEL),
+    )
     assert make_signer(None) == Signer()
     sealed = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
     assert make_signer(Secret(SECRET.reveal())).unwrap(sealed) is not None
