@@ -17,6 +17,7 @@ import anyio.abc
 import pytest
 from http_certificate import Certificate, make_certificate
 from starlette.types import Receive, Scope, Send
+from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.serving import server as server_module
 from dragoman_server.serving.connection import WorkerContext
@@ -24,16 +25,9 @@ from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.server import default_max_connections, serve_connections
 from dragoman_server.settings import ServerSettings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
-
-
-@pytest.fixture(params=["asyncio", "uvloop", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    if request.param == "trio":
-        return "trio", {}
-    return "asyncio", {"use_uvloop": request.param == "uvloop"}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman.events import Signature
@@ -32,11 +31,6 @@ KEYS = (
     ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),
     ClientKey(name="blue", hash=hash_client_key(OTHER, SECRET), loss_policy="refuse"),
 )
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # Keys and hashes.

@@ -10,21 +10,16 @@ import pytest
 from gw_fakes import FakeClient, http_scope
 from gw_limits import Clock, limited
 from gw_scripted import CHAT
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.settings import Price
 from dragoman_server.settings.secret import Secret
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 # An answer of the scripts is 3 tokens in and 4 out: a dollar.
 PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:

@@ -21,6 +21,7 @@ from account_stores import (
     kind_of,
 )
 from valkey_server import ValkeyServer, valkey_server
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
@@ -29,13 +30,10 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 from dragoman_server.accounts.stores.resilient import ResilientStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 
 # Not under virtual time: to it, a thread or a server that works looks like a program that waits.
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_K
 from http_certificate import make_certificate
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
@@ -35,15 +36,10 @@ from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 # For what takes milliseconds, on a machine that does other things as well.
 PATIENCE_S = 20.0
-
-
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from gw_provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in
 from gw_provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
 from oracle.frames import as_object, lenient_frames
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
@@ -26,14 +26,9 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from gw_fakes import FakeClient, http_scope
 from gw_scripted import SECRET, ScriptedUpstreams, chat_answer, whole
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
@@ -58,11 +57,6 @@ OFF = Settings(
     server=ServerSettings(secret=SECRET), upstreams=SETTINGS.upstreams, client_keys=SETTINGS.client_keys
 )
 IDS = ["one/default", "two/a", "two/b"]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def app_of(settings: Settings = SETTINGS, store: AccountStore | None = None) -> Application:

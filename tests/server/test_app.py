@@ -22,7 +22,6 @@ from oracle import check_error, check_models
 from oracle import samples as s
 from starlette.applications import Starlette
 from starlette.routing import Mount
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import app as app_module
 from dragoman_server.app import Application, create_app
@@ -55,11 +54,6 @@ END = (
     b"data: [DONE]\n\n"
 )
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class FakeUpstreams(UpstreamClient):

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from gw_scripted import chat_answer, whole
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
 from dragoman_server.app import Application, create_app
@@ -19,15 +19,10 @@ from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient, UpstreamUnreachable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 DEEPSEEK = ("https://api.deepseek.com/v1", "https://api.deepseek.com/user/balance")
 OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key")
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @dataclass

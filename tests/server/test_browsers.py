@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, http_scope
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.app import create_app
 from dragoman_server.config.loader import load
@@ -20,7 +21,7 @@ from dragoman_server.settings import ClientKey, ServerSettings, Settings, Upstre
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
 
-pytestmark = [pytest.mark.anyio, pytest.mark.promise("S1", "S15")]
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0]), pytest.mark.promise("S1", "S15")]
 
 SECRET = Secret("0123456789abcdef" * 4)
 ADMIN = Secret("fedcba9876543210" * 4)
@@ -34,11 +35,6 @@ ANSWER = (
     b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
     b"data: [DONE]\n\n"
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class OneDoor(UpstreamClient):

@@ -11,7 +11,6 @@ import pytest
 from gw_fakes import FakeClient, Script, Sleep
 from gw_limits import ANSWERS, NOON, STREAMS, Clock, limited
 from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES, chat_answer, messages_answer, whole
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, _counter
@@ -19,12 +18,6 @@ from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.settings import ClientKey, Price, Settings
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
-
 
 # Prices.
 

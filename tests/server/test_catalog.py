@@ -10,7 +10,6 @@ import anyio
 import pytest
 from gw_fakes import Script, Sleep
 from gw_models import ListingUpstreams, openai_list
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.models import catalog as catalog_module
 from dragoman_server.models.catalog import (
@@ -205,11 +204,6 @@ def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
 
 
 # How old they are.
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def later(seconds: float, answer: Script) -> Script:

@@ -19,14 +19,8 @@ from gw_scripted import (
     stream,
     whole,
 )
-from virtual_time import AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> AnyioBackend:
-    return virtual_backend("asyncio")
 
 
 SCHEMA = {

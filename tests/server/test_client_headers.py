@@ -16,7 +16,6 @@ from gw_fakes import FakeClient, Script
 from gw_simulated import KEY as UPSTREAM_KEY
 from gw_simulated import Gateway, gateway
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.headers import USER_AGENT
 from dragoman_server.keys import hash_client_key
@@ -67,11 +66,6 @@ clients = pytest.mark.parametrize(
     "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
 )
 crossings = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def key_headers(name: str, key: str = CLIENT_KEY) -> dict[str, str]:

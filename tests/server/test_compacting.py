@@ -7,7 +7,6 @@ import pytest
 from gw_fakes import FakeClient, Script, Sleep
 from gw_simulated import gateway
 from oracle import RESPONSES, check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.upstream.client import UpstreamUnreachable
 
@@ -16,11 +15,6 @@ pytestmark = pytest.mark.anyio
 PATH = "/v1/responses/compact"
 
 each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 STORY = [

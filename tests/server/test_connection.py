@@ -12,7 +12,7 @@ import anyio
 import pytest
 from hypercorn.events import Closed, Event, RawData, Updated
 from starlette.types import Receive, Scope, Send
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving import connection as connection_module
 from dragoman_server.serving.connection import Connection, WorkerContext
@@ -20,15 +20,10 @@ from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.tasks import AppEvents, ClearableEvent
 from dragoman_server.settings import ServerSettings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @pytest.fixture(autouse=True)

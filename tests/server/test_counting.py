@@ -9,7 +9,6 @@ import pytest
 from gw_fakes import FakeClient, Script, Sleep
 from gw_simulated import KEY, gateway
 from oracle import MESSAGES, RESPONSES, check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.http.count_tokens import COUNT_TIMEOUT_S
 from dragoman_server.log import REQUESTS
@@ -32,11 +31,6 @@ ENDS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_t
 USER = {"role": "user", "content": "Hello"}
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @pytest.fixture

@@ -20,14 +20,8 @@ from gw_scripted import (
     stream,
     whole,
 )
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 ASK = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from gw_fakes import FakeClient, FakeDoor, Late, Script, Sleep
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -28,15 +28,10 @@ from dragoman_server.upstream.client import (
     UpstreamUnreachable,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 BODIES: dict[str, dict[str, Any]] = {

@@ -12,7 +12,7 @@ import pytest
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep
 from gw_limits import STREAMS, ask
 from gw_scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, stream
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -24,14 +24,9 @@ from dragoman_server.proxying.plan import make_plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 END_MARKS = {CHAT: b"data: [DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class Accounts(MemoryAccountStore):

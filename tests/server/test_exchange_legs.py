@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from gw_fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS, RemoteProtocolError
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -16,12 +16,7 @@ from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamUnreachable
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
 def message(text: str, *, delay: float = 0) -> Script:

@@ -19,7 +19,6 @@ from gw_scripted import (
     stream,
     whole,
 )
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.tool_grammar import check as grammar_module
 from dragoman_server.tool_grammar.check import MAX_TEXT, grammar_check_available
@@ -28,11 +27,6 @@ needs_extra = pytest.mark.skipif(
     not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
 )
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 LARK = 'start: "*** Begin" LF line+ "*** End" LF?\nline: "+" /(.*)/ LF\n%import common.LF\n'

@@ -12,7 +12,7 @@ from gw_fakes import FakeClient, Late, Sleep
 from gw_provider import Answer, PoolGateway, check_said, good, pool_of, script_of
 from gw_provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -20,13 +20,9 @@ from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.backends(*VIRTUAL_BACKENDS),
     pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"]),
 ]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @pytest.fixture

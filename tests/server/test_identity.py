@@ -6,18 +6,12 @@ import pytest
 from client_requests import CASES, Case
 from gw_limits import STREAMS, ask
 from gw_scripted import PATHS, PROTOCOL_NAMES, SECRET, scripted
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server import __version__
 from dragoman_server.config.values import InvalidValue, header_name
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # By these, clients, their SDKs and their accounts are told apart.

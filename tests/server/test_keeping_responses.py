@@ -11,7 +11,6 @@ import pytest
 from gw_fakes import FakeClient, Script, Sleep, http_scope
 from gw_simulated import Gateway, frames, gateway
 from gw_stored import FORGETFUL, ON, PATH, ask, each_forgetful, each_mode, each_translated, refused, text_of
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import PROTOCOLS
 from dragoman_server.app import create_app
@@ -25,11 +24,6 @@ from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 @pytest.fixture

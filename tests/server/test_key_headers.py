@@ -15,16 +15,10 @@ from gw_scripted import (
     scripted,
     whole,
 )
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 ANSWERS = {

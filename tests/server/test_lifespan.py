@@ -8,17 +8,12 @@ from typing import Any
 import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving.lifespan import lifespan
 from dragoman_server.serving.sockets import StartupError
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
 class Application:

@@ -11,7 +11,6 @@ from gw_fakes import FakeClient, Sleep
 from gw_limits import ANSWERS, NOON, STREAMS, TOKENS, Clock, ask, limited
 from gw_scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, RESPONSES, chat_answer, chunk, stream, whole
 from starlette.routing import Route
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import PROTOCOLS
 from dragoman_server.accounts.stores.base import AccountStoreError, Rate
@@ -31,11 +30,6 @@ DIALECTS = {
     MESSAGES: ("/v1/messages", "permission_error", "rate_limit_error"),
 }
 dialects = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def error_of(client: FakeClient) -> dict[str, Any]:

@@ -18,14 +18,8 @@ from gw_scripted import (
     whole,
 )
 from oracle import check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 SAID = whole(messages_answer([{"type": "text", "text": "Hello"}]))

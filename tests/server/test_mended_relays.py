@@ -21,6 +21,7 @@ from gw_scripted import (
     whole,
 )
 from openai import AsyncOpenAI
+from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS
 from dragoman_server.capabilities.relay_repairs import RELAY_REWRITES, RelayRewrite
@@ -28,12 +29,7 @@ from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0])]
 
 
 def openai_of(gateway: ScriptedGateway) -> AsyncOpenAI:

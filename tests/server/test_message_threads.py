@@ -13,15 +13,9 @@ from fail_answers import Call
 from fail_whole import whole as whole_of
 from gw_provider import Answer, good, pool_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
-from virtual_time import AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
 FOREIGN = pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
-
-
-@pytest.fixture
-def anyio_backend() -> AnyioBackend:
-    return virtual_backend("asyncio")
 
 
 @beta_async_tool

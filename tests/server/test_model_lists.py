@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from gw_fakes import Script
 from gw_models import ListingUpstreams, anthropic_list, openai_list
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
@@ -28,11 +27,6 @@ KEYS = [
     "sk-four-canary-0123456",
 ]
 OPENAI_URL = "http://up.test/v1/models"
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def upstream_of(protocol: str = CHAT, base_url: str = "http://up.test/v1", **more: Any) -> UpstreamSettings:

@@ -12,7 +12,6 @@ import pytest
 from gw_fakes import FakeClient, Script, http_scope
 from gw_models import ListingUpstreams, anthropic_list, openai_list
 from oracle import check_error, check_models
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.app import Application, create_app
@@ -64,11 +63,6 @@ SCRIPTS = {
     "http://local.test/v1/models": openai_list(QWEN),
 }
 LISTED = ["fast", "claude-x", "anthropic/claude-x", "claude-old", "anthropic/claude-old", "local/q"]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def settings_of(*keys: ClientKey, accounts: tuple[AccountSettings, ...] = (), **server: Any) -> Settings:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from core_toy import HEARTBEAT, events_of, exchange_of, stream_of, toy
 from gw_fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import PROTOCOLS, StopReason
 from dragoman._ir.events import ENDED
@@ -43,11 +42,6 @@ TOY_STREAM = stream_of(
         ENDED,
     ]
 )
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class FakeUpstreams(UpstreamClient):

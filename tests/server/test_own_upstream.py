@@ -11,7 +11,6 @@ import httpx2
 import pytest
 from core_toy import toy
 from gw_fakes import FakeClient, http_scope
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 import dragoman_server
 from dragoman import PROTOCOLS, UPSTREAMS
@@ -54,11 +53,6 @@ ASKED = {"model": "up/m", "messages": [{"role": "user", "parts": [{"t": "text", 
 CHAT_ASKED = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class Toys:

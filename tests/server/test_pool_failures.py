@@ -27,7 +27,7 @@ from gw_provider_errors import PLAIN, anthropic, broken, invalid, limited, opena
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, meaning_of_client_stream
 from oracle import samples as s
 from oracle.meaning import Kind, Stop
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
@@ -36,16 +36,11 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
 LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def overloaded(protocol: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from gw_fakes import FakeClient, Sleep
 from gw_provider import EPOCH, Answer, PoolGateway, check_said, good, pool_of, with_headers
 from gw_provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
 from oracle import MESSAGES, check_error, compare_error, read_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
@@ -31,13 +31,9 @@ from dragoman_server.upstream.client import (
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.backends(*VIRTUAL_BACKENDS),
     pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"]),
 ]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def on_each(*verdicts: ErrorAction) -> pytest.MarkDecorator:

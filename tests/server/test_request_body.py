@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import RemoteProtocolError
 from dragoman_server.http.request_body import ClientDisconnected, read_body
@@ -26,11 +25,6 @@ pytestmark = pytest.mark.anyio
 TEXT = b'{"model": "m", "input": "' + b"Hello. " * 100 + b'"}'
 LIMIT = 10_000
 SILENCE_S = 30.0
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class Pieces:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.responses.stores import sqlite as sqlite_store
 from dragoman_server.responses.stores.base import (
@@ -24,18 +25,13 @@ from dragoman_server.responses.stores.base import (
 from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 NOW = 1_800_000_000
 LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
 
 # Not under virtual time: to it, a thread that works looks like a program that waits.
 BACKENDS = ["asyncio", "trio"]
-
-
-@pytest.fixture(params=BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 class Kind:

@@ -8,14 +8,8 @@ from gw_fakes import Script
 from gw_simulated import frames, gateway
 from gw_stored import ON, PATH, USER, ask, each_forgetful, each_mode, refused
 from oracle import RESPONSES, check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # GET and DELETE.

@@ -19,17 +19,11 @@ from gw_scripted import (
     scripted,
     whole,
 )
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.responses.reasoning import MAX_AGE_S
 from dragoman_server.settings.secret import Secret
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 OTHER = Secret("another-secret-of-some-length-0123")

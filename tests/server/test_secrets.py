@@ -37,7 +37,6 @@ from secret_settings import (
     secret_keys,
     settings,
 )
-from virtual_time import AnyioBackend, virtual_backend
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.cli import banner as banners
@@ -49,11 +48,6 @@ from dragoman_server.settings.secret import MIN_SECRET_LENGTH, Mask, Secret
 from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> AnyioBackend:
-    return virtual_backend("asyncio")
 
 
 class Heard(logging.Handler):

@@ -43,7 +43,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 from starlette.types import Message, Receive, Scope, Send
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving.connection import WorkerContext
 from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
@@ -59,15 +59,10 @@ from dragoman_server.serving.run import _hypercorn_config
 from dragoman_server.serving.tasks import ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 STREAMS = 128
 POST = headers(method="POST")
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]

@@ -24,7 +24,6 @@ from oracle import (
 )
 from oracle import samples as s
 from oracle.meaning import Kind
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.log import configure_logging
@@ -56,11 +55,6 @@ WHOLE = json.dumps(
     }
 ).encode()
 HI = [{"role": "user", "content": "Hello, world!"}]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class FakeUpstreams(UpstreamClient):

@@ -9,18 +9,12 @@ import pytest
 from oracle import check_error, check_models, check_stream, check_whole
 from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ask, encoded
 from starlette.types import ASGIApp
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import MODELS, app, create_simulator_app
 
 pytestmark = pytest.mark.anyio
 
 Message = MutableMapping[str, Any]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 class Server:

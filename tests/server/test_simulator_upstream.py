@@ -8,7 +8,6 @@ import anyio
 import pytest
 from oracle import check_models
 from sim_bodies import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, ask, encoded
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
 from dragoman_server.simulator.playback import READ_BYTES
@@ -22,11 +21,6 @@ from dragoman_server.upstream.client import (
 pytestmark = pytest.mark.anyio
 
 BASE = "http://simulator.invalid"
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 async def timed(response: SimulatedResponse) -> list[tuple[float, bytes]]:

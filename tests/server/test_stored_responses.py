@@ -7,14 +7,8 @@ import pytest
 from gw_simulated import gateway
 from gw_stored import ON, PATH, USER, ask, each_forgetful, each_mode, each_translated, refused, text_of
 from oracle import RESPONSES, check_error
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # Going on from a response.

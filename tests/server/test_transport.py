@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
 from trials import trials
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.upstream.transport import (
     Http1Transport,
@@ -16,21 +17,13 @@ from dragoman_server.upstream.transport import (
     ResponseBody,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 TIMEOUTS = {"connect": PATIENCE_S, "read": PATIENCE_S, "write": PATIENCE_S, "pool": PATIENCE_S}
 KEY = "sk-secret"
-
-
-@pytest.fixture(
-    params=[("asyncio", {}), ("asyncio", {"use_uvloop": True}), ("trio", {})],
-    ids=["asyncio", "uvloop", "trio"],
-)
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    return request.param
 
 
 def post(

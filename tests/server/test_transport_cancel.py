@@ -10,23 +10,16 @@ import anyio.to_thread
 import httpx2
 import pytest
 from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
+from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.streams.connect import _alternate_families, _race
 from dragoman_server.upstream.transport import Http1Transport, PoolLimits, ResponseBody
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
-
-
-@pytest.fixture(
-    params=[("asyncio", {}), ("asyncio", {"use_uvloop": True}), ("trio", {})],
-    ids=["asyncio", "uvloop", "trio"],
-)
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    return request.param
 
 
 @pytest.fixture

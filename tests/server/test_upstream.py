@@ -11,6 +11,7 @@ import httpx2
 import pytest
 from http_certificate import make_certificate
 from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
+from virtual_time import REAL_BACKENDS
 
 from dragoman_server.upstream.client import (
     PoolLimits,
@@ -29,21 +30,13 @@ from dragoman_server.upstream.client import (
 from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.transport import Http1Transport
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
 KEY = "sk-secret"
 FAST = UpstreamTimeouts(connect_s=PATIENCE_S, read_s=0.05, write_s=0.05, pool_s=0.05)
-
-
-@pytest.fixture(
-    params=[("asyncio", {}), ("asyncio", {"use_uvloop": True}), ("trio", {})],
-    ids=["asyncio", "uvloop", "trio"],
-)
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    return request.param
 
 
 @pytest.fixture(autouse=True)

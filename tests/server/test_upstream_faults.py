@@ -20,7 +20,6 @@ from gw_provider import Answer, InBand, Plays, good, in_band, pool_of, with_head
 from gw_provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
-from virtual_time import AnyioBackend, virtual_backend
 
 from dragoman import ErrorKind, WireError
 from dragoman._ir.errors import kind_of_status
@@ -46,11 +45,6 @@ URL = "https://llm.corp.test:8443/v1/chat/completions"
 PAGE = b"\n <!doctype html><title>Welcome</title>"
 HTML = ("content-type", "text/html; charset=utf-8")
 CREDIT = "Your credit balance is too low to access the API."
-
-
-@pytest.fixture
-def anyio_backend() -> AnyioBackend:
-    return virtual_backend("asyncio")
 
 
 @pytest.fixture

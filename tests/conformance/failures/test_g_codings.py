@@ -27,7 +27,6 @@ from oracle import (
 )
 from oracle import samples as s
 from oracle.meaning import Kind
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -37,11 +36,6 @@ else:
 pytestmark = pytest.mark.anyio
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {

@@ -21,7 +21,6 @@ from oracle import (
     meaning_of_whole,
 )
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 Json = dict[str, Any]
 BLOCKS: tuple[Block, ...] = (
@@ -31,11 +30,6 @@ BLOCKS: tuple[Block, ...] = (
     Say("After."),
     Call("call_b", "now", ("{}",)),
 )
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def rich(upstream: str) -> Heard:

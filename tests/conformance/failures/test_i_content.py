@@ -14,7 +14,6 @@ from fail_rules import refused
 from fail_turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Capabilities
 
@@ -22,11 +21,6 @@ Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"
 WEB_URL = "https://pictures.example/cat.png"
 MARK = {"type": "ephemeral"}
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from gw_fakes import FakeClient, Script
 from gw_simulated import gateway as simulated
 from oracle import MESSAGES, check_error
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
@@ -26,11 +25,6 @@ Json = dict[str, Any]
 PATH = "/v1/messages/count_tokens?beta=true"
 SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_client-" + "a" * 32
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def asking(**more: Any) -> Json:

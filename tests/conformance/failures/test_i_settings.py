@@ -14,16 +14,10 @@ from fail_rules import refused
 from fail_turns import SCHEMA, Result, User, calls_of, model, request, words
 from law_clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # --- limits and roles ---------------------------------------------------------------------------------------------
