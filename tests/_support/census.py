@@ -129,7 +129,8 @@ def left_behind(backend: str, clients: int, directory: Path) -> Behind:
             f"[server]\nsimulator = false\ndrain_s = 0\n{SERVER}\nsecret = '{'s' * 32}'\n"
             f'[[upstreams]]\nname = "up"\nprotocol = "openai_chat"\nbase_url = "{upstream.url}"\n'
             f'models = ["m"]\nmodel_list = false\n{ways(upstream.url, deaf)}\n'
-            '[[accounts]]\nupstream = "up"\nname = "limited"\napi_key = "limited-0123"\nmax_concurrent_requests = 100000\n'
+            '[[accounts]]\nupstream = "up"\nname = "limited"\napi_key = "limited-0123"\n'
+            "max_concurrent_requests = 100000\n"
         )
         run = _Run(backend, clients, upstream, playing, load(environ={}, path=str(file)).settings)
         return anyio.run(run, backend=name, backend_options=options)

@@ -413,11 +413,10 @@ LAWS: dict[Law, Callable[[Source, str], bool]] = {
 
 
 def cases(sources: Iterable[Source]) -> list[Any]:
-    """Every law with the sources and clients that it is for: parameters `law`, `source` and `client`."""
-    return [
-        pytest.param(law, source, client, id=f"{law.__name__}-{source}-to-{client}")
+    """Every law with the sources and clients that it is for: parameters `law`, `source` and `clients`."""
+    found = [
+        (law, source, [client for client in CLIENTS if holds_for(source, client)])
         for source in sources
-        for client in CLIENTS
         for law, holds_for in LAWS.items()
-        if holds_for(source, client)
     ]
+    return [pytest.param(*case, id=f"{case[0].__name__}-{case[1]}") for case in found if case[2]]

@@ -35,9 +35,10 @@ def sources() -> list[Source]:
 
 
 @pytest.mark.promise("R4", "R12", "R3")
-@pytest.mark.parametrize(("law", "source", "client"), cases(sources()))
-def test_a_law_holds(law: Law, source: Source, client: str) -> None:
-    law(source, client)
+@pytest.mark.parametrize(("law", "source", "clients"), cases(sources()))
+def test_a_law_holds(law: Law, source: Source, clients: list[str]) -> None:
+    for client in clients:
+        law(source, client)
 
 
 # Chunk boundaries. The law `the_network_may_cut_anywhere` has every stream byte by byte, in pieces of some sizes and in

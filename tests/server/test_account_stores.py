@@ -313,6 +313,7 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.each_choice
 async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int) -> None:
     model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     store, calls = kind(), Calls(seed)

@@ -71,6 +71,7 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
 @BOTH
 @each("client")
 @pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.each_choice
 async def test_leases_are_given_back_on_every_way_out(client: str, way: str, stream: bool) -> None:
     store, plays = Leases(), WAYS_OUT[way]
     limits = {name: {"max_concurrent_requests": 1} for name in plays}
@@ -309,6 +310,7 @@ PING = b"event: ping"
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: str) -> None:
     """The status is out, but no content is: the answer may still come from somebody else, and begins once."""
     pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
@@ -322,6 +324,7 @@ async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: s
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
     """The first account announces an answer, is silent, and breaks off; the heartbeats between are the client's."""
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -334,6 +337,7 @@ async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: 
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
     client: str, upstream: str
 ) -> None:
@@ -353,6 +357,7 @@ async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
 @each("client")
 @each("first")
 @each("second")
+@pytest.mark.each_choice
 async def test_a_chain_goes_on_with_the_next_upstream(
     client: str, first: str, second: str, stream: bool
 ) -> None:
@@ -628,6 +633,7 @@ HOLLOW = {
 @BOTH
 @each("protocol")
 @pytest.mark.parametrize("hollow", HOLLOW.values(), ids=HOLLOW)
+@pytest.mark.each_choice
 async def test_a_relayed_answer_that_holds_nothing_is_trouble(
     protocol: str, hollow: list[bytes], stream: bool
 ) -> None:

@@ -179,6 +179,7 @@ BAD_BODIES: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("name", BAD_BODIES)
+@pytest.mark.each_choice
 async def test_a_bad_body(protocol: str, name: str, lines: LogLines) -> None:
     body, message = BAD_BODIES[name]
     app, door = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
@@ -268,6 +269,7 @@ ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "headers", "protocol"), ELSEWHERE)
+@pytest.mark.each_choice
 async def test_a_path_without_an_endpoint(
     method: str, path: str, headers: dict[str, str], protocol: str, lines: LogLines
 ) -> None:
@@ -302,6 +304,7 @@ async def test_a_path_without_an_endpoint(
     ],
 )
 @pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
+@pytest.mark.each_choice
 async def test_a_wrong_base_url_is_told_the_right_one(
     path: str, rest: str, base: str, headers: dict[str, str]
 ) -> None:
@@ -348,6 +351,7 @@ async def test_a_method_that_is_not_allowed(method: str, path: str, protocol: st
         (UpstreamTimeout("http://127.0.0.1:9: read timeout", UpstreamTimeoutPhase.READ), 504),
     ],
 )
+@pytest.mark.each_choice
 async def test_an_upstream_that_is_down(
     protocol: str, stream: bool, error: Any, status: int, lines: LogLines
 ) -> None:
@@ -605,6 +609,7 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
         ("GET", "/v1/models", b"", 200),
     ],
 )
+@pytest.mark.each_choice
 async def test_who_may_read_an_answer(
     origins: tuple[str, ...],
     origin: str,
@@ -733,6 +738,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.each_choice
 async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:
     settings = settings_of()
     script = Script(headers=UPSTREAM_NOISE, **ANSWERS[answer])

@@ -118,6 +118,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("host", "balances", "richest"), TOLD)
+@pytest.mark.each_choice
 async def test_the_account_with_the_most_money_is_next(
     host: tuple[str, str], balances: dict[str, Script], richest: str
 ) -> None:

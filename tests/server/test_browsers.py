@@ -152,6 +152,7 @@ async def test_a_loopback_name_leads_here(host: str) -> None:
 
 @pytest.mark.parametrize("host", NOT_LOOPBACK)
 @pytest.mark.parametrize("origin", [None, "same"])
+@pytest.mark.each_choice
 async def test_another_name_is_refused_before_anything_is_done(host: str, origin: str | None) -> None:
     asked = Asked()
     headers = {"host": host} | ({"origin": f"http://{host}"} if origin else {})

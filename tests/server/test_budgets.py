@@ -119,6 +119,7 @@ SPENT = {
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
 async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)

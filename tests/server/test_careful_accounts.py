@@ -187,6 +187,7 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
 @pytest.mark.parametrize("mood", [Mood.FAILS, Mood.HANGS])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.promise("R11")
+@pytest.mark.each_choice
 async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: Mood) -> None:
     store, careful = made()
     model = MemoryAccountStore()

@@ -85,6 +85,7 @@ async def send(running: Gateway, case: Case, upstream: str, headers: dict[str, s
 @clients
 @crossings
 @pytest.mark.promise("S4")
+@pytest.mark.each_choice
 async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
@@ -103,6 +104,7 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
 
 @clients
 @crossings
+@pytest.mark.each_choice
 async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
@@ -116,6 +118,7 @@ async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: st
 @clients
 @crossings
 @pytest.mark.promise("S4")
+@pytest.mark.each_choice
 async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         headers = {**key_headers("x-api-key"), **key_headers("authorization")}
@@ -138,6 +141,7 @@ async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> Non
         pytest.param({}, 401, id="none"),
     ],
 )
+@pytest.mark.each_choice
 async def test_both_key_headers_are_taken(case: Case, headers: dict[str, str], status: int) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, CHAT, headers)
@@ -158,6 +162,7 @@ messages_clients = pytest.mark.parametrize("case", MESSAGES_CASES, ids=[c.client
 @messages_clients
 @pytest.mark.parametrize("version", [OLDER, NEWEST])
 @pytest.mark.parametrize("key_header", ["x-api-key", "authorization"])
+@pytest.mark.each_choice
 async def test_both_api_versions_with_either_key(case: Case, version: str, key_header: str) -> None:
     """The newer SDKs send Bearer and the newer version, Claude Code x-api-key and the older."""
     headers = {"anthropic-version": version, **key_headers(key_header)}
@@ -180,6 +185,7 @@ async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark
 
 @messages_clients
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
+@pytest.mark.each_choice
 async def test_betas_and_versions_are_for_messages_alone(case: Case, upstream: str) -> None:
     headers = {"anthropic-beta": "a-2026-01-01,b-2026-01-01", "anthropic-version": NEWEST}
     async with gateway() as running:

@@ -335,6 +335,7 @@ TROUBLE: dict[str, Script] = {
 
 @each_protocol
 @pytest.mark.parametrize("name", TROUBLE)
+@pytest.mark.each_choice
 async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
     protocol: str, name: str, lines: list[dict[str, Any]]
 ) -> None:

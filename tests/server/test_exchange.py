@@ -258,6 +258,7 @@ UPSTREAM_FAILURES = [
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
+@pytest.mark.each_choice
 async def test_a_failure_before_content_is_a_plain_http_error(
     client: str, stream: bool, error: Exception, status: int
 ) -> None:
@@ -300,6 +301,7 @@ SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.com
     ],
     ids=["eof", "cut frame", "broken", "timeout", "nonsense"],
 )
+@pytest.mark.each_choice
 async def test_a_failure_after_content_ends_in_the_clients_error_form(client: str, tail: list[Any]) -> None:
     fake, _, record = await run(Script([START + WORD, *tail]), client=client)
     assert fake.status == 200

@@ -72,13 +72,13 @@ def sent(protocol: str, client: str, headers: dict[str, str], **more: object) ->
     return dict(pairs)
 
 
-@pytest.mark.parametrize("name", REQUEST_HEADERS)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.promise("S4")
-def test_what_a_client_may_tell_an_upstream(name: str, protocol: str, client: str) -> None:
-    passes = protocol == client and protocol in REQUEST_HEADERS[name]
-    assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes
+def test_what_a_client_may_tell_an_upstream(protocol: str, client: str) -> None:
+    for name, protocols in REQUEST_HEADERS.items():
+        passes = protocol == client and protocol in protocols
+        assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes, name
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -226,11 +226,11 @@ RESPONSE_HEADERS = {
 
 
 @pytest.mark.promise("S4")
-@pytest.mark.parametrize(("name", "passes"), RESPONSE_HEADERS.items())
-def test_what_an_upstream_may_tell_a_client(name: str, passes: bool) -> None:
-    assert client_response_headers([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
-        [(name, "1")] if passes else []
-    )
+def test_what_an_upstream_may_tell_a_client() -> None:
+    for name, passes in RESPONSE_HEADERS.items():
+        assert client_response_headers([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
+            [(name, "1")] if passes else []
+        )
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def ended_at(heard: FakeClient) -> float:
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.each_choice
 async def test_the_second_account_is_asked_after_the_delay_and_may_win(
     client: str, upstream: str, stream: bool, record: Any
 ) -> None:
@@ -267,6 +268,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", SAME)
+@pytest.mark.each_choice
 async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
     for _ in range(30):
         store = SlowStore()

@@ -54,6 +54,7 @@ async def sent_to(
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
 async def test_nothing_that_says_who_the_client_is_goes_on(client: str, upstream: str, streams: bool) -> None:
     got = await sent_to(upstream, client, IDENTITY, streams)
     assert got["user-agent"] == f"dragoman/{__version__}"

@@ -49,6 +49,7 @@ async def headers_sent(
 )
 @pytest.mark.parametrize("version", [OLD, NEW, None])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_a_client_of_messages_at_every_upstream(
     protocol: str, version: str | None, key: dict[str, str]
 ) -> None:

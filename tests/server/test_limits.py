@@ -257,6 +257,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 @dialects
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
 async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})

@@ -216,6 +216,7 @@ async def test_which_names_are_listed_is_a_setting_and_all_are_found(
 @pytest.mark.parametrize(
     "name", ["none", "gpt-*", "gpt-5", "up", "local/", "Fast", "local/none", "/fast", "fast/", "x" * 500]
 )
+@pytest.mark.each_choice
 async def test_an_unknown_model(protocol: str, name: str) -> None:
     async with running() as app:
         client = await get(app, f"/v1/models/{name}", protocol)

@@ -74,6 +74,7 @@ def begun(protocol: str, said: str) -> list[Step]:
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
 async def test_f1_nobody_else_is_asked_after_content_went_out(
     client: str, upstream: str, said: str, end: str
 ) -> None:
@@ -94,6 +95,7 @@ async def test_f1_nobody_else_is_asked_after_content_went_out(
 @BOTH
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
 async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     client: str, upstream: str, end: str, stream: bool
 ) -> None:
@@ -215,6 +217,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
 @pytest.mark.promise("R5")
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("opening", OPENINGS)
+@pytest.mark.each_choice
 async def test_an_answer_begins_with_its_first_content_for_every_pair(
     client: str, upstream: str, opening: str
 ) -> None:
@@ -251,6 +254,7 @@ FORTY = [
 @pytest.mark.promise("R7")
 @pytest.mark.parametrize("header", FORTY, ids=repr)
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
+@pytest.mark.each_choice
 async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
     header: tuple[str, str], random: float
 ) -> None:
@@ -277,6 +281,7 @@ async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
 
 @BOTH
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
     """What one account says passes; of several it is the soonest that counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
@@ -312,6 +317,7 @@ KEPT = {
 @each("client")
 @each("upstream")
 @pytest.mark.parametrize("status", KEPT)
+@pytest.mark.each_choice
 async def test_f4_the_class_of_the_last_error_reaches_the_client(
     client: str, upstream: str, status: int, stream: bool
 ) -> None:
@@ -375,6 +381,7 @@ async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
 async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
     """They cannot be mended, but traffic must not go on going there."""
     play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
@@ -388,6 +395,7 @@ async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: 
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
     error = (
         anthropic("rate_limit_error", "Slow down")
@@ -402,6 +410,7 @@ async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream:
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
     """The request was good enough to begin with."""
     kind = "invalid_request_error"
@@ -465,6 +474,7 @@ BAD = {
 @BOTH
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("bad", BAD)
+@pytest.mark.each_choice
 async def test_f10_what_no_account_can_cure_is_tried_once(
     client: str, upstream: str, bad: str, stream: bool
 ) -> None:
@@ -478,6 +488,7 @@ async def test_f10_what_no_account_can_cure_is_tried_once(
 
 
 @every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
     parts = script_of(upstream, good("Hello"), stream=True).body
     pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})

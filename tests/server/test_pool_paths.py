@@ -14,7 +14,7 @@ import anyio
 import pytest
 from fail_cross import each, name_of
 from gw_fakes import FakeClient, Sleep
-from gw_provider import EPOCH, Answer, PoolGateway, check_said, good, pool_of, with_headers
+from gw_provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
 from gw_provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
 from oracle import MESSAGES, check_error, compare_error, read_error
 from virtual_time import VIRTUAL_BACKENDS
@@ -36,10 +36,18 @@ pytestmark = [
 ]
 
 
-def on_each(*verdicts: ErrorAction) -> pytest.MarkDecorator:
-    found = cases(*verdicts)
-    ids = [f"{name_of(case.protocol)}-{case.name}" for case in found]
-    return pytest.mark.parametrize("case", found, ids=ids)
+def form_of(case: Case) -> str:
+    """Return where the failure is: in an HTTP error, in the body of a good status, or, by name, on the wire."""
+    if isinstance(case.play, InBand):
+        return "alone" if case.play.bare else "in the body"
+    return "http" if isinstance(case.play, Answer) and case.play.status != 200 else case.name
+
+
+def on_each(action: ErrorAction) -> pytest.MarkDecorator:
+    """One case of each protocol and form."""
+    found = {(case.protocol, form_of(case)): case for case in reversed(cases(action))}
+    ids = [f"{name_of(case.protocol)}-{case.name}" for case in found.values()]
+    return pytest.mark.parametrize("case", found.values(), ids=ids)
 
 
 def failing(case: Case) -> PoolGateway:
@@ -70,8 +78,35 @@ def check_told(client: str, case: Case, heard: FakeClient) -> None:
     assert case.message in json.loads(body)["error"]["message"]
 
 
+def action_taken(pool: PoolGateway) -> ErrorAction:
+    health = pool.health("a")
+    if health.disabled:
+        return ErrorAction.DISABLE
+    if pool.rests_for("a"):
+        return ErrorAction.COOL_DOWN
+    if health.failures:
+        return ErrorAction.RETRY_LATER
+    return ErrorAction.RETURN_TO_CLIENT if pool.asked == ["a"] else ErrorAction.TRY_NEXT
+
+
+@each("client")
+@each("upstream")
+async def test_every_known_error_has_its_action(client: str, upstream: str, stream: bool) -> None:
+    """All that vendors are known to say. The tests below follow one of each form to its end."""
+    for case in cases(*ErrorAction):
+        if case.protocol == upstream:
+            pool = failing(case)
+            heard = await pool.call(client, stream=stream)
+            assert action_taken(pool) is case.action, case.name
+            if case.action is ErrorAction.RETURN_TO_CLIENT:
+                check_told(client, case, heard)
+            else:
+                check_said(client, heard, "Hello from b", stream=stream)
+
+
 @each("client")
 @on_each(ErrorAction.RETURN_TO_CLIENT)
+@pytest.mark.each_choice
 async def test_the_requests_own_fault_goes_straight_to_the_client(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -85,6 +120,7 @@ async def test_the_requests_own_fault_goes_straight_to_the_client(
 
 @each("client")
 @on_each(ErrorAction.TRY_NEXT)
+@pytest.mark.each_choice
 async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -97,6 +133,7 @@ async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
 
 @each("client")
 @on_each(ErrorAction.COOL_DOWN)
+@pytest.mark.each_choice
 async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
@@ -113,6 +150,7 @@ async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, strea
 
 @each("client")
 @on_each(ErrorAction.DISABLE)
+@pytest.mark.each_choice
 async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_reset(
     client: str, case: Case, stream: bool
 ) -> None:
@@ -131,6 +169,7 @@ async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_r
 
 @each("client")
 @on_each(ErrorAction.RETRY_LATER)
+@pytest.mark.each_choice
 async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     for number in range(3):
@@ -301,6 +340,7 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
 
 @each("client")
 @each("upstream", ALL)
+@pytest.mark.each_choice
 async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soonest_recovery(
     client: str, upstream: str, stream: bool
 ) -> None:
@@ -324,6 +364,7 @@ async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soon
 
 
 @each("client")
+@pytest.mark.each_choice
 async def test_an_error_that_passes_is_told_rather_than_one_that_stays(client: str, stream: bool) -> None:
     """The client can try again when the first account is back; of the second it would think that it never can."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})

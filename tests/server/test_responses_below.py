@@ -48,6 +48,7 @@ async def test_a_deleted_response_is_gone_and_the_conversation_goes_on() -> None
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
 )
+@pytest.mark.each_choice
 async def test_an_unknown_response_is_404_in_the_right_form(id: str, method: str, path: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(f"{PATH}/{id}{path}", {}, method)

@@ -98,6 +98,7 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
 @pytest.mark.parametrize(
     ("model", "more", "stop", "text"), CASES, ids=[f"{case[0]} {case[1] or ''}".strip() for case in CASES]
 )
+@pytest.mark.each_choice
 def test_a_model_says_the_same_streamed_and_whole(
     protocol: str, model: str, more: dict[str, Any], stop: Stop, text: str | None
 ) -> None:
@@ -520,6 +521,7 @@ STATUSES = (400, 401, 403, 404, 429, 500, 503, 529)
 @protocols
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.each_choice
 def test_errors_come_with_their_status(protocol: str, status: int, stream: bool) -> None:
     body = ask(protocol, f"error-{status}", stream=stream)
     assert refused(protocol, body)[0] == status

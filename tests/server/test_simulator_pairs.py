@@ -37,6 +37,7 @@ def context(client: str, upstream: str, body: Body) -> bytes:
 
 @pytest.mark.parametrize("model", ["reasoning", "tools", "custom"])
 @pairs
+@pytest.mark.each_choice
 def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) -> None:
     tools = {"custom": ("patch",)} if model == "custom" else {"tools": ("look", "see")}
     body = ask(client, model, **tools)
@@ -59,6 +60,7 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
     ["echo", "tools", "custom", "reasoning", "refusal", "filter", "length", "length-tools", "empty", "count"],
 )
 @pairs
+@pytest.mark.each_choice
 def test_a_stream_is_right_in_the_clients_protocol(client: str, upstream: str, model: str) -> None:
     body = ask(client, model, stream=True, tools=("look", "see"), custom=("patch",))
     assert check_stream(client, context(client, upstream, body), include_usage=client == CHAT) == []

@@ -415,6 +415,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("given", "expected", "message"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.each_choice
 async def test_errors_of_other_transports_are_told_without_their_text(
     given: httpx2.HTTPError, expected: type[UpstreamError], message: str
 ) -> None:

@@ -329,6 +329,7 @@ PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/res
 @each("client")
 @each("upstream")
 @pytest.mark.parametrize("case", TOLD)
+@pytest.mark.each_choice
 async def test_what_a_client_is_told(client: str, upstream: str, case: str, record: Any) -> None:
     play, statuses, message, more = TOLD[case]
     pool = pool_of(upstream, {"a": play(upstream)})
@@ -370,6 +371,7 @@ UNREADABLE = {
 @each("client")
 @each("upstream")
 @pytest.mark.parametrize("case", UNREADABLE)
+@pytest.mark.each_choice
 async def test_what_cannot_be_read_is_502_and_says_so_once(
     client: str, upstream: str, case: str, stream: bool
 ) -> None:
@@ -429,6 +431,7 @@ ADVICE: dict[str, tuple[Any, str | None]] = {
 @each("client")
 @each("upstream")
 @pytest.mark.parametrize("case", ADVICE)
+@pytest.mark.each_choice
 async def test_whether_to_try_again(client: str, upstream: str, case: str) -> None:
     play, advice = ADVICE[case]
     heard = await pool_of(upstream, {"a": play(upstream)}).call(client)
@@ -471,6 +474,7 @@ SENT: dict[str, tuple[dict[str, Any], int]] = {
 @each("client")
 @each("upstream")
 @pytest.mark.parametrize("case", SENT)
+@pytest.mark.each_choice
 async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: str, case: str) -> None:
     plays, count = SENT[case]
     pool = pool_of(upstream, {name: play(upstream) for name, play in plays.items()})
@@ -590,6 +594,7 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
         (404, "The model does not exist.", "qwen3", False),
     ],
 )
+@pytest.mark.each_choice
 async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_the_line_to_add(
     client: str, status: int, words: str, model: str, advised: bool
 ) -> None:

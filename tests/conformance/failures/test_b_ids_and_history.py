@@ -238,6 +238,7 @@ UNANSWERED = {
 
 @pairs()
 @pytest.mark.parametrize("case", UNANSWERED)
+@pytest.mark.each_choice
 def test_B8_unanswered_calls_get_a_result_that_says_so(client: str, upstream: str, case: str) -> None:
     """An interrupted turn does not poison every later request."""
     asked = ask(client, upstream, request(client, *UNANSWERED[case]))

@@ -140,6 +140,7 @@ def test_I1_documents_too(upstream: str) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @each_url
+@pytest.mark.each_choice
 def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
     """In their place between the words."""
     body = request(client, User("Hi"), tools=())

@@ -104,6 +104,7 @@ PARTS: dict[str, tuple[Json, int]] = {
 
 @each("upstream")
 @pytest.mark.parametrize("part", PARTS)
+@pytest.mark.each_choice
 async def test_I11_everything_in_the_request_is_counted(upstream: str, part: str) -> None:
     """Not the text of the messages alone: 48 tokens were told for 728."""
     more, least = PARTS[part]
