@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-import client_fates_chat
-import client_fates_claude_code
-import client_fates_codex
-import client_fates_messages
-import client_fates_responses
 import pytest
-from client_requests import CASES, MODELS, TARGETS, Case, vendor_target
-from client_rows import IMPLIED, Judge, Row, lost, made, to
-from fail_cross import Asked, ask, name_of
-from fail_rules import refused
+from agents import fates_chat as client_fates_chat
+from agents import fates_claude_code as client_fates_claude_code
+from agents import fates_codex as client_fates_codex
+from agents import fates_messages as client_fates_messages
+from agents import fates_responses as client_fates_responses
+from agents.requests import CASES, MODELS, TARGETS, Case, vendor_target
+from agents.rows import IMPLIED, Judge, Row, lost, made, to
+from failures.cross import Asked, ask, name_of
+from failures.rules import refused
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]

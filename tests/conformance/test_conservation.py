@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from law_answers import ANSWERS
-from law_losses import (
+from laws.answers import ANSWERS
+from laws.losses import (
     MEANINGLESS_IN_ANSWERS,
     MEANINGLESS_IN_REQUESTS,
     covered_by_simple_writer,
@@ -22,9 +22,9 @@ from law_losses import (
     lost_in,
     lost_in_frames,
 )
-from law_plant import leaves
-from law_requests import FIXTURES
-from law_runs import answered, mended, translated
+from laws.plant import leaves
+from laws.requests import FIXTURES
+from laws.runs import answered, mended, translated
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from law_clients import endpoint_of, spec_of
-from law_events import ANY, EVENTS, illegal, legal, meaning_of_events, scripted
+from laws.clients import endpoint_of, spec_of
+from laws.events import ANY, EVENTS, illegal, legal, meaning_of_events, scripted
 from oracle import (
     CHAT,
     CLIENTS,

@@ -1,4 +1,4 @@
-"""The laws that hold for every pair of protocols (tests/_support/laws.py), over hand-written answers."""
+"""The laws that hold for every pair of protocols (tests/_support/laws/pairs.py), over hand-written answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from law_clients import spec_of
-from law_events import EVENTS, scripted
-from laws import Law, Source, answered, asked, cases
+from laws.clients import spec_of
+from laws.events import EVENTS, scripted
+from laws.pairs import Law, Source, answered, asked, cases
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
 

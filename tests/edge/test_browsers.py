@@ -14,7 +14,7 @@ import h2.config
 import h2.connection
 import h2.events
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import BACKENDS, CHAT_PATH, CHAT_WHOLE, Conversation, EdgeGateway, Gateways, Upstream, chat, whole
 from http_certificate import Certificate
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import (
     CHAT_PATH,
     CHAT_STREAM,

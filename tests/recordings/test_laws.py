@@ -1,10 +1,10 @@
-"""The laws that hold for every pair of protocols (tests/_support/laws.py), over the recordings."""
+"""The laws that hold for every pair of protocols (tests/_support/laws/pairs.py), over the recordings."""
 
 from __future__ import annotations
 
 import corpus
 import pytest
-from laws import Law, Source, cases
+from laws.pairs import Law, Source, cases
 
 SOURCES = [Source(each.name, each.protocol, each.read()) for each in corpus.recordings()]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fail_answers import Say, frames, stream
-from fail_cross import each, every_pair
-from fail_gateway import KEY, Play, asking, gateway, heard_at, path_of
-from gw_fakes import FakeClient, Sleep
+from failures.answers import Say, frames, stream
+from failures.cross import each, every_pair
+from failures.gateway import KEY, Play, asking, gateway, heard_at, path_of
+from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
     CLIENTS,

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from fail_answers import Call, Say, Think, frames, stream
-from fail_cross import each, every_pair
-from fail_gateway import Play, asking, gateway, heard_at, path_of
-from gw_fakes import FakeClient, Sleep
+from failures.answers import Call, Say, Think, frames, stream
+from failures.cross import each, every_pair
+from failures.gateway import Play, asking, gateway, heard_at, path_of
+from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
     CLIENTS,

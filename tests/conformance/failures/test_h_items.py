@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from fail_answers import Block, Call, Say, Think, stream
-from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
-from fail_gateway import BASES, Play, gateway
-from fail_turns import Result, User, model, outline, request, words
+from failures.answers import Block, Call, Say, Think, stream
+from failures.cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
+from failures.gateway import BASES, Play, gateway
+from failures.turns import Result, User, model, outline, request, words
 from oracle import (
     CHAT,
     MESSAGES,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fail_answers import Call, Say, Think
-from fail_cross import ask, each, every_pair, pairs
-from fail_gateway import Play, asking, gateway
-from fail_rules import refused
-from fail_turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
+from failures.answers import Call, Say, Think
+from failures.cross import ask, each, every_pair, pairs
+from failures.gateway import Play, asking, gateway
+from failures.rules import refused
+from failures.turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 

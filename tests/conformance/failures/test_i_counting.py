@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from fail_cross import each
-from fail_gateway import Gateway, Play, gateway
-from fail_turns import PIXEL
-from gw_fakes import FakeClient, Script
-from gw_simulated import gateway as simulated
+from failures.cross import each
+from failures.gateway import Gateway, Play, gateway
+from failures.turns import PIXEL
+from gateway.fakes import FakeClient, Script
+from gateway.simulated import gateway as simulated
 from oracle import MESSAGES, check_error
 from oracle import samples as s
 

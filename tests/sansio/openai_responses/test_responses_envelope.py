@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from resp_answers import STARTED, answer, call, output, own, stream, text, thought, whole
+from responses_client import STARTED, answer, call, output, own, stream, text, thought, whole
 
 from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resp_answers import FOREIGN, ORIGIN, SEALER, answer, kinds, output, text, thought
+from responses_client import FOREIGN, ORIGIN, SEALER, answer, kinds, output, text, thought
 
 from dragoman._ir.events import (
     Compacted,

@@ -1,4 +1,4 @@
-"""What a Responses client is sent: events in, a stream or a body out. See `resp_answers` for the judges."""
+"""What a Responses client is sent: events in, a stream or a body out. See `responses_client` for the judges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from resp_answers import (
+from responses_client import (
     FOREIGN,
     MESSAGES_SEAL,
     ORIGIN,
