@@ -16,7 +16,7 @@ from fidelity.page import page as fidelity_page
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
 from dragoman_server.capabilities.providers import PROVIDERS, Provider
-from dragoman_server.capabilities.relay_repairs import RELAY_REWRITES
+from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import (
     ACCOUNT_KEYS,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from dragoman import Capabilities, Loss, LossCode, RemoteProtocolError
+from dragoman import Capabilities, Loss, LossCode, RemoteProtocolError, RequestRefused
 from fidelity.probe import Json, Probe, steps_of
 from fidelity.run import Output, answer_output, request_output
 from fidelity.where import in_words, leaves_of, new_places, places_of_marks
@@ -67,13 +67,13 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
     """What becomes of a probe that `run` translates."""
     try:
         out = run(probe.body)
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         return Cell(Fate.REFUSED, words=error.message)
     base = None
     if probe.without is not None:
         try:
             base = run(probe.without)
-        except RemoteProtocolError:
+        except (RemoteProtocolError, RequestRefused):
             base = None  # it is not valid without, so all that is said is about it
     known = set() if base is None else {(loss.code, loss.path) for loss in base.losses}
     # What is said of a thing around it may be said of what is beside it, too.

@@ -19,16 +19,15 @@ from dragoman._engine.relay import Relay
 from dragoman._engine.request import (
     RequestTranslator,
     TranslatedRequest,
-    fault_of,
     translate_error,
 )
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import StopReason, Usage
 from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError, RequestRefused
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities
 from dragoman.protocols import PROTOCOLS, UPSTREAMS
@@ -52,6 +51,7 @@ __all__ = [
     "Relay",
     "RemoteProtocolError",
     "RequestHead",
+    "RequestRefused",
     "RequestTranslator",
     "ResponseTranslator",
     "Signer",
@@ -60,7 +60,6 @@ __all__ = [
     "Usage",
     "WireError",
     "estimate_tokens",
-    "fault_of",
     "peek",
     "splice_model",
     "translate_error",

@@ -13,14 +13,15 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from dragoman._ir.assembly import AssembledResponse
-from dragoman._ir.errors import Masker, WireError
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Grammar, Param, Refusable, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.undo import Undo
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject
+from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]

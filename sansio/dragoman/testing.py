@@ -13,13 +13,13 @@ from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.errors import WireError
 from dragoman._ir.event_order import EventOrderChecker as EventOrderChecker
 from dragoman._ir.event_order import ResponseState as ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 

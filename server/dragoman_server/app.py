@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import PROTOCOLS, RemoteProtocolError, fault_of
+from dragoman import PROTOCOLS, RemoteProtocolError, RequestRefused
 from dragoman.codec import ProtocolSpec
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server import __version__
@@ -93,15 +93,13 @@ class Application:
             self._browsers.check(scope["headers"])
             if scope["type"] == "websocket":
                 # By this status Codex falls back to plain HTTP at once.
-                raise RemoteProtocolError(
-                    "this gateway does not speak WebSocket; use HTTP POST", status_hint=426
-                )
-        except RemoteProtocolError as error:
+                raise RemoteProtocolError("this gateway does not speak WebSocket; use HTTP POST", status=426)
+        except (RemoteProtocolError, RequestRefused) as error:
             await self._elsewhere.refuse(scope, error, send)
             return
         await (self._admin if is_admin_path(_path(scope)) else self._app)(scope, receive, send)
 
-    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+    def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Log a request that the server itself refuses, and make the answer. See serving/refusals.py."""
         return self._elsewhere.refusal(scope, error)
 
@@ -151,7 +149,7 @@ class KeyAuthMiddleware:
                 if not self._keyring:
                     refuse_form_content_type(scope["headers"])
                 key = self._keyring.authenticate(scope["headers"])
-            except RemoteProtocolError as error:
+            except (RemoteProtocolError, RequestRefused) as error:
                 await self._elsewhere.refuse(scope, error, send)
                 return
             scope = {**scope, SCOPE_KEY: key}
@@ -223,7 +221,7 @@ class FallbackErrors:
             message, code = f"there is nothing at this path; {self._elsewhere(request)}", "unknown_url"
         elif error.status_code == 405:
             message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
-        refusal = RemoteProtocolError(message, status_hint=error.status_code, code=code)
+        refusal = RemoteProtocolError(message, status=error.status_code, code=code)
         reply = self.refusal(request.scope, refusal)
         return _response(reply, headers)
 
@@ -245,10 +243,10 @@ class FallbackErrors:
             error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers((), request_id)), {}
         )
 
-    async def refuse(self, scope: Scope, error: RemoteProtocolError, send: Send) -> None:
+    async def refuse(self, scope: Scope, error: RemoteProtocolError | RequestRefused, send: Send) -> None:
         """Answer a request that comes no further than the gate."""
         reply = self.refusal(scope, error)
-        if error.status_hint == 401:
+        if error.status == 401:
             # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
             reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
         if scope["type"] != "websocket":
@@ -258,12 +256,12 @@ class FallbackErrors:
         else:
             await send({"type": "websocket.close", "code": 1008})  # before an accept: the server answers 403
 
-    def refusal(self, scope: Scope, error: RemoteProtocolError) -> Reply:
+    def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Log the refused request, and make the answer."""
-        status = error.status_hint
+        status = error.status
         spec = protocol_for_path(_path(scope), Headers(scope=scope), self._protocols)
         record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
-        reply = error_reply(spec, fault_of(error), record.id, request_id_headers((), record.id))
+        reply = error_reply(spec, error.as_wire_error(), record.id, request_id_headers((), record.id))
         record.status, record.error = status, error.message
         log_request(record)
         # The status speaks of HTTP itself here, so a protocol's own table of them does not count.

@@ -12,7 +12,6 @@ from dragoman_server.accounts.stores.choice import make_account_store
 from dragoman_server.keys import make_keyring
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.responses.reasoning import ReasoningStore
 from dragoman_server.responses.stores.base import ResponseStore, ResponseStoreLimits
 from dragoman_server.responses.stores.memory import MemoryResponseStore
@@ -27,6 +26,7 @@ from dragoman_server.settings import (
 from dragoman_server.simulator import SimulatedUpstream
 from dragoman_server.tool_grammar.check import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient
+from dragoman_server.upstream.sender import UpstreamSender
 
 
 class Gateway:

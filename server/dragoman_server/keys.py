@@ -136,4 +136,4 @@ def make_keyring(settings: Settings, protocols: Iterable[ProtocolSpec] = PROTOCO
 
 
 def _refusal(message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, status_hint=401, code="invalid_api_key")
+    return RemoteProtocolError(message, status=401, code="invalid_api_key")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from dragoman._ir.errors import mask_value
+from dragoman._wire.masking import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")

@@ -14,7 +14,7 @@ from laws.requests import FIXTURES
 from laws.runs import mended, translated
 from oracle import PROTOCOL_NAMES
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 
 # One of most types, and lists and objects with what a reader looks for first.
 OTHERS: tuple[Any, ...] = ({}, None, 1, "", [{}], {"type": {}})
@@ -37,7 +37,7 @@ def faults(translate: Any, body: Any) -> set[str]:
     for each in confused(body):
         try:
             translate(each)
-        except RemoteProtocolError:
+        except (RemoteProtocolError, RequestRefused):
             pass
         except Exception as error:
             trace = error.__traceback__

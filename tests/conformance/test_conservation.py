@@ -28,7 +28,7 @@ from laws.runs import answered, mended, translated
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 
 PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
 
@@ -45,7 +45,7 @@ def test_requests_lose_nothing_silently(client: str, name: str) -> None:
         run = partial(translated, client, upstream)
         try:
             run(body)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             # Refused as a whole: the refusal names what it is about.
             if not error.path:
                 raise
@@ -67,7 +67,7 @@ def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None
     run = lambda each: mended(protocol, each)  # noqa: E731
     try:
         run(body)
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:
             raise
         return

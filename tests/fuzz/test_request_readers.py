@@ -38,7 +38,7 @@ def judge(protocol: str, body: bytes) -> None:
     spent_ms = (time.thread_time() - started) * 1000
     assert spent_ms < MOST_MS + MOST_MS_PER_KB * len(body) / 1024
     if refusal is not None:
-        assert 400 <= refusal.status_hint < 500
+        assert 400 <= refusal.status < 500
         # Where the whole body is no JSON object there is no place inside of it.
         assert refusal.path or refusal.code == "invalid_json", refusal
 

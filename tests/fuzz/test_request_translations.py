@@ -13,7 +13,14 @@ from laws.requests import FIXTURES
 from laws.unknown import lost_of_request
 from oracle import PROTOCOL_NAMES
 
-from dragoman import PROTOCOLS, UPSTREAMS, Capabilities, RemoteProtocolError, RequestTranslator
+from dragoman import (
+    PROTOCOLS,
+    UPSTREAMS,
+    Capabilities,
+    RemoteProtocolError,
+    RequestRefused,
+    RequestTranslator,
+)
 from dragoman._wire.json import decode_object
 
 BODIES = {protocol: list(bodies.values()) for protocol, bodies in FIXTURES.items()}
@@ -40,7 +47,7 @@ def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -
     specs = PROTOCOLS[client], UPSTREAMS[upstream]
     try:
         done = RequestTranslator(*specs, capabilities=capabilities, max_fan_out=4).translate(body)
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         refusal = error
     else:
         # A value of a wrong type that every protocol has may go on: its upstream is the one to refuse it.
@@ -48,7 +55,7 @@ def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -
         assert not done.relayed or done.body == body
         assert isinstance(written, dict)
         return
-    assert 400 <= refusal.status_hint < 500
+    assert 400 <= refusal.status < 500
     assert refusal.path or refusal.code == "invalid_json" or refusal.message.endswith("nested too deep"), (
         refusal
     )

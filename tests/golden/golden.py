@@ -45,10 +45,10 @@ from dragoman import (
     FanOut,
     Relay,
     RemoteProtocolError,
+    RequestRefused,
     RequestTranslator,
     ResponseTranslator,
     Signer,
-    fault_of,
     translate_error,
 )
 
@@ -149,8 +149,8 @@ def request_lines(client: str, upstream: str, body: bytes, capabilities: str) ->
     """The request for the upstream, or the error that the client gets instead."""
     try:
         done = request(client, upstream, body, capabilities)
-    except RemoteProtocolError as error:
-        status, answer = spec_of(client).write_error(fault_of(error), "req_1")
+    except (RemoteProtocolError, RequestRefused) as error:
+        status, answer = spec_of(client).write_error(error.as_wire_error(), "req_1")
         return [f"error {status} {error.path} {error.code}", *document(answer)]
     head = f"{'relayed, ' if done.relayed else ''}about {done.prompt_tokens} tokens"
     head += f", {done.fan_out} answers" if done.fan_out != 1 else ""

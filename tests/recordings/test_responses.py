@@ -16,13 +16,13 @@ from oracle.types import check_event
 
 from dragoman._engine.interleave import Linearizer
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Failed, Opaque
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode_object, encode
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import Capabilities, ResponseContext
@@ -50,7 +50,7 @@ def events_of(data: bytes, size: int) -> list[Event]:
         for frame in parser.receive_eof():
             events += reader.read(frame)
         events += reader.eof()
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         events.append(Failed(WireError(ErrorKind.TRUNCATED, error.message)))
     for event in events:
         checker.check(event)

@@ -25,7 +25,13 @@ def test_a_spec_is_complete_at_birth() -> None:
         ProtocolSpec()  # type: ignore[call-arg]
     spec = toy()
     absent = {field for field in spec.__struct_fields__ if getattr(spec, field) is None}
-    assert absent == {"max_stops", "model_list", "rate_limit_headers", "token_count", "version_header"}
+    assert absent == {
+        "max_stop_sequences",
+        "model_list",
+        "rate_limit_headers",
+        "token_count",
+        "version_header",
+    }
 
 
 def test_most_bodies_demand_no_headers() -> None:

@@ -9,6 +9,7 @@ from dragoman import (
     LossPolicy,
     Outcome,
     RemoteProtocolError,
+    RequestRefused,
     Signer,
     WireError,
 )
@@ -99,5 +100,5 @@ def test_a_pair_that_was_not_asked_has_no_answer() -> None:
     pair = Pair(MESSAGES, CHAT, signer=Signer(b"secret"), policy=LossPolicy.REFUSE)
     with pytest.raises(ValueError, match="ask"):
         pair.translate_response(STREAM)
-    with pytest.raises(RemoteProtocolError, match="strict"):
+    with pytest.raises(RequestRefused, match="strict"):
         pair.translate_request({**BODY, "x": 1})

@@ -79,12 +79,12 @@ class EventReader:
                 self._eof = "told"
                 self._events.extend(self._reader.eof())
             elif self._eof == "told":
-                raise RemoteProtocolError("the stream ended before the answer was complete", status_hint=502)
+                raise RemoteProtocolError("the stream ended before the answer was complete", status=502)
             else:
                 return NEED_DATA
         event = self._events.popleft()
         try:
             self._checker.check(event)
         except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the stream breaks its order: {error}", status_hint=502) from None
+            raise RemoteProtocolError(f"the stream breaks its order: {error}", status=502) from None
         return event

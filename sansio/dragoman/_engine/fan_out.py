@@ -12,7 +12,6 @@ import msgspec
 
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.sinks import ListSink, StoringSink, WholeSink, sink_for
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -28,6 +27,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._transforms.reasoning_cache import CachedReasoning
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import JSONObject
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
 

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from dragoman._engine.response import Outcome
-from dragoman._ir.errors import ErrorKind, WireError, mask_document, mask_error, unreadable_error
 from dragoman._ir.events import Event, Failed, Started, Stopped, StopReason, Usage
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
+from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_raw_event
 from dragoman._wire.sse import encode_frame as frame_bytes
 from dragoman.codec import ResponseContext, UpstreamSpec

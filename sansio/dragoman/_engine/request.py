@@ -11,7 +11,6 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.errors import Masker, WireError, kind_of_status
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
@@ -32,8 +31,10 @@ from dragoman._transforms.unsupported import (
     fit_media,
     fit_tool_settings,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.errors import WireError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode_object, encode, too_deep
+from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 
@@ -160,10 +161,9 @@ class RequestTranslator:
         asked when the client named none. signed_reasoning is False for a request whose signatures or ciphertexts the
         upstream has refused, see refuses_signed_reasoning(): the reasoning that has them is left out.
 
-        Raises RemoteProtocolError for a body that breaks the client's protocol, that asks for what the
-        upstream cannot do at all, or (policy REFUSE) that cannot be carried whole. Answer it in the client's
-        own form:
-        `client.write_fault(fault_of(error), ...)`.
+        Raises RemoteProtocolError for a body that breaks the client's protocol, and RequestRefused for one that
+        requests what the upstream cannot do at all, or (policy REFUSE) that cannot be translated without a loss.
+        Send either in the client's own form: `client.write_error(error.as_wire_error(), request_id)`.
         """
         upstream = self._upstream
         try:
@@ -295,19 +295,8 @@ class RequestTranslator:
         )
 
 
-def _no_model() -> RemoteProtocolError:
-    return RemoteProtocolError("model is required", path="/model", code="missing_required_parameter")
-
-
-def fault_of(error: RemoteProtocolError) -> WireError:
-    """A reader's or translator's complaint about a request, as a fault for ProtocolSpec.write_fault."""
-    return WireError(
-        kind_of_status(error.status_hint),
-        error.message,
-        status=error.status_hint,
-        code=error.code,
-        param=error.param,
-    )
+def _no_model() -> RequestRefused:
+    return RequestRefused("model is required", path="/model", code="missing_required_parameter")
 
 
 def translate_error(

@@ -12,7 +12,6 @@ from enum import Enum
 import msgspec
 
 from dragoman._engine.sinks import Sink, StoringSink, WholeSink, sink_for
-from dragoman._ir.errors import ErrorKind, WireError, mask_error, unreadable_error
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -32,8 +31,10 @@ from dragoman._ir.fast_path import FastPath
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import build_pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
+from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
+from dragoman._wire.masking import mask_error
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -31,6 +30,7 @@ from dragoman._ir.events import (
     ToolHead,
     Usage,
 )
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman._wire.json import JSON
 

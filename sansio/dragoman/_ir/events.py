@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman._ir.errors import WireError
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject
 
 

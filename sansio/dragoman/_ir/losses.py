@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject
 
 # More entries than this are counted, not kept: a hostile request could name a million unknown keys.
@@ -100,12 +100,12 @@ class Ledger:
         return len(self._entries) + self.overflow
 
     def enforce(self, policy: LossPolicy) -> None:
-        """Raise RemoteProtocolError (400) when the policy refuses losses and there are some."""
+        """Raise RequestRefused (400) when the policy refuses losses and there are some."""
         if policy is LossPolicy.REFUSE and self._entries:
             first = next(iter(self))
             what = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 f"strict mode: {what} cannot be carried to the upstream: {first.detail}{more}",
                 path=first.path,
                 code="lossy_translation",

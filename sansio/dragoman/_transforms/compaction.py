@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
@@ -28,6 +27,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text, ToolChoice
+from dragoman._wire.errors import ErrorKind, WireError
 
 # The seal of a summary that was made here. `native` is {"summary": text}.
 ORIGIN = "dragoman"

@@ -27,17 +27,17 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 
 def refuse_server_state(request: Request, server_state_params: Mapping[Param, str]) -> None:
-    """Raises RemoteProtocolError for a request with any of these settings. server_held: see ProtocolSpec."""
+    """Raises RequestRefused for a request with any of these settings. server_held: see ProtocolSpec."""
     for param, code in server_state_params.items():
         if param in request.params:
             path = request.param_paths.get(param, f"/{param}")
             where = dotted_path(path)
             message = f"{where}: this conversation is held nowhere; send all its messages without the setting"
-            raise RemoteProtocolError(message, path=path, code=code)
+            raise RequestRefused(message, path=path, code=code)
 
 
 def strip_extensions(request: Request, ledger: Ledger) -> Request:

@@ -31,7 +31,7 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman.codec import Capabilities, ToolLimits
 
 # "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
@@ -91,7 +91,7 @@ def fit_tools(
     """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
 
     own: the upstream's protocol: it knows the tools that are of it.
-    Raises RemoteProtocolError (400) where the answer would be made without the tool that it is to be made with.
+    Raises RequestRefused (400) where the answer would be made without the tool that it is to be made with.
     """
     _refuse_without_its_tool(request, rule, capabilities, own)
     request = _offer_allowed(request, rule, capabilities, ledger)
@@ -143,7 +143,7 @@ def _refuse_without_its_tool(
         demanded = len(lost) == len(request.tools)
     if demanded:
         tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
-        raise RemoteProtocolError(
+        raise RequestRefused(
             f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called "
             "instead: leave it out, or ask for a model whose upstream runs it",
             path=tool.path,

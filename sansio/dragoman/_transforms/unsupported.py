@@ -32,7 +32,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._transforms.stop_sequences import split_stop_sequences
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
 from dragoman.codec import Capabilities, UpstreamSpec
 
@@ -46,7 +46,7 @@ def drop_unsupported(
     """The request as this upstream takes it, the stop sequences to look for, the number of requests to send.
 
     most_answers: how many requests the caller is ready to send for one with `n`.
-    Raises RemoteProtocolError (400) for more.
+    Raises RequestRefused (400) for more.
     """
     params = request.params
     if not params:
@@ -219,10 +219,10 @@ def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
 
 def _answers(value: JSON, path: str, most: int) -> int:
     if type(value) is not int or value < 1:
-        raise RemoteProtocolError("n must be a positive integer", path=path, code="invalid_value")
+        raise RequestRefused("n must be a positive integer", path=path, code="invalid_value")
     if value > most:
         hint = "ask once for each answer" if most == 1 else f"ask for at most {most} at once"
-        raise RemoteProtocolError(
+        raise RequestRefused(
             f"the upstream gives one answer to a request: {hint}", path=path, code="unsupported_value"
         )
     return value

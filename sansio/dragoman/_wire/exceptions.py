@@ -1,51 +1,71 @@
-"""Who broke the protocol.
+"""The exceptions of the library.
 
-Strategy: two exceptions, as in h11. LocalProtocolError means that our caller broke the rules (a bug on this
-side); RemoteProtocolError means that a peer sent something that the protocol forbids, and carries what a
-server needs to answer it. Readers raise only Remote, writers only Local.
+Two are those of h11: LocalProtocolError for a caller that breaks the rules (a bug on this side), RemoteProtocolError
+for a peer whose bytes break its protocol. Neither is for a correct request that cannot be served: that is
+RequestRefused.
 """
 
 from __future__ import annotations
 
+from dragoman._wire.errors import WireError, kind_of_status
+
 
 class ProtocolError(Exception):
-    """The base of both. Never raised itself."""
+    """Base of LocalProtocolError and RemoteProtocolError. Never raised itself."""
 
 
 class LocalProtocolError(ProtocolError):
     """The caller used the library against its rules, e.g. sent a delta for a block that is not open.
 
-    There is nothing to tell the peer. Fix the caller.
+    There is nothing to send to the peer. Fix the caller.
     """
 
 
-class RemoteProtocolError(ProtocolError):
-    """A peer's bytes break its protocol, or ask for what cannot be done.
+class _HTTPError(Exception):
+    """An exception that has an HTTP response."""
 
-    Args:
-        message: what was wrong and what to do, fit to be shown to the client. Holds no secret.
-        status_hint: the HTTP status that answers it best when the peer is a client.
-        path: a JSON Pointer (RFC 6901) to the value at fault, "" when unknown.
-        code: a short machine-readable name such as `unsupported_value`, or None.
-    """
-
-    def __init__(
-        self, message: str, *, status_hint: int = 400, path: str = "", code: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, status: int = 400, code: str | None = None, path: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.status_hint = status_hint
-        self.path = path
+        self.status = status
         self.code = code
+        self.path = path
 
     @property
     def param(self) -> str | None:
-        """The path in the dotted form of OpenAI's `param`, e.g. `messages[3].content`."""
+        """The path in the dotted form of OpenAI's `param`, e.g. `messages[3].content`; None without a path."""
         return dotted_path(self.path) or None
+
+    def as_wire_error(self) -> WireError:
+        """Return the error for ProtocolSpec.write_error(), which makes a client's response of it."""
+        kind = kind_of_status(self.status)
+        return WireError(kind, self.message, status=self.status, code=self.code, param=self.param)
+
+
+class RemoteProtocolError(_HTTPError, ProtocolError):
+    """A peer's bytes break its protocol. The peer of a request is the client, of a response the upstream.
+
+    Attributes:
+        message: What is wrong and what to do, fit for the client. Holds no secret.
+        status: The HTTP status of a response to the client: 4xx for its own bytes, 502 for the upstream's.
+        code: A short machine-readable name such as `invalid_json`, or None.
+        path: A JSON Pointer (RFC 6901) to the wrong value, "" if unknown.
+    """
+
+
+class RequestRefused(_HTTPError):
+    """A request that is understood and cannot be served: the upstream cannot do it, or the gateway's rules forbid it.
+
+    Attributes:
+        message: Why, and what to do instead, fit for the client. Holds no secret.
+        status: The HTTP status of the response.
+        code: A short machine-readable name such as `unsupported_value`, or None.
+        path: A JSON Pointer (RFC 6901) to the refused value, "" if it is none of them.
+    """
 
 
 def dotted_path(pointer: str) -> str:
-    """A JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
+    """Return a JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
     text = ""
     for step in pointer.split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")

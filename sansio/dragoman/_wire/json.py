@@ -35,7 +35,7 @@ def decode(data: bytes) -> JSON:
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(
-            f"the JSON text has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status_hint=413
+            f"the JSON text has {len(data)} bytes; at most {MAX_DOCUMENT_BYTES} are accepted", status=413
         )
     try:
         value = _decode(data)
@@ -54,7 +54,7 @@ def decode_object(data: bytes, what: str) -> JSONObject:
         value = decode(data)
     except RemoteProtocolError as error:
         raise RemoteProtocolError(
-            f"{what} is not valid JSON: {error.message}", status_hint=error.status_hint, code="invalid_json"
+            f"{what} is not valid JSON: {error.message}", status=error.status, code="invalid_json"
         ) from None
     if type(value) is not dict:
         raise RemoteProtocolError(f"{what} must be a JSON object, not {kind_of(value)}", code="invalid_json")

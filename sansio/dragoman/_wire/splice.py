@@ -48,9 +48,7 @@ def peek(body: bytes) -> RequestHead:
     or `stream` has the wrong type.
     """
     if len(body) > MAX_DOCUMENT_BYTES:
-        raise RemoteProtocolError(
-            f"the request body has more than {MAX_DOCUMENT_BYTES} bytes", status_hint=413
-        )
+        raise RemoteProtocolError(f"the request body has more than {MAX_DOCUMENT_BYTES} bytes", status=413)
     try:
         fields = _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -149,7 +149,7 @@ class SSEParser:
     def _give_up(self, reason: str) -> None:
         self._held.clear()
         self._held_bytes = 0
-        self.error = RemoteProtocolError(reason, status_hint=502, code="event_too_large")
+        self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
 
 
 def parse_raw_event(piece: bytes) -> Frame | None:

@@ -12,7 +12,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
 
 
 class ErrorAction(Enum):

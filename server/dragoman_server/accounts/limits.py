@@ -79,7 +79,7 @@ class LimitReached(ClientRefused):
         seconds = max(0.0, until - now)
         super().__init__(
             f"the client key {key} may use {most} {limit.value} a minute; try again in {seconds:.3f}s",
-            status_hint=429,
+            status=429,
             code="rate_limit_exceeded",
         )
         self.limit, self.most, self.now, self.until = limit, most, now, until
@@ -98,7 +98,7 @@ class BudgetSpent(ClientRefused):
         words = {"total": "in all"}.get(key.budget_period, f"a {key.budget_period}")
         super().__init__(
             f"the budget of the client key {key.name} is spent: {key.budget:g} US dollars {words}{again}",
-            status_hint=402,
+            status=402,
             code="insufficient_quota",
         )
 
@@ -282,7 +282,7 @@ def _counter(key: ClientKey, now: float) -> tuple[str, datetime | None]:
 
 
 def _forbidden(message: str) -> RemoteProtocolError:
-    return ClientRefused(message, status_hint=403, path="/model", code="model_not_allowed")
+    return ClientRefused(message, status=403, path="/model", code="model_not_allowed")
 
 
 def _shown(name: str) -> str:

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman._ir.errors import WireError
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.accounts.health import Health

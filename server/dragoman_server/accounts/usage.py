@@ -5,10 +5,16 @@ ask for figures where it is relayed, would pay nothing by that word, so the rest
 request, the answer from what the client was sent.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
 from dragoman.jsontext import decode_object
-from dragoman_server.log import RequestRecord
-from dragoman_server.proxying.plan import Plan
+
+if TYPE_CHECKING:
+    from dragoman_server.log import RequestRecord
+    from dragoman_server.proxying.plan import Plan
 
 # What stands around the text in an event of a stream: 110 bytes in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200

@@ -11,7 +11,7 @@ from typing import Any
 from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, provider_name
-from dragoman_server.capabilities.relay_repairs import needs_rewrite
+from dragoman_server.capabilities.relay_rewrites import needs_rewrite
 from dragoman_server.settings import (
     AUTO_VERSION,
     CAPABILITY_KEYS,

@@ -16,12 +16,9 @@ from typing import Any, TypeVar
 import click
 
 from dragoman_server.capabilities.resolve import upstreams_without_grammars
-from dragoman_server.cli import show_config as _show_config
-from dragoman_server.cli.edit_config import ConfigEditError, remove_client_key
-from dragoman_server.cli.schema import json_schema
+from dragoman_server.cli.config_commands import ConfigEditError, config_lines, json_schema, remove_client_key
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
-from dragoman_server.config.values import InvalidValue
-from dragoman_server.config.values import check_value as check_value
+from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import (
     CLIENT_KEY_KEYS,
@@ -183,7 +180,7 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
 @_server_options
 def show(config_file: str | None, origin: bool, **options: str | bool | None) -> None:
     """Print the resolved settings, secrets masked."""
-    for line in _show_config.lines(_load(config_file, options), with_origin=origin):
+    for line in config_lines(_load(config_file, options), with_origin=origin):
         click.echo(line)
 
 

@@ -1,8 +1,7 @@
 """`${NAME}` and `${file:PATH}` in the strings of a configuration file.
 
-`$$` stands for one dollar sign, and any other dollar sign is an error: `"$KEY"`, the form of a shell,
-would otherwise be sent upstream as five characters. What is put in is not searched again, and no message
-ever shows it.
+`$$` stands for one dollar sign, and any other dollar sign is an error: `"$KEY"`, the form of a shell, would otherwise
+be sent upstream as four characters. What is put in is not searched again, and no message contains it.
 """
 
 import re
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# A key, a certificate chain at most. A larger file is the wrong file.
+# Enough for a key or a certificate chain. A larger file is the wrong file.
 MAX_FILE_BYTES = 64 * 1024
 
 _DOLLAR = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<inner>[^}]*)\})?")
@@ -23,7 +22,10 @@ class InterpolationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InterpolatedText:
-    """A string after interpolation, with the references (`KEY`, `file:/run/key`) that it was made from."""
+    """A string after interpolation.
+
+    value: the text. references: what was put in (`KEY`, `file:/run/key`), in the order of the text.
+    """
 
     value: str
     references: tuple[str, ...]
@@ -61,10 +63,10 @@ def _read(name: str, directory: Path) -> str:
             data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
             raise InterpolationError(f"the file {name} is larger than {MAX_FILE_BYTES} bytes")
-        # Editors and `echo` end a file with a newline that is no part of the key.
+        # Editors and `echo` end a file with a newline, which is not part of the key.
         return data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
-        # `from None`: the cause holds the bytes of the file.
+        # `from None`, because the cause holds the bytes of the file.
         raise InterpolationError(f"the file {name} is not UTF-8 text") from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

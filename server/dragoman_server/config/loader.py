@@ -1,9 +1,9 @@
-"""From a TOML file, the environment and the command line to frozen settings.
+"""Load a TOML file, the environment and the command line into frozen settings.
 
-The strongest source wins: command line, environment, file, default. A wrong value is an error even where
-a stronger source hides it. All faults are collected and reported at once, each with its file, line and
-key. Loading reads the file, the files it names, and nothing else: no network, no code. How single values are read is
-_sources.py's matter; this module knows which tables there are and what must fit together.
+The strongest source wins: command line, environment, file, default. A wrong value is an error even if a stronger source
+hides it. All problems are collected and reported at once, each with its file, line and key. Loading reads the file and
+the files that it names, and nothing else. Single values are read by `sources`; this module has the list of tables, and
+checks what must fit together.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from dragoman_server.capabilities.providers import (
     discover_providers,
     host_capabilities,
 )
+from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
     ConfigError,
-    ConfigProblem,
     KeyPath,
     ValueOrigin,
+    did_you_mean,
     dotted,
+    quote_value,
 )
-from dragoman_server.config.sources import DEFAULT_FILE, MAX_FILE_BYTES, ConfigSources
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.sources import DEFAULT_FILE, ConfigSources
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
-from dragoman_server.config.values import quote_value, type_name
+from dragoman_server.config.values import is_loopback
 from dragoman_server.keys import hash_client_key
-from dragoman_server.serving.sockets import is_loopback
 from dragoman_server.settings import (
     ACCOUNT_KEYS,
     CAPABILITY_KEYS,
@@ -47,8 +47,6 @@ from dragoman_server.settings import (
     RULE_KEYS,
     SERVER_KEYS,
     SIMULATOR,
-    SIMULATOR_UPSTREAM,
-    UPSTREAM_PROTOCOLS,
     AccountSettings,
     ClientKey,
     Price,
@@ -60,28 +58,13 @@ from dragoman_server.settings import (
 )
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.fields import SettingSpec
-from dragoman_server.settings.patterns import WILDCARD
-from dragoman_server.settings.secret import MASK, Secret
+from dragoman_server.settings.secret import Secret
 
 __all__ = [
     "CONFIG_VARIABLE",
     "DEFAULT_FILE",
-    "MASK",
-    "MAX_FILE_BYTES",
-    "SIMULATOR",
-    "SIMULATOR_UPSTREAM",
-    "UPSTREAM_PROTOCOLS",
-    "ClientKey",
     "ConfigError",
-    "ConfigProblem",
     "LoadedConfig",
-    "ModelCapabilitySettings",
-    "Secret",
-    "ServerSettings",
-    "Settings",
-    "UpstreamSettings",
-    "ValueOrigin",
-    "is_loopback",
     "load",
 ]
 
@@ -91,14 +74,18 @@ _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "pric
 
 _DEFAULTS = ServerSettings()
 
-# Those that upstreams are called with.
+# The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 SOCKS_EXTRA_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """Settings with their history. A key without an entry in `origins` has its default value."""
+    """Settings and where they came from.
+
+    path: of the file, None without one. origins: by dotted key; a key without an entry has its default value.
+    warnings: one line each.
+    """
 
     settings: Settings
     path: str | None
@@ -115,9 +102,10 @@ def load(
 ) -> LoadedConfig:
     """Read the configuration. Raises ConfigError.
 
-    `path` is the `--config` flag; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working
-    directory if there is one. `flags` maps names of server settings to their text on the command line. Upstreams may
-    speak those of `protocols` that have an upstream half; `create_app` must get the same.
+    environ: the environment variables.
+    path: of the file; without it DRAGOMAN_CONFIG counts, then `dragoman.toml` in the working directory if there is one.
+    flags: the text of server settings on the command line, by the name of the setting.
+    protocols: upstreams may speak those that have an upstream half; `create_app` must get the same.
     """
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
@@ -132,12 +120,12 @@ def load(
 
 
 def is_socks(url: str) -> bool:
-    """Whether `url` is that of a SOCKS proxy."""
+    """True if `url` is that of a SOCKS proxy."""
     return url.lower().startswith("socks")
 
 
 def socks_available() -> bool:
-    """Whether the extra is installed."""
+    """True if the extra is installed."""
     return find_spec("socksio") is not None
 
 
@@ -183,13 +171,15 @@ class _Loader:
         self.sources.report_unknown_keys((), self.sources.document, _TABLES)
         server = self._server()
         upstreams = (
-            self._upstreams(server) if "upstreams" in self.sources.document else self._found_upstreams(server)
+            self._upstreams(server)
+            if "upstreams" in self.sources.document
+            else self._discovered_upstreams(server)
         )
         if server.get("simulator", True):
             self.names.setdefault(SIMULATOR, ())
         elif not upstreams and not self.sources.problems:
             self._no_upstreams()
-        models = self._models()
+        models = read_model_aliases(self.sources, self.names)
         capabilities = self._capabilities()
         prices = self._prices()
         client_keys = self._client_keys(server, prices)
@@ -213,41 +203,42 @@ class _Loader:
             ),
         )
         if settings.server.default_model is not None:
-            self._check_default_model(settings, settings.server.default_model)
+            check_default_model(self.sources, settings, settings.server.default_model)
+            self.sources.raise_problems()
         return settings
 
     def _server(self) -> dict[str, object]:
         table = self.sources.table(("server",), self.sources.document.get("server", {}))
         values = self.sources.section(("server",), table, SERVER_KEYS)
-        given = set(table)
+        configured = set(table)
         for name, key in SERVER_KEYS.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
-            # Compose files and shells set empty variables where they mean none.
+            # Compose files and shells set empty variables to mean none.
             if self.sources.environ.get(variable):
-                given.add(name)
+                configured.add(name)
                 self._from_text(values, key, self.sources.environ[variable], ENVIRONMENT, variable)
             if name in self.flags:
-                given.add(name)
+                configured.add(name)
                 self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
         for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
-            if name in values and other not in given:
+            if name in values and other not in configured:
                 self.sources.add_origin_problem(("server", name), f"needs {other} as well")
-        self._check_response_store(values, given)
-        self._check_account_store(values, given)
+        self._check_response_store(values, configured)
+        self._check_account_store(values, configured)
         return values
 
-    def _check_response_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+    def _check_response_store(self, values: Mapping[str, object], configured: Collection[str]) -> None:
         store = values.get("response_store")
-        if store == "sqlite" and "response_store_path" not in given:
+        if store == "sqlite" and "response_store_path" not in configured:
             self.sources.add_origin_problem(("server", "response_store"), "needs response_store_path as well")
         if store == "memory" and cast(int, values.get("workers", 1)) > 1:
             text = "is known to one process alone, and there are several workers: use sqlite"
             self.sources.add_origin_problem(("server", "response_store"), text)
 
-    def _check_account_store(self, values: Mapping[str, object], given: Collection[str]) -> None:
+    def _check_account_store(self, values: Mapping[str, object], configured: Collection[str]) -> None:
         store = values.get("account_store")
         needed = {"sqlite": "account_store_path", "valkey": "account_store_url"}.get(str(store))
-        if needed is not None and needed not in given:
+        if needed is not None and needed not in configured:
             self.sources.add_origin_problem(("server", "account_store"), f"needs {needed} as well")
         if store == "valkey" and not valkey_available():
             self.sources.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
@@ -269,7 +260,7 @@ class _Loader:
     def _upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams = []
         for path, table in self.sources.array_of_tables("upstreams"):
-            faults = len(self.sources.problems)
+            problems_before = len(self.sources.problems)
             values = self.sources.section(path, table, self.upstream_keys)
             if "protocol" not in table and isinstance(values.get("protocols"), tuple):
                 values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
@@ -278,20 +269,20 @@ class _Loader:
                     self.sources.add_problem((*path, name), "missing")
             self._check_upstream(path, values, server)
             self._check_proxy(path, values)
-            if len(self.sources.problems) == faults:
+            if len(self.sources.problems) == problems_before:
                 upstreams.append(_upstream(values))
         return upstreams
 
     def _check_upstream(
         self, path: KeyPath, values: Mapping[str, object], server: Mapping[str, object]
     ) -> None:
-        """What one key alone does not tell."""
+        """Check what depends on more than one key."""
         protocol, protocols = values.get("protocol"), values.get("protocols")
         if protocol and isinstance(protocols, tuple) and protocol not in protocols:
             self.sources.add_problem(
                 (*path, "protocols"), f"does not list {quote_value(protocol)}, the preferred protocol"
             )
-        if "base_url" in values and _is_us(str(values["base_url"]), server):
+        if "base_url" in values and _is_this_gateway(str(values["base_url"]), server):
             self.sources.add_problem((*path, "base_url"), "points at this gateway itself")
         if "name" not in values:
             return
@@ -313,20 +304,20 @@ class _Loader:
         if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
             self.sources.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
 
-    def _found_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
+    def _discovered_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
         upstreams: list[UpstreamSettings] = []
         for found in discover_providers(self.sources.environ):
-            if found.base_url_variable and _is_us(found.base_url, server):
-                # ANTHROPIC_BASE_URL is what points Claude Code at us. A gateway must not call itself.
+            if found.base_url_variable and _is_this_gateway(found.base_url, server):
+                # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
                     f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
                     f"makes no upstream {found.provider.name}"
                 )
             else:
-                self._found_upstream(found, upstreams)
+                self._discovered_upstream(found, upstreams)
         return upstreams
 
-    def _found_upstream(self, found: DiscoveredProvider, upstreams: list[UpstreamSettings]) -> None:
+    def _discovered_upstream(self, found: DiscoveredProvider, upstreams: list[UpstreamSettings]) -> None:
         values: dict[str, object] = {
             "name": found.provider.name,
             "protocol": found.protocol,
@@ -338,10 +329,10 @@ class _Loader:
             "base_url": (url_variable, found.base_url),
             "api_key": (found.key_variable, self.sources.environ[found.key_variable]),
         }
-        faults = len(self.sources.problems)
+        problems_before = len(self.sources.problems)
         for name, (variable, text) in texts.items():
             self.sources.check_text(values, self.upstream_keys[name], text, ENVIRONMENT, variable)
-        if len(self.sources.problems) > faults:
+        if len(self.sources.problems) > problems_before:
             return
         for name in values:
             variable, _ = texts.get(name, (found.key_variable, ""))
@@ -360,7 +351,7 @@ class _Loader:
         text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
         self.sources.add_origin_problem(("server", "simulator"), text)
 
-    # CapabilitySettings and client keys.
+    # The other tables.
 
     def _capabilities(self) -> list[ModelCapabilitySettings]:
         rows = []
@@ -445,7 +436,7 @@ class _Loader:
 
     def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
         host = str(server.get("host", _DEFAULTS.host))
-        # Keys that are wrong are a fault of their own; an empty list of them is no list.
+        # Wrong keys are a problem of their own; an empty list of keys is no list.
         if is_loopback(host) or client_keys or self.sources.document.get("client_keys"):
             return
         if not server.get("allow_public_without_keys", False):
@@ -456,92 +447,18 @@ class _Loader:
             )
             self.sources.add_origin_problem(("server", "host"), text)
 
-    # Models.
-
-    def _check_default_model(self, settings: Settings, model: str) -> None:
-        from dragoman_server.models.routes import UnknownModel, resolve
-
-        route = resolve(settings, None, model)
-        if isinstance(route, UnknownModel):
-            hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-            text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
-            self.sources.add_origin_problem(("server", "default_model"), text)
-        self.sources.raise_problems()
-
-    def _models(self) -> dict[str, str | tuple[str, ...]]:
-        models: dict[str, str | tuple[str, ...]] = {}
-        for alias, raw in self.sources.table(("models",), self.sources.document.get("models", {})).items():
-            path = ("models", alias)
-            references: list[str] = []
-            if not isinstance(raw, list):
-                target = self._target(path, alias, raw, references)
-                targets = [] if target is None else [target]
-            else:
-                if not raw:
-                    self.sources.add_problem(path, "is an empty chain")
-                found = [
-                    self._target((*path, index), alias, each, references) for index, each in enumerate(raw)
-                ]
-                targets = [each for each in found if each is not None]
-                for index, each in enumerate(found):
-                    if each is not None and each in found[:index]:
-                        self.sources.add_problem(
-                            (*path, index), f"{quote_value(raw[index])} stands here twice"
-                        )
-            if targets:
-                models[alias] = tuple(targets) if isinstance(raw, list) else targets[0]
-                self.sources.record_file_origin(path, references)
-        return models
-
-    def _target(self, path: KeyPath, alias: str, raw: object, references: list[str]) -> str | None:
-        """An `upstream/model`, None where something is wrong with it."""
-        faults = len(self.sources.problems)
-        target = self.sources.expand(path, raw, references)
-        text = _target_fault(target, raw, self.names) or _stars_fault(str(target), raw, alias)
-        if text is None:
-            return str(target)
-        if len(self.sources.problems) == faults:
-            self.sources.add_problem(path, text)
-        return None
-
-
-def _target_fault(target: object, raw: object, names: Mapping[str, KeyPath]) -> str | None:
-    if isinstance(target, dict):
-        return "expected a string, found a table; write names with dots in quotes"
-    if not isinstance(target, str):
-        return f"expected a string, found {type_name(target)}"
-    upstream, slash, model = target.partition("/")
-    if not slash or not upstream or not model:
-        return f'{quote_value(raw)} is not of the form "upstream/model"'
-    if upstream not in names:
-        hint = did_you_mean(upstream, names) or "; there are " + (", ".join(sorted(names)) or "none")
-        return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{hint}"
-    return None
-
-
-def _stars_fault(target: str, raw: object, alias: str) -> str | None:
-    """A `*` of the target stands for what one of the name matched, so there can be no more of them."""
-    here, there = target.count(WILDCARD), alias.count(WILDCARD)
-    if here <= there:
-        return None
-    have = "has none" if there == 0 else f"has {there}"
-    return (
-        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} {have}: a * here stands for what the * of "
-        "the name matched; write the model's own name in its place"
-    )
-
 
 def _upstream(values: dict[str, object]) -> UpstreamSettings:
-    # What models take is worked out for each of them, see _targets.py.
+    # Capabilities are resolved for each model, see capabilities/resolve.py.
     host = host_capabilities(str(values["base_url"]), str(values["protocol"]))
     known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
     if values.get("models"):
-        known.pop("default_model", None)  # what the user says that it has comes first
+        known.pop("default_model", None)  # the user's list comes first
     return _make(UpstreamSettings, {**known, **values})
 
 
-def _is_us(url: str, server: Mapping[str, object]) -> bool:
-    """Whether `url` leads to the address that `server`, a table of checked values, binds."""
+def _is_this_gateway(url: str, server: Mapping[str, object]) -> bool:
+    """True if `url` leads to the address that `server`, a table of checked values, binds."""
     bound, bound_port = (server.get(name, getattr(_DEFAULTS, name)) for name in ("host", "port"))
     try:
         parts = urlsplit(url)
@@ -549,7 +466,7 @@ def _is_us(url: str, server: Mapping[str, object]) -> bool:
     except ValueError:
         return False
     host = parts.hostname or ""
-    # Bound to all addresses, we are also behind the loopback ones.
+    # A gateway that is bound to all addresses is reachable by the loopback ones too.
     ours = bound in ("0.0.0.0", "::") or is_loopback(str(bound))
     return port == bound_port and (host == bound or (ours and is_loopback(host)))
 
@@ -567,5 +484,5 @@ _Class = TypeVar(
 
 
 def _make(cls: type[_Class], values: Mapping[str, object]) -> _Class:
-    """The one place where checked values of any type go into a typed class."""
+    """Make a settings object from checked values: the one place without static types."""
     return cls(**cast(dict[str, Any], values))

@@ -1,22 +1,76 @@
-"""Where settings come from and what is wrong with them, as values that print in one line each."""
+"""What is wrong with a configuration and where its values came from, each as one line of text."""
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from dragoman_server.config.values import quote_value
 
 KeyPath = tuple[str | int, ...]
 
-# The sources that are no files.
+# The sources that are not files.
 ENVIRONMENT = "environment"
 COMMAND_LINE = "command line"
 
+_CREDENTIALS = re.compile(r"//[^@]*@")
+# Some vendors take the key there.
+_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
+_SHOWN_LENGTH = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
+# difflib's default is 0.6; a little less also finds a protocol by its vendor's name, and "port" for "prot".
+_CUTOFF = 0.55
+# Comparing is quadratic in the length, and clients choose model names.
+_MAX_LENGTH = 200
+
+
+def quote_value(value: object) -> str:
+    """Return a value as messages quote it: without credentials and queries of URLs."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
+        visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
+        return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
+    try:
+        return str(value)
+    except ValueError:  # CPython prints no integers of more than 4300 digits
+        return "this integer"
+
+
+# In this order: a TOML boolean is an int for Python.
+_TYPE_NAMES = (
+    (bool, "a boolean"),
+    (str, "a string"),
+    (int, "an integer"),
+    (float, "a float"),
+    (list, "an array"),
+    (dict, "a table"),
+)
+
+
+def type_name(value: object) -> str:
+    """Return the TOML name of a value's type."""
+    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that is most similar to `word`, or None if none is similar."""
+    if len(word) > _MAX_LENGTH:
+        return None
+    by_folded = {name.casefold().replace("-", "_"): name for name in valid}
+    close = difflib.get_close_matches(word.casefold().replace("-", "_"), by_folded, n=1, cutoff=_CUTOFF)
+    return by_folded[close[0]] if close else None
+
+
+def did_you_mean(word: str, valid: Iterable[str]) -> str:
+    """Return `; did you mean "name"?` for the end of a message, or an empty string."""
+    found = nearest(word, valid)
+    return f'; did you mean "{found}"?' if found is not None else ""
+
+
 def dotted(path: Sequence[str | int]) -> str:
-    """A key path as messages show it: `upstreams[0].headers.x-team`, `models."gpt-4.1"`."""
+    """Return a key path as text: `upstreams[0].headers.x-team`, `models."gpt-4.1"`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -28,7 +82,11 @@ def dotted(path: Sequence[str | int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One fault. `source` is a file, "environment" or "command line", `where` a key, variable or flag."""
+    """One thing that is wrong.
+
+    source: a file, "environment" or "command line". line: None outside of files. where: a key, variable or flag.
+    text: what is wrong.
+    """
 
     source: str
     line: int | None
@@ -50,9 +108,11 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ValueOrigin:
-    """Where a value came from: `source`, `line` and `where` as in ConfigProblem, or "default".
+    """Where a value came from.
 
-    `references` are the variables and files put into it; `raw` is the text of an expanded URL before that.
+    source, line, where: as in ConfigProblem; the source may also be "default".
+    references: the variables and files that were put into it.
+    raw: the text of a URL before that.
     """
 
     source: str
@@ -71,6 +131,6 @@ class ValueOrigin:
 
 
 def by_place(problem: ConfigProblem) -> tuple[int, int]:
-    """A sort key: files by line, then the environment, then the command line."""
+    """Return a sort key: files by line, then the environment, then the command line."""
     others = (ENVIRONMENT, COMMAND_LINE)
     return (others.index(problem.source) + 1 if problem.source in others else 0, problem.line or 0)

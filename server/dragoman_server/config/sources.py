@@ -1,8 +1,7 @@
-"""Where settings come from: the tables of a TOML file and single texts, checked value by value.
+"""Read the tables of a TOML file and single texts, and check them value by value.
 
-Strategy: nothing here knows which settings there are; whoever asks brings the keys. Each value is interpolated and
-checked against its key, its origin is noted, and a fault becomes a problem with its place. Nothing raises before all
-of them are known.
+The caller passes the keys. Each value is interpolated and checked against its key, and its origin is recorded; what is
+wrong becomes a ConfigProblem with its place. `raise_problems` raises all of them at once.
 """
 
 import re
@@ -11,12 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dragoman_server.config import values as _values
 from dragoman_server.config.interpolate import InterpolationError, expand
-from dragoman_server.config.problems import ConfigError, ConfigProblem, KeyPath, ValueOrigin, by_place, dotted
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import (
+    ConfigError,
+    ConfigProblem,
+    KeyPath,
+    ValueOrigin,
+    by_place,
+    did_you_mean,
+    dotted,
+    quote_value,
+    type_name,
+)
 from dragoman_server.config.toml_lines import TomlLines
-from dragoman_server.config.values import InvalidValue, quote_value, type_name
+from dragoman_server.config.values import InvalidValue, check_value, header_name, header_value, parse_text
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
@@ -32,7 +39,9 @@ _SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 class ConfigSources:
     """One file, if there is one, and the environment that its values may refer to.
 
-    origins: by dotted key, where each value came from. problems: what is wrong so far.
+    origins: where each value came from, by dotted key.
+    problems: what is wrong so far.
+    document: the parsed file. lines: the line of each key in it.
     """
 
     file: str | None
@@ -56,7 +65,7 @@ class ConfigSources:
             self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
             return
         try:
-            # "A TOML file must be a valid UTF-8 document"; editors of one system put a byte order mark first.
+            # "A TOML file must be a valid UTF-8 document"; some editors begin it with a byte order mark.
             text = data.decode("utf-8-sig")
             self.document = tomllib.loads(text)
         except UnicodeDecodeError as error:
@@ -81,14 +90,14 @@ class ConfigSources:
     def _file_problem(self, line: int | None, text: str) -> None:
         self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, "", text))
 
-    # What is wrong, and where values came from.
+    # Problems and origins.
 
     def add_problem(self, path: KeyPath, text: str) -> None:
         line = self.lines.line_of(path)
         self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """A fault of a setting that may have come from any source."""
+        """Record what is wrong with a setting that may have come from any source."""
         origin = self.origins[dotted(path)]
         self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
 
@@ -128,20 +137,20 @@ class ConfigSources:
             self.add_problem((name,), f"expected an array of tables, found {type_name(value)}; {hint}")
             return []
         paths: list[KeyPath] = [(name, index) for index in range(len(value))]
-        # What is no table is a fault already; looking for its keys would only add more.
+        # An element that is not a table is a problem already; its missing keys would only add more.
         tables = [(path, self.table(path, table)) for path, table in zip(paths, value, strict=True)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
     def rows(self, name: str, keys: Mapping[str, SettingSpec]) -> list[tuple[KeyPath, dict[str, object]]]:
-        """The checked values of those tables of an array that have no faults of their own."""
+        """Return the checked values of those tables of an array that have no problems."""
         rows: list[tuple[KeyPath, dict[str, object]]] = []
         for path, table in self.array_of_tables(name):
-            faults = len(self.problems)
+            problems_before = len(self.problems)
             values = self.section(path, table, keys)
             for each in keys.values():
                 if each.required and each.name not in table:
                     self.add_problem((*path, each.name), "missing")
-            if len(self.problems) == faults:
+            if len(self.problems) == problems_before:
                 rows.append((path, values))
         return rows
 
@@ -150,7 +159,7 @@ class ConfigSources:
     def section(
         self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, SettingSpec]
     ) -> dict[str, object]:
-        """The checked values of the keys that the table has; each fault becomes a problem."""
+        """Return the checked values of the keys that the table has, and record the others as problems."""
         self.report_unknown_keys(path, table, tuple(keys))
         values: dict[str, object] = {}
         for name, key in keys.items():
@@ -165,15 +174,15 @@ class ConfigSources:
     def headers(self, path: KeyPath, value: object) -> dict[str, Secret]:
         headers: dict[str, Secret] = {}
         for name, raw in self.table(path, value).items():
-            faults, references = len(self.problems), list[str]()
+            problems_before, references = len(self.problems), list[str]()
             text = self.expand((*path, name), raw, references)
-            if len(self.problems) > faults:
+            if len(self.problems) > problems_before:
                 continue
             try:
-                lowered = _values.header_name(name)
+                lowered = header_name(name)
                 if lowered in headers:
                     raise InvalidValue("stands here twice: names of headers ignore case")
-                headers[lowered] = _values.header_value(text)
+                headers[lowered] = header_value(text)
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
             else:
@@ -181,21 +190,21 @@ class ConfigSources:
         return headers
 
     def _value(self, values: dict[str, object], key: SettingSpec, path: KeyPath, raw: object) -> None:
-        faults = len(self.problems)
+        problems_before = len(self.problems)
         references: list[str] = []
         value = self.expand(path, raw, references)
-        if len(self.problems) > faults:
+        if len(self.problems) > problems_before:
             return
         try:
-            checked = _values.check_value(key, value, raw)
+            checked = check_value(key, value, raw)
         except InvalidValue as error:
             self.add_problem((*path, *error.at), str(error))
             return
         if key.kind is SettingKind.PATH:
-            # A path in a file means what it means to a reader of that file.
+            # Relative paths start at the directory of the file.
             checked = str(self._directory() / Path(str(checked)).expanduser())
         values[key.name] = checked
-        # Part of a URL may be private, so an expanded one is shown as it was written.
+        # Part of a URL may be private, so an expanded one is printed as it was written.
         shown = quote_value(raw) if key.kind is SettingKind.URL and references else None
         self.record_file_origin(path, references, shown)
 
@@ -203,15 +212,15 @@ class ConfigSources:
         self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str
     ) -> bool:
         try:
-            value = _values.parse_text(key, text)
-            values[key.name] = _values.check_value(key, value, value)
+            value = parse_text(key, text)
+            values[key.name] = check_value(key, value, value)
         except InvalidValue as error:
             self.problems.append(ConfigProblem(source, None, where, str(error)))
             return False
         return True
 
     def expand(self, path: KeyPath, value: object, references: list[str]) -> object:
-        """Interpolate all strings in a value; a reference that fails becomes a problem at its own place."""
+        """Interpolate all strings in a value; a reference that fails becomes a problem with its place."""
         if isinstance(value, list):
             return [self.expand((*path, i), element, references) for i, element in enumerate(value)]
         if not isinstance(value, str) or "$" not in value:

@@ -1,9 +1,8 @@
 """Find the line of each key in a TOML text.
 
-tomllib gives values without their places. This module walks the same text and notes the line on which
-every key path starts; it does not judge. Call it only with text that tomllib has accepted: then every
-token is well formed, and the walk needs to know just enough TOML to tell keys from values: headers,
-dotted and quoted keys, strings of all four kinds, arrays, inline tables, comments.
+tomllib returns values without their places. This module walks the same text and records the line on which every key
+path starts. Call it only with text that tomllib has accepted: then every token is well formed, and it is enough to
+parse headers, dotted and quoted keys, strings of all four kinds, arrays, inline tables and comments.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ class TomlLines:
         self._lines = _Walk(text).run()
 
     def line_of(self, path: Sequence[str | int]) -> int | None:
-        """The line of `path`, else that of its nearest ancestor that stands in the text, else None."""
+        """Return the line of `path`, else of its nearest ancestor in the text, else None."""
         whole = tuple(path)
         for length in range(len(whole), 0, -1):
             line = self._lines.get(whole[:length])
@@ -59,7 +58,7 @@ class _Walk:
         return self._lines
 
     def _skip(self, blanks: str) -> bool:
-        """Pass blanks, and comments where line ends count as blank; False at the end of the text."""
+        """Skip blanks, and comments if line ends count as blanks. Return False at the end of the text."""
         text = self._text
         while self._at < len(text):
             char = text[self._at]
@@ -95,7 +94,7 @@ class _Walk:
         return (*array, index)
 
     def _step(self, path: KeyPath, key: str, line: int) -> KeyPath:
-        """Go down by one key of a header. Below an array of tables, a header means the last element."""
+        """Return the path of a key of a header. In an array of tables, that means the last element."""
         path = (*path, key)
         self._lines.setdefault(path, line)
         count = self._tables.get(path)
@@ -142,7 +141,7 @@ class _Walk:
                 self._at += 1
 
     def _items(self, path: KeyPath, close: str) -> None:
-        """The elements of an array or the pairs of an inline table."""
+        """Walk the elements of an array or the pairs of an inline table."""
         self._at += 1
         index = 0
         while True:
@@ -163,7 +162,7 @@ class _Walk:
         literal = quote == "'"
         if text.startswith(quote * 3, self._at):
             self._multiline(quote * 3, literal)
-            return ""  # never a key, so nobody asks for its value
+            return ""  # it is never a key, so its value is not needed
         self._at += 1
         chars = []
         while (char := text[self._at]) != quote:

@@ -1,6 +1,6 @@
-"""Whether the account store on a server can be used: the extra, and the server's URL.
+"""Parse the URL of the Valkey server for the account store, and check that the extra is installed.
 
-The URL may hold a password, so no error shows any of it.
+The URL may contain a password, so no error quotes it.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from dragoman_server.settings.secret import Secret
 
-# The schemes that people write, and whether they mean TLS.
+# The accepted schemes, and whether they mean TLS.
 _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "unix": False}
 
 _DEFAULT_PORT = 6379
@@ -18,13 +18,18 @@ VALKEY_EXTRA_MISSING = "needs the extra: install dragoman[valkey]"
 
 
 def valkey_available() -> bool:
-    """Whether the extra is installed."""
+    """True if the extra is installed."""
     return find_spec("coredis") is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ValkeyURL:
-    """path: of a Unix socket, which has neither host nor port. tls: whether the connection is encrypted."""
+    """The parts of a URL.
+
+    host, port: of a TCP connection. path: of a Unix socket, which has neither. tls: whether the connection is
+    encrypted.
+    db: the number of the database.
+    """
 
     host: str = ""
     port: int = _DEFAULT_PORT
@@ -36,12 +41,12 @@ class ValkeyURL:
 
     @property
     def where(self) -> str:
-        """What the log calls it."""
+        """The name of the server in the log."""
         return self.path or f"{self.host}:{self.port}"
 
 
 def parse_valkey_url(url: str) -> ValkeyURL:
-    """Raises ValueError, whose text names the forms that there are."""
+    """Parse a URL. Raises ValueError, whose text lists the accepted forms."""
     try:
         return _parsed(url.strip())
     except ValueError:

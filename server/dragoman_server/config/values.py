@@ -1,8 +1,7 @@
-"""Check one value against its key: a table with one function for each kind.
+"""Check one value against its key, with one function for each kind of setting.
 
-A function gets the value and `raw`, what the user wrote before interpolation. It returns what goes into
-the settings or raises InvalidValue. Messages quote `raw` alone, so nothing that came out of a variable or a
-file can get into one.
+Each function takes the value and `raw`, the text before interpolation, and returns the value for the settings or raises
+InvalidValue. Messages quote only `raw`, so they contain nothing from a variable or a file.
 """
 
 import ipaddress
@@ -11,12 +10,10 @@ from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from dragoman import UPSTREAMS
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import did_you_mean, quote_value, type_name
 from dragoman_server.settings import LOOPBACK_ORIGINS, VERSION_HEADER
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
-
-_SHOWN_LENGTH = 80
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -25,13 +22,10 @@ _HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
-_CREDENTIALS = re.compile(r"//[^@]*@")
-# Some vendors take the key there.
-_QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 
-# These say how a message is framed or where it goes: the HTTP client alone sets them.
+# These frame or route a message: only the HTTP client sets them.
 _FRAMING_HEADERS = frozenset(
     {
         "connection",
@@ -47,11 +41,11 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 
-# By these, clients say who they are. The gateway is none of them, and says what it is itself.
+# By these, clients identify themselves. The gateway sends its own.
 _IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
-_IDENTITY_PREFIX = "x-stainless-"  # what the vendors' SDKs say of themselves
+_IDENTITY_PREFIX = "x-stainless-"  # of the vendors' SDKs
 
-# The translation must know what they say.
+# The translation depends on them, so they are settings.
 _OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
@@ -59,55 +53,25 @@ _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
 
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
-# What people paste from a vendor's API reference, where an SDK's base URL was asked for.
+# People paste these from a vendor's API reference, although base_url is an SDK's base URL.
 _ENDPOINTS = (*(spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()), "/completions")
 
 
 class InvalidValue(Exception):
-    """What is wrong with a value; the text has no secret in it. `at` leads to the faulty element."""
+    """The value is wrong. The text contains no secret. `at` is the index of the wrong element, if it is a list."""
 
     def __init__(self, text: str, *at: int) -> None:
         super().__init__(text)
         self.at = at
 
 
-def quote_value(value: object) -> str:
-    """How a message quotes what the user wrote. Credentials and queries of URLs are left out."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
-        visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
-        return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
-    try:
-        return str(value)
-    except ValueError:  # CPython refuses to print integers of more than 4300 digits
-        return "this integer"
-
-
-# In this order: a TOML boolean is an int for Python.
-_TYPE_NAMES = (
-    (bool, "a boolean"),
-    (str, "a string"),
-    (int, "an integer"),
-    (float, "a float"),
-    (list, "an array"),
-    (dict, "a table"),
-)
-
-
-def type_name(value: object) -> str:
-    """The TOML name of a value's type."""
-    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
-
-
 def check_value(key: SettingSpec, value: object, raw: object) -> object:
-    """The value as the settings hold it; `raw` is the value before interpolation. Raises InvalidValue."""
+    """Return the value for the settings. raw: the value before interpolation. Raises InvalidValue."""
     return _CHECKS[key.kind](key, value, raw)
 
 
 def parse_text(key: SettingSpec, text: str) -> object:
-    """What TOML would have given for `text`, for the environment and the command line. Raises InvalidValue."""
+    """Parse a text of the environment or the command line into the value that TOML would have. Raises InvalidValue."""
     if key.kind in _LISTS:
         return [part.strip() for part in text.split(",") if part.strip()]
     parse, what = _TEXT_PARSERS.get(key.kind, (str, ""))
@@ -164,6 +128,16 @@ def _is_address(text: str) -> bool:
     return True
 
 
+def is_loopback(host: str) -> bool:
+    """True if only this machine can reach a socket that is bound to `host`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    # Before 3.13, Python did not count ::ffff:127.0.0.1 as a loopback address.
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def _integer(key: SettingSpec, value: object, raw: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidValue(f"expected an integer, found {type_name(value)}")
@@ -175,7 +149,7 @@ def _integer(key: SettingSpec, value: object, raw: object) -> int:
 def _seconds(key: SettingSpec, value: object, raw: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidValue(f"expected a number of seconds, found {type_name(value)}")
-    # Not-a-number compares false with everything, so the test is that it lies inside.
+    # Not-a-number compares false with everything, so the test is that the value is inside.
     if not key.low <= value <= key.high:
         raise InvalidValue(f"{quote_value(raw)} is out of range: from {key.low:g} to {key.high:g} seconds")
     return float(value)
@@ -199,7 +173,7 @@ def _choice(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if text not in key.choices:
         noun = key.name.removesuffix("s")
-        # A suggestion quotes nothing of the value, but only a value written as such is worth comparing.
+        # A suggestion quotes nothing of the value, but only a plain text is worth comparing.
         hint = did_you_mean(raw, key.choices) if isinstance(raw, str) else ""
         hint = hint or "; valid are " + ", ".join(quote_value(choice) for choice in key.choices)
         raise InvalidValue(f"unknown {noun} {quote_value(raw)}{hint}")
@@ -248,7 +222,7 @@ def _allowed_host(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def _origin(key: SettingSpec, value: object, raw: object) -> str:
-    # The Fetch standard compares origins as strings: scheme, host and port, and no slash at the end.
+    # The Fetch standard compares origins as strings: scheme, host and port, without a slash at the end.
     text = _string(value)
     if text in ("*", "null", LOOPBACK_ORIGINS):
         return text
@@ -269,7 +243,7 @@ def _path(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def _split(text: str, shown: str) -> SplitResult:
-    # urlsplit drops tabs and line ends in silence, so they are looked for first.
+    # urlsplit drops tabs and line ends without an error, so they are checked first.
     if not _VISIBLE.fullmatch(text):
         raise InvalidValue(
             f"{shown} is no URL: it has spaces, control characters or characters outside ASCII"
@@ -330,7 +304,7 @@ def _hash(key: SettingSpec, value: object, raw: object) -> str:
 
 
 def header_name(name: str) -> str:
-    """The name in lower case. Raises InvalidValue."""
+    """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
         raise InvalidValue("is no header name")
     if name.lower() in _FRAMING_HEADERS:
@@ -345,14 +319,14 @@ def header_name(name: str) -> str:
 
 
 def header_value(value: object) -> Secret:
-    """Any header may carry a key, so all are secrets. Raises InvalidValue."""
+    """Return the value as a secret, because any header may carry a key. Raises InvalidValue."""
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
         raise InvalidValue("has line ends or other characters that no header may have")
     return Secret(text)
 
 
-# Tables of headers are not here: config.py takes them apart, so that each line has its own fault.
+# HEADERS is not here: ConfigSources.headers() checks each line of the table by itself.
 _CHECKS: dict[SettingKind, Callable[[SettingSpec, object, object], object]] = {
     SettingKind.TEXT: _text,
     SettingKind.NAME: _name,

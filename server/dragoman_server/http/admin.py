@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
@@ -41,7 +41,7 @@ DISABLED_BY_OPERATOR = "disabled by the operator"
 _LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 # Answers an error in the form of the other paths: see FallbackErrors.
-Refuse = Callable[[Scope, RemoteProtocolError, Send], Awaitable[None]]
+Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
 
 
 def is_admin_path(path: str) -> bool:
@@ -59,15 +59,13 @@ class AdminKeyMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._key is None:
-            await self._refuse(
-                scope, RemoteProtocolError("there is nothing at this path", status_hint=404), send
-            )
+            await self._refuse(scope, RemoteProtocolError("there is nothing at this path", status=404), send)
             return
         presented = presented_key(scope["headers"])
         if presented is None or not same_key(presented, self._key):
             what = "needs the admin key" if presented is None else "is closed to this key"
             error = RemoteProtocolError(
-                f"what is below {ADMIN_PATH} {what}", status_hint=401, code="invalid_api_key"
+                f"what is below {ADMIN_PATH} {what}", status=401, code="invalid_api_key"
             )
             await self._refuse(scope, error, send)
             return

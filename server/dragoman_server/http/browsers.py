@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dragoman import RemoteProtocolError
-from dragoman_server.serving.sockets import is_loopback
+from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 from dragoman_server.settings.patterns import matches
 
@@ -66,13 +66,13 @@ class BrowserProtection:
         if self._keyless:
             for origin in _origins(said):
                 if not self._allows(origin):
-                    raise RemoteProtocolError(_no_origin(origin), status_hint=403, code="origin_not_allowed")
+                    raise RemoteProtocolError(_no_origin(origin), status=403, code="origin_not_allowed")
 
     def _check_host(self, values: Sequence[str]) -> None:
         if len(values) != 1 or not self._knows(values[0].lower()):
             # The name as allowed_hosts takes it: without the port.
             host = (_host_name(values[0].lower()) if len(values) == 1 else None) or ", ".join(values)
-            raise RemoteProtocolError(_no_host(host), status_hint=421, code="host_not_allowed")
+            raise RemoteProtocolError(_no_host(host), status=421, code="host_not_allowed")
 
     def _is_known(self, value: str) -> bool:
         host = _host_name(value)
@@ -94,7 +94,7 @@ def refuse_form_content_type(headers: _Headers) -> None:
             raise RemoteProtocolError(
                 "a web page must send its body with content-type: application/json; browsers send plain text and "
                 "forms for any page, without a preflight",
-                status_hint=415,
+                status=415,
             )
 
 

@@ -141,7 +141,7 @@ def _in_form(plan: Plan, form: TokenCount) -> Plan:
 def _unable(record: RequestRecord) -> RemoteProtocolError:
     return RemoteProtocolError(
         f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
-        status_hint=503,
+        status=503,
     )
 
 

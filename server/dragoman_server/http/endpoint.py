@@ -15,7 +15,7 @@ import anyio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import ErrorKind, RemoteProtocolError, RequestHead, Usage, WireError, fault_of, peek
+from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
 from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
 from dragoman.codec import Endpoint, ProtocolSpec
 from dragoman.jsontext import JSON, encode
@@ -250,12 +250,12 @@ class BaseEndpoint(ABC):
     async def _serve_or_refuse(self, call: ClientRequest) -> None:
         try:
             await self.serve(call)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             if call.send.started:
                 raise
             call.record.outcome, call.record.error = "refused", error.message
             more = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(call.send, fault_of(error), call.record, more)
+            await self._refuse(call.send, error.as_wire_error(), call.record, more)
 
     async def _refuse(
         self, send: Send, error: WireError, record: RequestRecord, more: Iterable[tuple[str, str]] = ()

@@ -63,7 +63,7 @@ async def _one(gateway: Gateway, call: ClientRequest) -> CatalogEntry:
     if entry is None or not may_use(call.key, name):
         raise RemoteProtocolError(
             f"the model {name[:100]!a} is not listed here",
-            status_hint=404,
+            status=404,
             path="/model",
             code="model_not_found",
         )

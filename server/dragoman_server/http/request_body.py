@@ -45,7 +45,7 @@ async def read_body(
     try:
         decoder = decoder_for(content_encoding, limit)
     except CodingError as error:
-        raise RemoteProtocolError(str(error), status_hint=415) from None
+        raise RemoteProtocolError(str(error), status=415) from None
     if content_length.isdecimal() and int(content_length[:_LONGEST_LENGTH]) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
@@ -80,7 +80,7 @@ async def read_body(
     # -- RFC 9110, 15.5.9
     raise RemoteProtocolError(
         f"the request body {silent} (body_timeout_s is {silence_s:g} s); send the request again",
-        status_hint=408,
+        status=408,
     )
 
 
@@ -101,4 +101,4 @@ async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[
 
 
 def _too_large(limit: int) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request body has more than {limit} bytes", status_hint=413)
+    return RemoteProtocolError(f"the request body has more than {limit} bytes", status=413)

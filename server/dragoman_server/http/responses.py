@@ -123,7 +123,7 @@ class StoredResponseBase(BaseEndpoint):
     def no_such(self, id: str) -> RemoteProtocolError:
         return RemoteProtocolError(
             f"Response with id '{chain.printable_id(id)}' not found.",
-            status_hint=404,
+            status=404,
             code="response_not_found",
         )
 

@@ -18,7 +18,6 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, UnknownModel, deciding_upstream, resolve_chain
-from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import (
     FULL,
     PLAIN,
@@ -29,6 +28,7 @@ from dragoman_server.settings import (
 )
 from dragoman_server.simulator import MODELS
 from dragoman_server.upstream.background import BackgroundTaskGroup
+from dragoman_server.upstream.sender import UpstreamSender
 
 LOG = logging.getLogger("dragoman.models")
 

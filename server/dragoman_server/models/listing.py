@@ -13,10 +13,10 @@ import anyio
 from dragoman import UPSTREAMS, RemoteProtocolError
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
-from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_get import account_get
 from dragoman_server.upstream.client import UpstreamError
+from dragoman_server.upstream.sender import UpstreamSender
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
 MAX_BYTES = 16 * 2**20

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from dragoman_server.capabilities.providers import preferred_protocol, provider_name
-from dragoman_server.config.suggest import nearest
+from dragoman_server.config.problems import nearest
 from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute
 from dragoman_server.simulator import MODELS

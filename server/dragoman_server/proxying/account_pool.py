@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import msgspec
 
-from dragoman import ErrorKind, RemoteProtocolError, WireError, fault_of
+from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
 from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.policy import (
@@ -273,8 +273,8 @@ class RequestAttempts:
         if plan is None:
             try:
                 plan = self._plans[leg] = self._later[leg - 1].make()
-            except RemoteProtocolError as error:
-                self._unfit = self._unfit or fault_of(error)
+            except (RemoteProtocolError, RequestRefused) as error:
+                self._unfit = self._unfit or error.as_wire_error()
         return plan
 
     def _note(self, step: GiveUp, now: float) -> None:

@@ -21,11 +21,13 @@ from dragoman import (
     Outcome,
     Relay,
     RemoteProtocolError,
+    RequestRefused,
     ResponseTranslator,
     WireError,
     translate_error,
 )
-from dragoman._ir.errors import mask_document, mask_error, unreadable_error
+from dragoman._wire.errors import unreadable_error
+from dragoman._wire.masking import mask_document, mask_error
 from dragoman_server.accounts.error_actions import refuses_signed_reasoning
 from dragoman_server.accounts.retry_after import retry_after
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
@@ -42,9 +44,9 @@ from dragoman_server.upstream.client import (
     UpstreamIdleClosed,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
-    UpstreamTimeouts,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
 
 ResponseMachine: TypeAlias = ResponseTranslator | Relay | FanOut
 
@@ -59,35 +61,6 @@ MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 DRAIN_S = 0.25
 
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
-
-
-class ResponseLike(Protocol):
-    """What an attempt needs of an upstream's response: see UpstreamResponse."""
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def headers(self) -> list[tuple[str, str]]: ...
-
-    async def receive(self) -> bytes: ...
-
-    async def read_all(self, limit: int) -> bytes: ...
-
-
-class UpstreamSender(Protocol):
-    """Where requests go out: UpstreamClient, or the simulator in its place."""
-
-    def open(
-        self,
-        method: str,
-        url: str,
-        headers: list[tuple[str, str]],
-        content: bytes | None,
-        *,
-        timeouts: UpstreamTimeouts | None = None,
-        proxy: str | None = None,
-    ) -> AbstractAsyncContextManager[ResponseLike]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,20 +158,20 @@ class Attempt:
             return False
         try:
             unsigned = plan.unsigned().with_account(plan.account)
-        except RemoteProtocolError:
+        except (RemoteProtocolError, RequestRefused):
             return False
         if _foreign(unsigned) <= _foreign(plan):
             return False
         self.plan = unsigned
         return True
 
-    def _open(self) -> AbstractAsyncContextManager[ResponseLike]:
+    def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
         plan = self.plan
         return self._door.open(
             "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
         )
 
-    def _note(self, response: ResponseLike) -> None:
+    def _note(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
         passed = [
@@ -207,7 +180,7 @@ class Attempt:
         ]
         self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
 
-    async def _begin(self, response: ResponseLike) -> bytes | AttemptFailure:
+    async def _begin(self, response: UpstreamResponseLike) -> bytes | AttemptFailure:
         """The first bytes of an answer, if it is one."""
         self._note(response)
         if not 200 <= response.status < 300:
@@ -216,7 +189,7 @@ class Attempt:
         error = invalid_response_error(self.plan.settings, response.headers, data)
         return data if error is None else self._failure(error)
 
-    async def _read_answer(self, response: ResponseLike, data: bytes) -> AttemptFailure | None:
+    async def _read_answer(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
         answer = self.machine = self.plan.response_machine(upstream_streams=is_stream(response.headers, data))
         size = 0
         while data:

@@ -17,6 +17,7 @@ from dragoman import (
     Relay,
     RemoteProtocolError,
     RequestHead,
+    RequestRefused,
     RequestTranslator,
     ResponseTranslator,
     TranslatedRequest,
@@ -79,7 +80,7 @@ def find_destinations(
     model = model or _default_model(settings, client)
     chain = resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, UnknownModel):
-        raise RemoteProtocolError(chain.message, status_hint=404, path="/model", code="model_not_found")
+        raise RemoteProtocolError(chain.message, status=404, path="/model", code="model_not_found")
     found = []
     for route in chain:
         target = settings.upstream(route.upstream)
@@ -326,11 +327,11 @@ def make_plan(
     def with_unsigned(goal: Destination) -> Plan:
         return replace(plan_for(goal), unsigned=partial(plan_for, goal, False))
 
-    refusals: list[RemoteProtocolError] = []
+    refusals: list[RemoteProtocolError | RequestRefused] = []
     for number, goal in enumerate(chain, 1):
         try:
             first = with_unsigned(goal)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             refusals.append(error)
             continue
         later = (
@@ -381,5 +382,5 @@ def _policy(
         and not (key is not None and key.may_loosen)
     ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
-        raise RemoteProtocolError(message, status_hint=403)
+        raise RemoteProtocolError(message, status=403)
     return wanted

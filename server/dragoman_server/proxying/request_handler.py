@@ -34,7 +34,7 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool, RequestAttempts
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, ResponseMachine, UpstreamSender
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure, ResponseMachine
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import (
     Reply,
@@ -44,6 +44,7 @@ from dragoman_server.replies import (
     send_reply,
     with_retry_after,
 )
+from dragoman_server.upstream.sender import UpstreamSender
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

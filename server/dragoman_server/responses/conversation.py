@@ -157,7 +157,7 @@ def item_not_found(place: int, id: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"Item with id '{printable_id(id)}' not found. Items are not persisted when `store` is set to false. "
         "Try again with `store` set to true, or remove this item from your input.",
-        status_hint=404,
+        status=404,
         path=f"/input/{place}/id",
         code="item_not_found",
     )

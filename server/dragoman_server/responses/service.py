@@ -4,12 +4,14 @@ Strategy: what the gateway has is put in, so that the request says everything. W
 untouched to an upstream that speaks Responses, for that one may know; nobody else can, so there it is an error.
 """
 
+from __future__ import annotations
+
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, RequestHead
 from dragoman.jsontext import JSONObject
-from dragoman_server.proxying.plan import Destination
 from dragoman_server.responses import conversation as chain
 from dragoman_server.responses.stores.base import (
     ResponseStore,
@@ -17,6 +19,9 @@ from dragoman_server.responses.stores.base import (
     StoredItem,
     StoredResponse,
 )
+
+if TYPE_CHECKING:
+    from dragoman_server.proxying.plan import Destination
 
 ERRORS = logging.getLogger("dragoman.errors")
 
@@ -181,5 +186,5 @@ def _broken(error: ResponseStoreError) -> RemoteProtocolError:
     """The log says what is wrong; a client needs to know no more than that it is not at fault."""
     ERRORS.error("%s", error)
     return RemoteProtocolError(
-        "the gateway's response store does not work at the moment; try again later", status_hint=503
+        "the gateway's response store does not work at the moment; try again later", status=503
     )

@@ -19,7 +19,7 @@ from hypercorn.protocol.events import Body, Data, EndBody, Response
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.serving.refusals import refused_scope
 from dragoman_server.serving.request_head import (
     MAX_HEAD_BYTES,
@@ -92,7 +92,7 @@ class HTTP1(H11Protocol):
             if self._reading is _Reading.HEAD and self._buffer:
                 within = f"{self.transport.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
-                await self._refuse(RemoteProtocolError(late, status_hint=408), bytes(self._buffer))
+                await self._refuse(RemoteProtocolError(late, status=408), bytes(self._buffer))
 
     async def stop(self) -> None:
         """Nothing to do: _maybe_recycle() ends the connection with the open answer."""
@@ -165,9 +165,9 @@ class HTTP1(H11Protocol):
             request = self.connection.next_event()
         except h11.RemoteProtocolError as error:
             # Not reached with h11 0.16, which has no rule that check_head() lacks.
-            await self._refuse(RemoteProtocolError(str(error), status_hint=error.error_status_hint), head)
+            await self._refuse(RemoteProtocolError(str(error), status=error.error_status_hint), head)
             return
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             await self._refuse(error, head)
             return
         assert isinstance(request, h11.Request)
@@ -223,7 +223,7 @@ class HTTP1(H11Protocol):
             put: Any = stream.app_put
             await put({"type": "http.disconnect", "error": broken})
 
-    async def _refuse(self, error: RemoteProtocolError, head: bytes) -> None:
+    async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
         """Answer a head that cannot be served, and end the connection."""
         self._read_nothing_more()
         method, target, fields = parse_broken(head)

@@ -43,7 +43,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refused_scope
@@ -251,7 +251,7 @@ class HTTP2(H2Protocol):
         stream = _Stream(self, stream_id, None if length is None else int(length))
         try:
             check_fields(path, headers)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, RequestRefused) as error:
             scope = refused_scope(method.decode("ascii"), path, headers)
             stream.reply = self.transport.worker.refusal(scope, error)
         self._streams[stream_id] = stream

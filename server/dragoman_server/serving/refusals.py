@@ -9,13 +9,13 @@ from typing import Any
 
 from starlette.types import Scope
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.replies import Reply
 
 __all__ = ["Refusal", "plain_text_refusal", "refusal_of", "refused_scope"]
 
 # Makes the whole answer from what is known of the request (see refused_scope) and from what is wrong with it.
-Refusal = Callable[[Scope, RemoteProtocolError], Reply]
+Refusal = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
 
 
 def refusal_of(app: Any) -> Refusal:
@@ -39,6 +39,6 @@ def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, byt
     }
 
 
-def plain_text_refusal(scope: Scope, error: RemoteProtocolError) -> Reply:
+def plain_text_refusal(scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
     """Answer with the error's message, for an application without `refusal`."""
-    return Reply(error.status_hint, [("content-type", "text/plain")], f"{error.message}\n".encode())
+    return Reply(error.status, [("content-type", "text/plain")], f"{error.message}\n".encode())

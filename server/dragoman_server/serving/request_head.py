@@ -245,7 +245,7 @@ def _named(
 
 
 def _refused(status: int, what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request's head is refused: {what}", status_hint=status)
+    return RemoteProtocolError(f"the request's head is refused: {what}", status=status)
 
 
 def _too_large() -> RemoteProtocolError:

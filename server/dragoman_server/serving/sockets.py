@@ -1,9 +1,9 @@
 """The listening socket, and the one kind of error that keeps a server from starting."""
 
-import ipaddress
 import socket
 from dataclasses import dataclass
 
+from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 
 # Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
@@ -31,16 +31,6 @@ class BoundAddress:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a socket bound to `host`."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
-    # Python counts ::ffff:127.0.0.1 as what it holds from 3.13 on.
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def bind(server: ServerSettings) -> socket.socket:

@@ -1,9 +1,8 @@
-"""What can be said of an upstream or a model: what it takes beyond its protocol.
+"""Capabilities of an upstream or a model, as settings: what it accepts beyond its protocol.
 
-Strategy: one table of keys for all who may say it: hosts and model families that are well known, the
-configuration's `[[upstreams]]`, and its `[[capabilities]]`. None means unsaid, so that what is said can be laid over
-what was said before. They count for translated requests: clients of the upstream's own protocol say themselves what
-they want, unless `relay` is "rewrite".
+One table of keys serves every source: well-known hosts and model families, `[[upstreams]]` and `[[capabilities]]` of
+the configuration. None means unset, so that one source can be laid over another. They apply to translated requests;
+relayed ones stay as the client has written them, unless `relay` is "rewrite".
 """
 
 from collections.abc import Iterator
@@ -13,12 +12,12 @@ from typing import Annotated, get_args
 from dragoman._ir.effort import EFFORTS
 from dragoman._ir.request import Refusable
 from dragoman.codec import Enforced, HostedUse
-from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer
+from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer, keys_of
 
-# For `reasoning_field` and `reasoning_setting`: there is none.
+# The value of `reasoning_field`, `reasoning_setting` and others for an upstream that has none.
 NONE = "none"
 
-# By the neutral names of the core: those of Chat Completions where it has the setting.
+# The core's names of parameters: those of Chat Completions if it has the parameter.
 REFUSABLE: tuple[str, ...] = tuple(sorted(name for part in get_args(Refusable) for name in get_args(part)))
 HOSTED_USES: tuple[str, ...] = get_args(HostedUse)
 ENFORCED: tuple[str, ...] = get_args(Enforced)
@@ -30,7 +29,7 @@ def _switch(help_: str, default: bool | None = None) -> SettingSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilitySettings:
-    """The defaults in the keys are for those of whom nobody says anything."""
+    """The capabilities that can be set. A `default` in a key applies if no source sets the value."""
 
     max_tokens: Annotated[
         int | None,
@@ -265,7 +264,7 @@ class CapabilitySettings:
     ] = None
 
     def explicit_values(self) -> Iterator[tuple[str, object]]:
-        """Names and values of what is said."""
+        """Yield the names and values that are set."""
         for each in fields(CapabilitySettings):
             value = getattr(self, each.name)
             if value is not None:
@@ -286,3 +285,15 @@ class ModelCapabilitySettings(CapabilitySettings):
     upstream: Annotated[
         str | None, SettingSpec(SettingKind.NAME, "only at the upstream of this name; unset: at all")
     ] = None
+
+
+CAPABILITY_KEYS = keys_of(CapabilitySettings)
+
+
+def with_own_keys_first(cls: type[CapabilitySettings]) -> dict[str, SettingSpec]:
+    """Return the keys of a class with its own before the inherited ones, because people look for the name first."""
+    keys = keys_of(cls)
+    return {**{name: key for name, key in keys.items() if name not in CAPABILITY_KEYS}, **CAPABILITY_KEYS}
+
+
+MODEL_KEYS = with_own_keys_first(ModelCapabilitySettings)

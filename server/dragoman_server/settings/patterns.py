@@ -7,14 +7,14 @@ WILDCARD = "*"
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether the pattern fits the whole name. Case counts, as it does for providers."""
+    """True if the pattern matches the whole name. Case matters, as it does at upstreams."""
     return captures(name, pattern) is not None
 
 
 def captures(name: str, pattern: str) -> tuple[str, ...] | None:
-    """The text that each `*` of the pattern stands for, in order; None where the pattern does not fit.
+    """Return the text that each `*` of the pattern stands for, in order; None if the pattern does not match.
 
-    The last `*` takes as much as it can, the others as little. Takes linear time, for names come from outside.
+    The last `*` takes as much as it can, the others as little. It takes linear time, because clients choose the names.
     """
     first, *others = pattern.split(WILDCARD)
     if not others:
@@ -34,6 +34,6 @@ def captures(name: str, pattern: str) -> tuple[str, ...] | None:
 
 
 def substitute(target: str, texts: tuple[str, ...]) -> str:
-    """The target with the texts in the places of its `*`, in order. There may be more texts than places."""
+    """Return the target with its `*` replaced by the texts, in order. There may be more texts than `*`."""
     first, *others = target.split(WILDCARD)
     return first + "".join(text + literal for text, literal in zip(texts, others, strict=False))

@@ -1,6 +1,6 @@
-"""A string that does not show itself, and the mask that removes such strings from texts.
+"""A string that `repr` and `str` do not reveal, and the mask that removes such strings from texts.
 
-Not a subclass of str, on purpose: a subclass leaks through `"".join`, `%s` in C code and JSON encoders.
+`Secret` is not a subclass of str, because a subclass leaks through `"".join`, `%s` in C code and JSON encoders.
 """
 
 import base64
@@ -14,15 +14,15 @@ from string import ascii_lowercase, ascii_uppercase
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 MASK = "****"
-# The last characters tell two keys apart. Of a short secret they would tell too much.
-_SHOWN = 4
-_LONG_ENOUGH_TO_SHOW = 24
+# The last characters distinguish two keys. Of a short secret they would reveal too much.
+_VISIBLE_CHARACTERS = 4
+_MIN_LENGTH_TO_SHOW = 24
 
 # Shorter ones occur in unrelated texts ("ollama", "true"), and are easily guessed. Vendors' keys have 30 characters and
 # more.
 MIN_SECRET_LENGTH = 8
 
-# Client keys. The gateway has only their hashes, but a client may send its key in the wrong place.
+# The gateway has only the hashes of client keys, but a client may send its key in the wrong place.
 CLIENT_KEY_PREFIX = "drk_"
 _CLIENT_KEY = re.compile(rf"{CLIENT_KEY_PREFIX}[A-Za-z0-9_-]{{20,}}")
 
@@ -39,13 +39,13 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself: for the one place that sends it, never for a message."""
+        """Return the value: only for the place that sends it, never for a message."""
         return self._value
 
     def __str__(self) -> str:
-        if len(self._value) < _LONG_ENOUGH_TO_SHOW:
+        if len(self._value) < _MIN_LENGTH_TO_SHOW:
             return MASK
-        return MASK + self._value[-_SHOWN:]
+        return MASK + self._value[-_VISIBLE_CHARACTERS:]
 
     def __repr__(self) -> str:
         return f"Secret({str(self)!r})"
@@ -70,7 +70,7 @@ class Secret:
 
 
 def secrets_in(value: object) -> Iterator[Secret]:
-    """All secrets that settings hold, in whichever field."""
+    """Yield all secrets in settings, in whichever field."""
     if isinstance(value, Secret):
         yield value
     elif isinstance(value, Mapping):
@@ -84,14 +84,14 @@ def secrets_in(value: object) -> Iterator[Secret]:
 
 
 class Mask:
-    """A function from text to text that puts MASK in the place of each secret.
+    """A function from text to text that replaces each secret by MASK.
 
-    It finds a secret however its letters are written: large or small, escaped for a URL, for HTML or for JSON, once or
-    several times; and in base64, whatever stands beside it. If a text was cut inside a secret, the rest of the secret
-    is masked too.
+    It finds a secret however its letters are written: in upper or lower case; escaped for a URL, for HTML or for JSON,
+    once or several times; in base64, whatever is encoded beside it. If a text was cut inside of a secret, the rest of
+    the secret is masked too.
 
     Args:
-        secrets: what to mask. In a URL also its password and the values of its query, in a header's value also what
+        secrets: what to mask. Of a URL also its password and the values of its query, of a header's value also what
             follows the scheme.
         shown: texts that are not secret.
     """
@@ -116,7 +116,7 @@ class Mask:
         return f"<Mask of {len(self._forms)} texts>"
 
     def may_change(self, text: str) -> bool:
-        """A quick test. False for nearly all texts, which have nothing in them that a secret begins with."""
+        """Return False, quickly, for texts that contain no beginning of a secret: nearly all of them."""
         return self._may_change(_read(text))
 
     def __call__(self, text: str) -> str:
@@ -141,7 +141,7 @@ class Mask:
         return False
 
     def _found(self, read: str) -> list[tuple[int, int]]:
-        """Where secrets begin and end, in the order of the text; they may overlap."""
+        """Return the start and end of each secret, in the order of the text; they may overlap."""
         spans = []
         ends = {cut.start() for each in _CUTS if (cut := each.search(read))}
         for form in self._forms:
@@ -156,7 +156,7 @@ class Mask:
         return sorted(spans, key=lambda span: (span[0], -span[1]))
 
 
-# A letter that is written otherwise: %73 and %2573; \u0073 and \\u0073, \/ and \"; &#115; and &#x73;, &amp;.
+# Escaped letters: %73 and %2573; \u0073 and \\u0073, \/ and \"; &#115; and &#x73;, &amp;.
 _WRITTEN = re.compile(
     r"""%(?:25)*([0-9a-fA-F]{2}) | \\+u([0-9a-fA-F]{4}) | \\+(["/\\]) | &\#[xX]([0-9a-fA-F]{1,6}); | &\#([0-9]{1,7});
     | &(amp|lt|gt|quot|apos);""",
@@ -166,19 +166,19 @@ _BASES = (16, 16, 0, 16, 10, 0)  # of the groups; 0: no number
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _SMALL = str.maketrans(ascii_uppercase, ascii_lowercase)
 
-# How a text ends that was cut, and how one that was cut inside of such a letter.
+# The end of a text that was cut, and of one that was cut inside of an escaped letter.
 _CUTS = (re.compile(r"(?:\.\.\.|…)?\Z"), re.compile(r"(?:%|\\+u?|&\#?x?)\w{0,7}(?:\.\.\.|…)?\Z"))
 
 
 def _read(text: str) -> str:
-    """A text as it reads, in small letters."""
+    """Return the text without escapes, in lower case."""
     if "%" in text or "\\" in text or "&" in text:
         text = _WRITTEN.sub(_letter, text)
     return text.lower() if text.isascii() else text.translate(_SMALL)
 
 
 def _places(text: str) -> list[int]:
-    """Where in a text each letter is that _read() gives, and the end."""
+    """Return the place in `text` of each letter that _read() returns, and of the end."""
     places: list[int] = []
     done = 0
     for found in _WRITTEN.finditer(text):
@@ -197,7 +197,7 @@ def _letter(found: re.Match[str]) -> str:
 
 
 def _parts_of(secret: str) -> Iterator[str]:
-    """The secret, and the parts of it that are secret by themselves."""
+    """Yield the secret, and the parts of it that are secret by themselves."""
     yield secret
     scheme, _, rest = secret.partition(" ")
     if scheme.lower() in _SCHEMES:
@@ -212,7 +212,7 @@ def _parts_of(secret: str) -> Iterator[str]:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """The secret parts of a URL: credentials, and the values of its query."""
+    """Yield the secret parts of a URL: its credentials, and the values of its query."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -230,12 +230,12 @@ def _credentials(text: str) -> Iterator[str]:
 
 
 def _forms_of(secret: str) -> Iterator[str]:
-    """As what a secret reads."""
+    """Yield the forms in which a secret may be in a text that _read() has returned."""
     yield _read(secret)
     data = secret.encode()
     yield _read(data.decode("latin-1"))  # in a URL each byte is escaped
     for before in range(3):
-        # In base64 as far as it does not depend on what stands beside it: only whole groups of three bytes at the end.
+        # Only the part of the base64 that does not depend on what is encoded beside it: whole groups of three bytes.
         coded = base64.b64encode(b"\0" * before + data).decode()
         coded = coded[(before * 8 + 5) // 6 : (before + len(data)) // 3 * 4]
         yield coded.translate(_SMALL)

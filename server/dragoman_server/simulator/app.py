@@ -16,16 +16,16 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import PROTOCOLS, ErrorKind, WireError
-from dragoman_server.simulator.paths import (
+from dragoman_server.simulator.reply import SimulatedReply, reply_to
+from dragoman_server.simulator.upstream import (
     COMPACT_PATH,
     COMPACT_PROTOCOL,
     MODELS_PATH,
     PATHS,
+    Playback,
     model_list,
     not_found,
 )
-from dragoman_server.simulator.playback import Playback
-from dragoman_server.simulator.reply import SimulatedReply, reply_to
 from dragoman_server.upstream.client import UpstreamBroken
 
 # As much as the core reads of one document.

@@ -16,11 +16,11 @@ from dragoman import (
     ErrorKind,
     Ledger,
     RemoteProtocolError,
+    RequestRefused,
     Signer,
     StopReason,
     Usage,
     WireError,
-    fault_of,
     peek,
 )
 from dragoman._ir.assembly import Fold
@@ -38,7 +38,7 @@ from dragoman.events import (
     TextDelta,
 )
 from dragoman.jsontext import JSONObject, decode_object, encode
-from dragoman_server.config.suggest import did_you_mean
+from dragoman_server.config.problems import did_you_mean
 from dragoman_server.responses import conversation as chain
 from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, prompt_tokens
 from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
@@ -96,8 +96,8 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
         request = spec.read_request(value, Signer())
         refuse_server_state(request, spec.server_state_params)
         said = chain.input_items(peek(body)) if compacts else []
-    except RemoteProtocolError as error:
-        return _refusal(spec, token, fault_of(error))
+    except (RemoteProtocolError, RequestRefused) as error:
+        return _refusal(spec, token, error.as_wire_error())
     model, setting = _model_of(request.model)
     if isinstance(model, WireError):
         return _refusal(spec, token, model)

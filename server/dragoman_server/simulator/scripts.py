@@ -15,7 +15,6 @@ from dragoman import ErrorKind, StopReason, WireError
 from dragoman._ir.request import CustomTool, FunctionTool, Media
 from dragoman.events import BlockKind, BlockStarted, Failed, Stopped, TextDelta
 from dragoman_server.simulator.example import example, example_text
-from dragoman_server.simulator.prose import prose
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
 from dragoman_server.simulator.request import SimulatedRequest, describe
 from dragoman_server.simulator.steps import ConnectionCut, Delay, Step, call, say, split_words, think
@@ -26,6 +25,15 @@ _SHORT_WORDS = 20
 _LENGTH_WORDS = 50
 _COUNT_TO = 100
 _COUNT_MOST = 10_000
+
+_PROSE = (
+    "a dragoman stood between two courts and spoke for each in the tongue of the other while scribes wrote down"
+    " every word that was said so that nothing would be lost on the long road from city to palace where patient"
+    " clerks compared both letters line by line"
+)
+_PROSE_WORDS = _PROSE.split()
+_SENTENCE = 12
+_PARAGRAPH = 96
 
 REFUSAL_TEXT = "I cannot help with that. The simulator refuses everything that is asked of this model."
 
@@ -180,6 +188,20 @@ def cut(asked: SimulatedRequest) -> Iterator[Step]:
 
 def cut_end(asked: SimulatedRequest) -> Iterator[Step]:
     yield from _amid([ConnectionCut.NO_END])
+
+
+def prose(count: int) -> Iterator[str]:
+    """So many words, as pieces that join to sentences and paragraphs."""
+    for number in range(count):
+        # A quadratic walk visits the words in an order that looks unordered and takes no memory.
+        word = _PROSE_WORDS[(number * number + 3 * number) // 2 % len(_PROSE_WORDS)]
+        if number % _SENTENCE == 0:
+            word = word.capitalize()
+        if number % _SENTENCE == _SENTENCE - 1 or number == count - 1:
+            word += "."
+        if number:
+            word = ("\n\n" if number % _PARAGRAPH == 0 else " ") + word
+        yield word
 
 
 def _amid(steps: list[Step]) -> Iterator[Step]:

@@ -1,27 +1,85 @@
 """The simulator in the place of an upstream, in process: no socket, no server, no key."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.lowlevel
 
-from dragoman_server.simulator.paths import (
-    COMPACT_PATH,
-    COMPACT_PROTOCOL,
-    MODELS_PATH,
-    model_list,
-    not_found,
-    protocol_of,
-)
-from dragoman_server.simulator.playback import WHERE, Playback
-from dragoman_server.simulator.reply import SimulatedReply, TimedBytes, reply_to
+from dragoman import UPSTREAMS
+from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, TimedBytes, reply_to
+from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.upstream.client import (
+    UpstreamBroken,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
     UpstreamTimeouts,
     read_bounded,
 )
+
+# Protocol -> its path without a version: base URLs differ in what stands before it.
+PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}
+MODELS_PATH = "/models"
+COMPACT_PROTOCOL = "openai_responses"
+COMPACT_PATH = f"{PATHS[COMPACT_PROTOCOL]}/compact"
+
+_MADE_AT_TEXT = "2026-01-01T00:00:00Z"
+
+# What one read of a socket gives at most.
+READ_BYTES = 64 * 1024
+
+WHERE = "the simulator"
+
+
+class Playback:
+    """The body of one reply, as a connection would give it. Made when the head is sent: times count from there.
+
+    read_s: the longest silence that the reader takes; None waits for ever.
+    """
+
+    __slots__ = ("_begun", "_broken", "_next", "_pieces", "_read_s", "ended")
+
+    def __init__(self, chunks: Iterator[TimedBytes], read_s: float | None = None) -> None:
+        self._pieces = chunks
+        self._next = next(chunks, None)
+        self._begun = anyio.current_time()
+        self._broken = False
+        self._read_s = read_s
+        self.ended = False  # the reader has seen the end, good or bad
+
+    async def receive(self) -> bytes:
+        """What is due by now, and if that is nothing, what is due next; b"" at the end.
+
+        Raises UpstreamBroken where the script breaks the connection, UpstreamTimeout after `read_s`.
+        """
+        await anyio.lowlevel.checkpoint()
+        first = self._next
+        if self._broken:
+            self.ended = True
+            raise UpstreamBroken(f"{WHERE}: the connection broke inside the body, as the model's script says")
+        if first is None:
+            self.ended = True
+            return b""
+        await self._until(self._begun + first.due_s)
+        now = max(anyio.current_time(), self._begun + first.due_s)
+        data: list[bytes] = []
+        size = 0
+        while (piece := self._next) is not None and self._begun + piece.due_s <= now and size < READ_BYTES:
+            data.append(piece.data)
+            size += len(piece.data)
+            self._broken = piece.breaks
+            self._next = next(self._pieces, None)
+        return b"".join(data)
+
+    async def _until(self, due: float) -> None:
+        now = anyio.current_time()
+        if self._read_s is not None and due - now > self._read_s:
+            await anyio.sleep(self._read_s)
+            raise UpstreamTimeout(f"{WHERE}: nothing came for {self._read_s:g} s", UpstreamTimeoutPhase.READ)
+        if due > now:
+            await anyio.sleep_until(due)
 
 
 class SimulatedResponse:
@@ -129,3 +187,37 @@ def plain_reply(status: int, body: bytes) -> SimulatedReply:
     """A reply of JSON that no script made."""
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
     return SimulatedReply(status, headers, iter([TimedBytes(0, body)]))
+
+
+def protocol_of(path: str) -> str | None:
+    """The protocol whose endpoint a path ends with."""
+    return next((name for name, end in PATHS.items() if path.endswith(end)), None)
+
+
+def model_list(*, anthropic: bool) -> bytes:
+    """All simulated models, in Anthropic's form or OpenAI's."""
+    if not anthropic:
+        made = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
+        return json.dumps({"object": "list", "data": [{"id": name, **made} for name in MODELS]}).encode()
+    unknown = ("max_input_tokens", "max_tokens", "line", "deprecated_at", "retires_at", "capabilities")
+    data = [
+        {
+            "type": "model",
+            "id": name,
+            "display_name": name,
+            "created_at": _MADE_AT_TEXT,
+            "lifecycle": "active",
+        }
+        | dict.fromkeys(unknown)
+        for name in MODELS
+    ]
+    page = {"data": data, "first_id": data[0]["id"], "last_id": data[-1]["id"], "has_more": False}
+    return json.dumps(page).encode()
+
+
+def not_found(method: str, path: str) -> bytes:
+    """The body of a 404 for a path that nobody serves, readable for all clients."""
+    message = f"the simulator does not serve {method} {path[:200]}"
+    return json.dumps(
+        {"error": {"message": message, "type": "not_found", "param": None, "code": None}}
+    ).encode()

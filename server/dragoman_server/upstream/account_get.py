@@ -2,9 +2,9 @@
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.headers import upstream_request_headers
-from dragoman_server.proxying.attempt import UpstreamSender
 from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
+from dragoman_server.upstream.sender import UpstreamSender
 
 
 async def account_get(

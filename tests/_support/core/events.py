@@ -4,7 +4,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -28,6 +27,7 @@ from dragoman._ir.events import (
     ToolHead,
     Usage,
 )
+from dragoman._wire.errors import ErrorKind, WireError
 
 STARTED = Started("up-1", "big-model")
 HEAD = ToolHead("call-1", "look")

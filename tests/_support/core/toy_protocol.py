@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -54,6 +53,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode
 from dragoman._wire.sse import Frame, encode_frame
@@ -138,7 +138,7 @@ def event_of(value: Any) -> Event:
         fields = dict(value)
         event: Event = msgspec.convert(fields, EVENTS[fields.pop("e")])
     except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-        raise RemoteProtocolError(f"no toy event: {error}", status_hint=502) from None
+        raise RemoteProtocolError(f"no toy event: {error}", status=502) from None
     return event
 
 
@@ -269,7 +269,7 @@ class ToyReader:
             return []
         if self._stopped:  # as some real servers end: with a reason, without an end event
             return [ENDED]
-        raise RemoteProtocolError("the toy stream ended before its end event", status_hint=502)
+        raise RemoteProtocolError("the toy stream ended before its end event", status=502)
 
 
 class ToyWriter:
@@ -317,7 +317,7 @@ def read_whole(body: dict[str, Any], context: ResponseContext, ledger: Ledger) -
     if "failed" in body:
         return [Failed(msgspec.convert(body["failed"], WireError))]
     if "started" not in body:
-        raise RemoteProtocolError("no toy answer", status_hint=502)
+        raise RemoteProtocolError("no toy answer", status=502)
     out: list[Event] = [msgspec.convert(body["started"], Started)]
     for each in body.get("blocks", []):
         if "opaque" in each:

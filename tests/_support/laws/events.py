@@ -17,7 +17,6 @@ from oracle.meaning import Failure
 from oracle.meaning import Usage as Cost
 
 from dragoman import UPSTREAMS, Ledger
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import DELTAS, TRANSITIONS, ResponseState
 from dragoman._ir.events import (
     ENDED,
@@ -43,6 +42,7 @@ from dragoman._ir.events import (
     ToolKind,
     Usage,
 )
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.sse import Frame
 

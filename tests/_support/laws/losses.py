@@ -11,7 +11,7 @@ from laws.plant import Place, covered, leaves, objects, planted, removed, steps_
 from laws.runs import ECHO, Outcome, streamed, token
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 
 # (protocol of the document, pattern of places) -> why nothing is lost with them.
 MEANINGLESS_IN_REQUESTS: dict[tuple[str, str], str] = {
@@ -41,7 +41,7 @@ def problem(
     changed, signs = planted(document, place, token())
     try:
         out, losses = run(changed)
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:
             return f"{place.path}: refused without a place: {error}"
         # One of a closed set of values: what it says is missed when it is not there.
@@ -71,7 +71,7 @@ def _without(document: Any, place: Place, run: Callable[[Any], Outcome]) -> Outc
     """What comes out without the value, None where it has to be there."""
     try:
         return run(removed(document, place))
-    except RemoteProtocolError:
+    except (RemoteProtocolError, RequestRefused):
         return None
 
 
@@ -182,7 +182,7 @@ def lost_in_frames(upstream: str, client: str, frames: list[Any], tried: set[str
             changed, signs = planted(frame, place, token())
             try:
                 out, losses = streamed(upstream, client, [*frames[:number], changed, *frames[number + 1 :]])
-            except RemoteProtocolError:
+            except (RemoteProtocolError, RequestRefused):
                 continue
             if any(sign in out for sign in signs) or not set(losses) <= set(base[1]):
                 continue

@@ -13,7 +13,7 @@ from laws.extras import BOOKKEEPING
 from laws.plant import child, covered, objects, steps_of
 from laws.runs import ECHO, Outcome, answered, mended, streamed, token, translated
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 
 Body = dict[str, Any]
 RULES = settings(
@@ -92,7 +92,7 @@ def lost_of_request(
         outcome = (
             mended(client, planted.document) if mends else translated(client, upstream, planted.document)
         )
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:  # a refusal names its place
             raise
         return []
@@ -104,7 +104,7 @@ def lost_of_answer(upstream: str, client: str, body: Body, draw: st.DataObject) 
     planted = Planted(body, draw)
     try:
         outcome = answered(upstream, client, planted.document)
-    except RemoteProtocolError:
+    except (RemoteProtocolError, RequestRefused):
         return []  # it is an error: that is loud
     return planted.lost(outcome)
 
@@ -115,7 +115,7 @@ def lost_of_frame(upstream: str, client: str, frames: list[Any], draw: st.DataOb
     planted = Planted(frames[number], draw, BESIDE)
     try:
         outcome = streamed(upstream, client, [*frames[:number], planted.document, *frames[number + 1 :]])
-    except RemoteProtocolError:
+    except (RemoteProtocolError, RequestRefused):
         return []
     return [path for path in planted.lost(outcome) if not any(_names(loss, path) for loss in outcome[1])]
 

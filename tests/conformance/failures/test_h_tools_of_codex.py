@@ -13,7 +13,7 @@ from failures.turns import SCHEMA, User, calls_of, request, results_of
 from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
-from dragoman import UPSTREAMS, Capabilities, RemoteProtocolError, ResponseTranslator
+from dragoman import UPSTREAMS, Capabilities, RequestRefused, ResponseTranslator
 
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
@@ -261,7 +261,7 @@ def test_H6_no_tool_beside_others_refuses_a_request(upstream: str, hosted: str) 
     if len(found) == 2:
         assert len(functions(upstream, sent_with(upstream, HOSTED[hosted]).body)) == 1
         return
-    with pytest.raises(RemoteProtocolError, match="the upstream does not run"):
+    with pytest.raises(RequestRefused, match="the upstream does not run"):
         sent_with(upstream, HOSTED[hosted])
 
 

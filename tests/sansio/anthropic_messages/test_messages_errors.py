@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import Failed, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext

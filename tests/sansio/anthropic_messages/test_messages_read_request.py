@@ -376,5 +376,5 @@ def test_errors_name_the_place(fields: Any, error: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**fields)
     assert caught.value.message == error
-    assert caught.value.status_hint == 400
+    assert caught.value.status == 400
     assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")

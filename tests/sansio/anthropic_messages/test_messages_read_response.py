@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -32,6 +31,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame, SSEParser, encode_frame
@@ -709,7 +709,7 @@ def test_framing(data: bytes, size: int) -> None:
 def test_what_cannot_be_read(frames: list[Any], words: str) -> None:
     with pytest.raises(RemoteProtocolError, match=words) as caught:
         events_of(data_of(*frames))
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 @pytest.mark.parametrize(

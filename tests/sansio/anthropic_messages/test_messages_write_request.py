@@ -385,7 +385,7 @@ def test_media(part: Media, block: Any, losses: Any) -> None:
 def test_media_that_the_api_would_refuse(part: Media, words: str) -> None:
     with pytest.raises(RemoteProtocolError, match=words) as caught:
         turns(user(part))
-    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+    assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,
         "/x",
         "unsupported_value",

@@ -12,7 +12,6 @@ from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -38,6 +37,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext

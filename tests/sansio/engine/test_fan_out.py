@@ -10,7 +10,6 @@ from core.toy_protocol import HEARTBEAT, events_of, exchange_of, stream_of, toy
 
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.response import Outcome
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -29,6 +28,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import LossCode
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 
 UPSTREAM = toy("upstream", choices=False)

@@ -11,7 +11,6 @@ from dragoman._engine import relay as _relay
 from dragoman._engine.relay import Relay
 from dragoman._engine.response import Outcome
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -24,6 +23,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman._wire.sse import MAX_IDLE_BYTES, Frame, SSEParser
 

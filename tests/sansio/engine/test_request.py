@@ -12,10 +12,8 @@ from core.toy_protocol import (
 from dragoman._engine.request import (
     RequestTranslator,
     TranslatedRequest,
-    fault_of,
     translate_error,
 )
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -31,7 +29,8 @@ from dragoman._ir.losses import Ledger, LossCode, LossPolicy
 from dragoman._ir.request import Reasoning, Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.exceptions import RemoteProtocolError, RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
 
@@ -141,9 +140,9 @@ def test_losses_of_a_request() -> None:
 def test_policy_refuse() -> None:
     translator = RequestTranslator(CLIENT, UPSTREAM, policy=LossPolicy.REFUSE)
     assert translator.translate(request_body(heat=1)).losses is not None
-    with pytest.raises(RemoteProtocolError, match="/new_field cannot be carried") as caught:
+    with pytest.raises(RequestRefused, match="/new_field cannot be carried") as caught:
         translator.translate(request_body(new_field=1))
-    assert (caught.value.status_hint, caught.value.path) == (400, "/new_field")
+    assert (caught.value.status, caught.value.path) == (400, "/new_field")
 
 
 def test_target_and_tools_are_obeyed() -> None:
@@ -215,7 +214,7 @@ def test_between_equals_without_another_model() -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b'{"model":null}', b'{"model":""}'])
 def test_a_relay_wants_a_model_too(body: bytes) -> None:
-    with pytest.raises(RemoteProtocolError, match="model is required") as caught:
+    with pytest.raises(RequestRefused, match="model is required") as caught:
         RequestTranslator(CLIENT, CLIENT).translate(body, model="wire")
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
 
@@ -322,25 +321,18 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
 
 
 def test_between_equals_a_model_is_wanted_all_the_same() -> None:
-    with pytest.raises(RemoteProtocolError, match="model is required"):
+    with pytest.raises(RequestRefused, match="model is required"):
         RequestTranslator(THERE, THERE).translate(carrying(HERE, model=""))
 
 
 def test_between_equals_losses_can_be_refused() -> None:
-    with pytest.raises(RemoteProtocolError):
+    with pytest.raises(RequestRefused):
         RequestTranslator(THERE, THERE, policy=LossPolicy.REFUSE).translate(
             carrying({**HERE, "model": "another"})
         )
 
 
 # Errors
-
-
-def test_fault_of_an_error() -> None:
-    error = RemoteProtocolError("no", status_hint=413, path="/messages/3", code="too_long")
-    assert fault_of(error) == WireError(
-        ErrorKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
-    )
 
 
 OOPS = b'{"oops":{"kind":"rate_limit","message":"slow down"}}'
@@ -496,7 +488,7 @@ def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
 
 def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_protocol() -> None:
     body = request_body(tools=[{"t": "hosted", "origin": "client", "kind": "search", "native": {}}])
-    with pytest.raises(RemoteProtocolError, match="the upstream does not run search"):
+    with pytest.raises(RequestRefused, match="the upstream does not run search"):
         translated(body)
     out, whole = translated(body, upstream=CLIENT, capabilities=Capabilities(relay="rewrite"))
     assert [tool["kind"] for tool in out["tools"]] == ["search"]
@@ -523,7 +515,7 @@ def test_the_endpoint_decides_on_the_stream() -> None:
 
 def test_a_model_is_needed() -> None:
     spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", (), body))
-    with pytest.raises(RemoteProtocolError, match="model is required"):
+    with pytest.raises(RequestRefused, match="model is required"):
         RequestTranslator(spec, UPSTREAM).translate(b"{}")
     assert decode(RequestTranslator(spec, UPSTREAM).translate(b"{}", model="m").body)["model"] == "m"
 

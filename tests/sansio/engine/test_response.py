@@ -24,7 +24,6 @@ from dragoman._engine import response as _answer
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.sinks import ListSink
 from dragoman._ir.assembly import AssembledResponse, Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
@@ -50,6 +49,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Grammar, Reasoning
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire import sse as _sse
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import ProtocolSpec, ToolLimits
 

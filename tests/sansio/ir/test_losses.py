@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman._ir.losses import MAX_ENTRIES, Ledger, Loss, LossCode, LossPolicy, child
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 
 
 def test_entries_in_order_without_repeats() -> None:
@@ -86,8 +86,8 @@ def test_refuse(paths: list[str], message: str) -> None:
     ledger = Ledger()
     for path in paths:
         ledger.dropped(path, "gone")
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(RequestRefused) as caught:
         ledger.enforce(LossPolicy.REFUSE)
     error = caught.value
-    assert (error.message, error.path, error.status_hint) == (message, paths[0], 400)
+    assert (error.message, error.path, error.status) == (message, paths[0], 400)
     assert error.code == "lossy_translation"

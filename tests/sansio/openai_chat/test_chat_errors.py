@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from openai.types.shared import ErrorObject
 
-from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.protocols.openai_chat import SPEC
 
 K = ErrorKind

@@ -202,7 +202,7 @@ def test_a18_c6_null_is_nothing_and_the_other_field_is_another_block() -> None:
 def test_e1_an_early_end_is_never_a_success(chunks: list[Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         events(*chunks, done=False)
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 def test_e5_e11_an_error_in_a_stream_ends_it() -> None:

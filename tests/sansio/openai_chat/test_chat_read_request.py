@@ -658,7 +658,7 @@ USER = {"role": "user"}
 def test_wrong_types_of_vital_members_are_refused_with_their_place(body: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**body)
-    assert (caught.value.path, caught.value.status_hint) == (path, 400)
+    assert (caught.value.path, caught.value.status) == (path, 400)
     assert caught.value.code in {"invalid_type", "invalid_value"}
 
 

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from dragoman._ir.assembly import AssembledBlock, Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -39,6 +38,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame, SSEParser
@@ -457,7 +457,7 @@ def test_the_matched_stop_sequence(
 def test_an_early_end_is_never_a_success(stream: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         events(stream)
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 @pytest.mark.parametrize("word", ["error", "abort", "insufficient_system_resource"])
@@ -514,7 +514,7 @@ def test_what_a_failed_answer_has_used_counts() -> None:
 def test_what_cannot_be_read_is_the_upstreams_fault(frame: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         events(SOME + frame)
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 # -- chunks around the content -----------------------------------------------------------------------------
@@ -773,7 +773,7 @@ def test_a_whole_answer_without_a_finish_reason_is_complete() -> None:
 def test_whole_answers_that_cannot_be_read(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, context(), Ledger())
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 def test_an_error_with_status_200() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext
 from dragoman.protocols.openai_chat import SPEC

@@ -664,7 +664,7 @@ def test_the_name_of_the_limit_is_the_targets() -> None:
 def test_what_needs_a_store_is_refused(param: Any) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         write(params={param: "x"}, param_paths={param: f"/{param}"})
-    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+    assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,
         f"/{param}",
         "unsupported_value",

@@ -16,7 +16,6 @@ from openai.lib.streaming.chat._completions import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -43,6 +42,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC

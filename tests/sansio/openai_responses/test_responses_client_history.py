@@ -268,7 +268,7 @@ def test_the_result_of_a_local_shell_names_its_call_or_its_item(named: str) -> N
 def test_what_is_missing_is_named(item: dict[str, Any], path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(item)
-    assert (caught.value.path, caught.value.status_hint) == (path, 400)
+    assert (caught.value.path, caught.value.status) == (path, 400)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from responses_client import STARTED, answer, call, output, own, stream, text, thought, whole
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockKind,
@@ -21,6 +20,7 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.codec import ResponseContext
 
 FAULT = WireError(ErrorKind.RATE_LIMIT, "slow down")

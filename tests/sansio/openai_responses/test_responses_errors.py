@@ -9,9 +9,9 @@ import pytest
 from openai.types.responses import ResponseError
 from oracle.types import check_error_body, check_event
 
-from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.request import Request
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext

@@ -20,7 +20,6 @@ from responses_client import (
 )
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     BlockEnded,
     BlockKind,
@@ -37,6 +36,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import Capabilities

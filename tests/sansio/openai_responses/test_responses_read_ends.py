@@ -38,7 +38,6 @@ from responses_upstream import (
     thought,
 )
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -58,6 +57,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
@@ -239,7 +239,7 @@ def test_the_end_of_the_stream_before_the_end_of_the_answer_is_an_error() -> Non
     reader.read(Frame(b"", encode(created())))
     with pytest.raises(RemoteProtocolError) as caught:
         reader.eof()
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
     reader = SPEC.stream_reader(EXCHANGE, Ledger())
     with pytest.raises(RemoteProtocolError) as caught:
         reader.read(Frame(name, data))
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 def test_a_head_of_odd_types_is_still_a_head() -> None:
@@ -327,7 +327,7 @@ def test_whole_answers_that_failed() -> None:
 def test_a_body_that_is_no_finished_answer(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, EXCHANGE, Ledger())
-    assert caught.value.status_hint == 502
+    assert caught.value.status == 502
 
 
 # The fast lane: which deltas it may read, and where their text goes.

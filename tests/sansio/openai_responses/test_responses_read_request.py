@@ -390,7 +390,7 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
 def test_bad_requests_name_the_place(change: dict[str, Any], path: str, code: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**change)
-    assert (caught.value.path, caught.value.code, caught.value.status_hint) == (path, code, 400)
+    assert (caught.value.path, caught.value.code, caught.value.status) == (path, code, 400)
     assert caught.value.param is not None
     assert caught.value.param in caught.value.message
 

@@ -270,7 +270,7 @@ def test_what_the_client_says_has_no_citations(part: Any) -> None:
 def test_audio_is_refused() -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         write(said("user", Media("audio", "base64", "QUJD", path="/p")))
-    assert (caught.value.status_hint, caught.value.path, caught.value.code) == (
+    assert (caught.value.status, caught.value.path, caught.value.code) == (
         400,
         "/p",
         "unsupported_value",

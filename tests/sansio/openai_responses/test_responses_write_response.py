@@ -25,7 +25,6 @@ from responses_client import (
     whole,
 )
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -47,6 +46,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.protocols.openai_responses import SPEC
 
 

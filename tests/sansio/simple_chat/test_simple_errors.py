@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.protocols.simple_chat import SPEC
 
 K = ErrorKind

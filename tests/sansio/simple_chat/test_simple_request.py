@@ -110,5 +110,5 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 def test_what_cannot_be_read_is_refused_by_its_place(body: dict[str, Any], message: str, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as raised:
         read(body)
-    assert (raised.value.message, raised.value.path, raised.value.status_hint) == (message, path, 400)
+    assert (raised.value.message, raised.value.path, raised.value.status) == (message, path, 400)
     assert raised.value.code is not None

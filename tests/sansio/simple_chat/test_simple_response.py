@@ -8,7 +8,6 @@ import pytest
 from core.toy_protocol import exchange_of
 
 from dragoman._ir.assembly import Fold
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     Annotation,
@@ -28,6 +27,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import encode
 from dragoman.codec import Endpoint
 from dragoman.protocols.simple_chat import SPEC

@@ -4,7 +4,6 @@ import pytest
 from core.events import FAULT, STARTED, start_of
 from msgspec.structs import replace
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ENDED,
@@ -32,6 +31,7 @@ from dragoman._ir.request import (
     ToolChoice,
 )
 from dragoman._transforms.compaction import CompactionStage, ask_for_summary
+from dragoman._wire.errors import ErrorKind
 
 HI = Message("user", (Text("hi"),))
 

@@ -26,7 +26,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._transforms.extensions import refuse_server_state, strip_extensions
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 
 X = {"x": 1}
 
@@ -59,10 +59,10 @@ def test_what_only_its_own_servers_hold_is_refused() -> None:
     held: dict[Param, str] = {"thread": "no_thread"}
     refuse_server_state(request(params={"temperature": 1}), held)
     given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
-    with pytest.raises(RemoteProtocolError, match=r"^more\.thread: .* send all its messages") as caught:
+    with pytest.raises(RequestRefused, match=r"^more\.thread: .* send all its messages") as caught:
         refuse_server_state(given, held)
     error = caught.value
-    assert (error.status_hint, error.code, error.path) == (400, "no_thread", "/more/thread")
+    assert (error.status, error.code, error.path) == (400, "no_thread", "/more/thread")
 
 
 def test_every_unknown_field_is_entered_once() -> None:

@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.tools import fit_call_id, fit_name, fit_tools
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities, ToolLimits
 
 PLAIN = ToolLimits(custom=False)
@@ -467,9 +467,9 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
     if refused is None:
         fitted(given_request, CUSTOM, capabilities)
         return
-    with pytest.raises(RemoteProtocolError, match="the upstream does not run") as caught:
+    with pytest.raises(RequestRefused, match="the upstream does not run") as caught:
         fitted(given_request, CUSTOM, capabilities)
-    assert (caught.value.param, caught.value.status_hint, caught.value.code) == (
+    assert (caught.value.param, caught.value.status, caught.value.code) == (
         refused,
         400,
         "unsupported_value",
@@ -480,7 +480,7 @@ def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None
     rule = ToolLimits(hosted_tools=frozenset({"web_search"}))
     runs_all = Capabilities(hosted_tools=frozenset({"web_search", "code_execution"}))
     fitted(request(SEARCHES), rule, runs_all)
-    with pytest.raises(RemoteProtocolError, match="does not run code"):
+    with pytest.raises(RequestRefused, match="does not run code"):
         fitted(request(SANDBOX), rule, runs_all)
 
 

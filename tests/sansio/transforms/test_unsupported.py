@@ -34,7 +34,7 @@ from dragoman._transforms.unsupported import (
     fit_media,
     fit_tool_settings,
 )
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities
 
 MANY = toy("many", choices=True)
@@ -106,9 +106,9 @@ def test_what_is_left(
     ],
 )
 def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=message) as caught:
+    with pytest.raises(RequestRefused, match=message) as caught:
         fitted({"n": value}, most=most)
-    assert (caught.value.path, caught.value.code, caught.value.status_hint) == ("/count", code, 400)
+    assert (caught.value.path, caught.value.code, caught.value.status) == ("/count", code, 400)
 
 
 SAMPLING: dict[Param, Any] = {"temperature": 0.5, "top_p": 0.9, "top_logprobs": 2, "frequency_penalty": 1}

@@ -2,10 +2,12 @@
 
 import pytest
 
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import (
     LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
+    RequestRefused,
     dotted_path,
 )
 
@@ -28,17 +30,31 @@ def test_dotted(pointer: str, name: str) -> None:
 
 
 def test_remote_error() -> None:
-    error = RemoteProtocolError("n must be 1", status_hint=422, path="/n", code="unsupported_value")
+    error = RemoteProtocolError("n must be 1", status=422, path="/n", code="unsupported_value")
     assert str(error) == error.message == "n must be 1"
-    assert (error.status_hint, error.path, error.code, error.param) == (422, "/n", "unsupported_value", "n")
+    assert (error.status, error.path, error.code, error.param) == (422, "/n", "unsupported_value", "n")
 
 
 def test_remote_error_with_nothing_known() -> None:
     error = RemoteProtocolError("no")
-    assert (error.status_hint, error.path, error.code, error.param) == (400, "", None, None)
+    assert (error.status, error.path, error.code, error.param) == (400, "", None, None)
+
+
+def test_a_refused_request_breaks_no_protocol() -> None:
+    assert not issubclass(RequestRefused, ProtocolError)
 
 
 def test_both_are_protocol_errors() -> None:
     assert issubclass(RemoteProtocolError, ProtocolError)
     assert issubclass(LocalProtocolError, ProtocolError)
     assert not issubclass(LocalProtocolError, RemoteProtocolError)
+
+
+@pytest.mark.parametrize("exception", [RemoteProtocolError, RequestRefused])
+def test_an_exception_as_an_error_of_the_wire(
+    exception: type[RemoteProtocolError] | type[RequestRefused],
+) -> None:
+    error = exception("no", status=413, path="/messages/3", code="too_long")
+    assert error.as_wire_error() == WireError(
+        ErrorKind.TOO_LARGE, "no", status=413, code="too_long", param="messages[3]"
+    )

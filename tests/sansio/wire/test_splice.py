@@ -86,7 +86,7 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
 def test_refused(body: bytes, message: str, path: str) -> None:
     with pytest.raises(RemoteProtocolError, match=message) as caught:
         peek(body)
-    assert (caught.value.status_hint, caught.value.path) == (400, path)
+    assert (caught.value.status, caught.value.path) == (400, path)
     assert "hush" not in caught.value.message
 
 
@@ -95,7 +95,7 @@ def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert peek(b'{"model":""}').model == ""
     with pytest.raises(RemoteProtocolError, match="more than 12 bytes") as caught:
         peek(b'{"model":"m"}')
-    assert caught.value.status_hint == 413
+    assert caught.value.status == 413
 
 
 # What is changed

@@ -166,7 +166,7 @@ def test_nothing_is_read_or_held_after_the_limit() -> None:
     parser = SSEParser(max_event_bytes=8)
     assert parser.receive_data(b"data: abcd") == []
     assert isinstance(parser.error, RemoteProtocolError)
-    assert (parser.error.status_hint, parser.error.code) == (502, "event_too_large")
+    assert (parser.error.status, parser.error.code) == (502, "event_too_large")
     assert "8 bytes" in parser.error.message
     assert parser.receive_data(b"\n\ndata: b\n\ndata: c") == [], "an event that would fit"
     assert parser.held_bytes == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman._ir.errors import ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman_server.accounts.error_actions import (
     ERROR_RULES,
     ErrorAction,

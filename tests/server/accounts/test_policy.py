@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._ir.errors import ErrorKind, WireError
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import LocalProtocolError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule
 from dragoman_server.accounts.health import Health

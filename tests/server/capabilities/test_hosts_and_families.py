@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import UPSTREAMS, RemoteProtocolError, RequestTranslator
+from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
 from dragoman_server.capabilities import model_families as _model_families
 from dragoman_server.capabilities import providers as _providers
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
@@ -278,7 +278,7 @@ def test_openai_searches_the_web_in_responses_alone() -> None:
     chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", asked)
     assert ("web_search_options" in chat, len(chat["tools"])) == (False, 1)
     assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", asked)["tools"]) == 2
-    with pytest.raises(RemoteProtocolError, match="does not run"):
+    with pytest.raises(RequestRefused, match="does not run"):
         sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
 
 

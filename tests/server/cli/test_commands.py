@@ -30,7 +30,7 @@ from dragoman_server.cli.banner import (
     print_lines,
 )
 from dragoman_server.cli.commands import main
-from dragoman_server.cli.edit_config import ConfigEditError, remove_client_key
+from dragoman_server.cli.config_commands import ConfigEditError, remove_client_key
 from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo

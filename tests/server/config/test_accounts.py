@@ -6,7 +6,7 @@ import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman import PROTOCOLS
-from dragoman_server.cli import show_config as _show_config
+from dragoman_server.cli.config_commands import config_lines
 from dragoman_server.proxying.plan import find_destinations
 from dragoman_server.settings import AccountSettings, RuleSettings
 from dragoman_server.settings.secret import Secret
@@ -133,7 +133,7 @@ def test_what_is_shown_of_accounts_has_no_keys() -> None:
     text = LOCAL + account(more='api_key = "${KEY}"\nproxy = "http://user:${KEY}@proxy:1"\nweight = 2\n')
     text += '[[rules]]\naction = "try_next"\nstatuses = [400]\n[models]\nfast = ["local/a", "sim/echo"]\n'
     loaded = load_text(text, {"KEY": CANARY})
-    shown = list(_show_config.lines(loaded, with_origin=False))
+    shown = list(config_lines(loaded, with_origin=False))
     assert CANARY not in "\n".join(shown)
     for line in (
         'rules[0].action = "try_next"',

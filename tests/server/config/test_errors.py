@@ -6,9 +6,9 @@ import pytest
 from config_text import CANARY, LOCAL, errors, load_text
 
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
-from dragoman_server.config.loader import _TABLES, ConfigError, ServerSettings, load
-from dragoman_server.config.loader import MAX_FILE_BYTES as MAX_CONFIG_BYTES
-from dragoman_server.settings import SERVER_KEYS
+from dragoman_server.config.loader import _TABLES, ConfigError, load
+from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
+from dragoman_server.settings import SERVER_KEYS, ServerSettings
 
 
 @pytest.fixture(autouse=True)

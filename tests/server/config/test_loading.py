@@ -9,18 +9,19 @@ from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
-from dragoman_server.cli import show_config as _show_config
-from dragoman_server.config.loader import (
+from dragoman_server.cli.config_commands import config_lines, setting_rows
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.problems import nearest
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import (
+    MAX_BODY_BYTES,
+    SERVER_KEYS,
     ClientKey,
-    ConfigError,
-    ModelCapabilitySettings,
+    Price,
     ServerSettings,
     UpstreamSettings,
-    load,
 )
-from dragoman_server.config.suggest import nearest
-from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import MAX_BODY_BYTES, SERVER_KEYS, Price
+from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.secret import Secret
 
 
@@ -153,7 +154,7 @@ def test_a_key_with_all_its_limits() -> None:
         ),
     )
     assert loaded.settings.prices == (Price(model="m", input=1.0, output=2.5, cached_input=0.0),)
-    shown = list(_show_config.lines(loaded, with_origin=False))
+    shown = list(config_lines(loaded, with_origin=False))
     assert "client_keys[0].budget = 5.0" in shown
     assert "prices[0].output = 2.5" in shown
 
@@ -446,7 +447,7 @@ def test_show_prints_each_setting_with_its_origin() -> None:
     Path("team").write_text("red")
     environ = {"LOCAL_KEY": CANARY, "SIZE": "8b", "ACCOUNT": "a1", "DRAGOMAN_SECRET": SECRET}
     loaded = load_text(FULL, environ, workers="2")
-    shown = {row.key: (row.value, str(row.origin)) for row in _show_config.rows(loaded)}
+    shown = {row.key: (row.value, str(row.origin)) for row in setting_rows(loaded)}
     assert shown["server.host"] == ('"0.0.0.0"', "dragoman.toml:2")
     assert shown["server.workers"] == ("2", "--workers")
     assert shown["server.port"] == ("8080", "default")
@@ -467,7 +468,7 @@ def test_show_prints_each_setting_with_its_origin() -> None:
 def test_show_does_not_shorten_values() -> None:
     models = ["m" * 300]
     loaded = load_text(LOCAL + f"models = {models}\n")
-    assert f'upstreams[0].models = ["{models[0]}"]' in list(_show_config.lines(loaded, with_origin=False))
+    assert f'upstreams[0].models = ["{models[0]}"]' in list(config_lines(loaded, with_origin=False))
 
 
 # The tables.

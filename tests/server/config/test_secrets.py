@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from config_text import CANARY, FULL, errors, load_text
 
-from dragoman_server.cli import show_config as _show_config
+from dragoman_server.cli.config_commands import config_lines
 from dragoman_server.config.loader import ConfigError
 from dragoman_server.settings import UPSTREAM_KEYS
 from dragoman_server.settings.secret import Secret
@@ -67,8 +67,8 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     outputs = [
         repr(loaded.settings.upstreams[0]),
         str(loaded.settings.upstreams[0].headers),
-        "\n".join(_show_config.lines(loaded, with_origin=True)),
-        "\n".join(_show_config.lines(loaded, with_origin=False)),
+        "\n".join(config_lines(loaded, with_origin=True)),
+        "\n".join(config_lines(loaded, with_origin=False)),
         caplog.text,
     ]
     for output in outputs:

@@ -17,7 +17,7 @@ from dragoman import PROTOCOLS, UPSTREAMS
 from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
 from dragoman_server import simulator
 from dragoman_server.app import Application, create_app
-from dragoman_server.capabilities import providers, relay_repairs
+from dragoman_server.capabilities import providers, relay_rewrites
 from dragoman_server.config.loader import ConfigError, load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -236,7 +236,7 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 SERVER = Path(dragoman_server.__file__).parent
 # The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
 NAMING = {
-    *(Path(module.__file__) for module in (relay_repairs, providers)),
+    *(Path(module.__file__) for module in (relay_rewrites, providers)),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
@@ -256,5 +256,5 @@ def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
     named = {
         name for row in providers.PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name
     }
-    named |= {row.protocol for row in relay_repairs.RELAY_REWRITES}
+    named |= {row.protocol for row in relay_rewrites.RELAY_REWRITES}
     assert named == set(UPSTREAMS)

@@ -97,7 +97,7 @@ def test_the_keyring_finds_whose_key_it_is() -> None:
 def test_the_keyring_refuses_everything_else(key: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         Keyring(KEYS, SECRET).authenticate(headers_with(key))
-    assert (caught.value.status_hint, caught.value.code) == (401, "invalid_api_key")
+    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
     assert not key or key not in caught.value.message
 
 

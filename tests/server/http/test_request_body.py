@@ -53,7 +53,7 @@ async def read(
 async def refused(*pieces: bytes, **more: Any) -> tuple[int, str]:
     with pytest.raises(RemoteProtocolError) as caught:
         await read(*pieces, **more)
-    return caught.value.status_hint, caught.value.message
+    return caught.value.status, caught.value.message
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -129,7 +129,7 @@ async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes
 
 async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_left() -> None:
     async def receive() -> MutableMapping[str, Any]:
-        return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status_hint=400)}
+        return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status=400)}
 
     with pytest.raises(RemoteProtocolError, match="no chunk"):
         await read_body(receive, "", "", LIMIT, SILENCE_S)
@@ -214,7 +214,7 @@ async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     receive = Pieces([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RemoteProtocolError) as caught:
         await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
-    assert caught.value.status_hint == 413
+    assert caught.value.status == 413
     assert receive.taken <= 11
 
 
@@ -251,5 +251,5 @@ async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) 
         return
     with pytest.raises(RemoteProtocolError) as caught:
         await read_body(receive, "", "", 2**20, SILENCE_S)
-    assert caught.value.status_hint == 408
+    assert caught.value.status == 408
     assert anyio.current_time() - begun == pytest.approx(refused_after, abs=1)

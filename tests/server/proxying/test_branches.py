@@ -7,7 +7,7 @@ import pytest
 from gateway.fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS
 
-from dragoman import PROTOCOLS, RemoteProtocolError
+from dragoman import PROTOCOLS, RequestRefused
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
@@ -166,5 +166,5 @@ async def test_silence_is_filled() -> None:
 
 
 def test_there_is_a_limit() -> None:
-    with pytest.raises(RemoteProtocolError, match=f"at most {MAX_FAN_OUT} at once"):
+    with pytest.raises(RequestRefused, match=f"at most {MAX_FAN_OUT} at once"):
         plan_for(MAX_FAN_OUT + 1, stream=True)

@@ -22,7 +22,7 @@ from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 
 from dragoman import ErrorKind, WireError
-from dragoman._ir.errors import kind_of_status
+from dragoman._wire.errors import kind_of_status
 from dragoman_server.config.loader import load
 from dragoman_server.proxying.upstream_errors import (
     error_for_client,

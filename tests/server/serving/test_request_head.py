@@ -30,7 +30,7 @@ def status_of(sent: bytes, *, cut: bool) -> int | None:
         if end > 3:
             check_head(sent[:end])
     except RemoteProtocolError as error:
-        return error.status_hint
+        return error.status
     return None
 
 

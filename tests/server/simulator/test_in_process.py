@@ -10,7 +10,7 @@ from oracle import check_models
 from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, ask, encoded
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
-from dragoman_server.simulator.playback import READ_BYTES
+from dragoman_server.simulator.upstream import READ_BYTES
 from dragoman_server.upstream.client import (
     UpstreamBroken,
     UpstreamTimeout,

@@ -274,4 +274,4 @@ def _parsed(text: str) -> JSON:
 
 def unreadable_response(message: str) -> RemoteProtocolError:
     """For an answer that cannot be read."""
-    return RemoteProtocolError(message, status_hint=502)
+    return RemoteProtocolError(message, status=502)

@@ -7,7 +7,7 @@ HTML: the words are looked for where they usually stand, and nothing here raises
 
 from __future__ import annotations
 
-from dragoman._ir.errors import ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame

@@ -89,4 +89,4 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
 
 
 def _refused(part: Media, message: str) -> RemoteProtocolError:
-    return RemoteProtocolError(message, status_hint=400, path=part.path, code="unsupported_value")
+    return RemoteProtocolError(message, status=400, path=part.path, code="unsupported_value")

@@ -6,9 +6,9 @@ which are nearly all of it, are told by their event name and not decoded.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame

@@ -128,7 +128,7 @@ class MessagesReader:
             return ()
         if self._stop is None:
             raise RemoteProtocolError(
-                "the upstream's answer ended before its stop reason", status_hint=502, code="truncated"
+                "the upstream's answer ended before its stop reason", status=502, code="truncated"
             )
         return self.finish()
 

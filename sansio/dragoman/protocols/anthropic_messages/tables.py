@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import BlockKind, StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
+from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 

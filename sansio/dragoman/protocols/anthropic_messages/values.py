@@ -13,7 +13,7 @@ from dragoman._wire.json import JSON, JSONObject
 def invalid_request(path: str, message: str) -> RemoteProtocolError:
     """An error in the form of the vendor's validator."""
     return RemoteProtocolError(
-        f"{path[1:].replace('/', '.')}: {message}", status_hint=400, path=path, code="invalid_request"
+        f"{path[1:].replace('/', '.')}: {message}", status=400, path=path, code="invalid_request"
     )
 
 

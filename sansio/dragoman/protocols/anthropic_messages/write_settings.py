@@ -40,7 +40,7 @@ def _refuse(defaults: tuple[JSON, ...], advice: str) -> Converter:
         if value not in defaults:
             raise RemoteProtocolError(
                 f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
-                status_hint=400,
+                status=400,
                 path=path,
                 code="unsupported_parameter",
             )
@@ -130,7 +130,7 @@ def resolve_max_tokens(request: Request, default: int) -> int:
     if type(limit) is not int:
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
         raise RemoteProtocolError(
-            f"{dotted_path(path)} must be an integer", status_hint=400, path=path, code="invalid_type"
+            f"{dotted_path(path)} must be an integer", status=400, path=path, code="invalid_type"
         )
     return limit
 

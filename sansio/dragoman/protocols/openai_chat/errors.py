@@ -7,7 +7,7 @@ usually stand, the kind follows from code, status and words, and nothing here ra
 
 from __future__ import annotations
 
-from dragoman._ir.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame

@@ -6,8 +6,8 @@ things. Quotes inside JSON strings are escaped, so text that a model wrote canno
 
 from __future__ import annotations
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame

@@ -238,4 +238,4 @@ def _piece(value: JSON) -> str:
 
 
 def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)
+    return RemoteProtocolError(what, status=502)

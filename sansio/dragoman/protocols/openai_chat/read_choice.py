@@ -292,4 +292,4 @@ def _fills(event: Event, block: int) -> bool:
 
 
 def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)
+    return RemoteProtocolError(what, status=502)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -27,6 +26,7 @@ from dragoman._ir.events import (
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
@@ -348,8 +348,8 @@ def _string(value: JSON) -> str | None:
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     """certain: the upstream says that this is the whole answer, which is then one that cannot be read."""
     subject = "it" if certain else "the upstream's stream"
-    return RemoteProtocolError(f"{subject} ended {how}", status_hint=502)
+    return RemoteProtocolError(f"{subject} ended {how}", status=502)
 
 
 def unreadable_response(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(what, status_hint=502)
+    return RemoteProtocolError(what, status=502)

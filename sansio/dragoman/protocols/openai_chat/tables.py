@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
+from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSONObject
 
 NAME: Final = "openai_chat"

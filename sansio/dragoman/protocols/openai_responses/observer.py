@@ -7,9 +7,9 @@ was opened.
 
 from __future__ import annotations
 
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import Frame, encode_frame

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from dragoman._ir.errors import ErrorKind, WireError
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,
@@ -29,6 +28,7 @@ from dragoman._ir.events import (
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.shape import note_unread
+from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
@@ -115,7 +115,7 @@ class ResponsesReader:
         try:
             value = decode_object(frame.data, "an event of the stream")
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(error.message, status_hint=502, code=error.code) from None
+            raise RemoteProtocolError(error.message, status=502, code=error.code) from None
         kind = value.get("type")
         if type(kind) is not str:
             kind = value["type"] = frame.event.decode("utf-8", "replace")
@@ -150,7 +150,7 @@ class ResponsesReader:
         if not self._ended:
             raise RemoteProtocolError(
                 "the upstream's stream ended before response.completed, response.incomplete or response.failed",
-                status_hint=502,
+                status=502,
             )
         return ()
 
@@ -198,7 +198,7 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             status = named
         if status not in _END_STATUSES:
-            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status_hint=502)
+            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status=502)
         self._start(response, out)
         note_unread(response, tables.RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
@@ -423,7 +423,7 @@ def _fault(response: JSONObject, status: str) -> WireError:
 def _object(event: JSONObject, name: str) -> JSONObject:
     value = event.get(name)
     if type(value) is not dict:
-        raise RemoteProtocolError(f"{event['type']} has no {name}", status_hint=502)
+        raise RemoteProtocolError(f"{event['type']} has no {name}", status=502)
     return value
 
 

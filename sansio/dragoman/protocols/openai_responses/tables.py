@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
+from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, ReasoningPart
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     ArgumentsDelta,
@@ -39,6 +38,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext

@@ -6,7 +6,7 @@ of lines, and bare as the data of an `error` event. Its three members are always
 
 from __future__ import annotations
 
-from dragoman._ir.errors import STATUS_BY_KIND, WireError
+from dragoman._wire.errors import STATUS_BY_KIND, WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.protocols.simple_chat.tables import ERRORS, FIXED_CODES, STATUS_REPLACEMENTS

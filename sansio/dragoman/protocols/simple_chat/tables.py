@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dragoman._ir.errors import ErrorKind
 from dragoman._ir.events import BlockKind
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
+from dragoman._wire.errors import ErrorKind
 
 NAME = "simple_chat"
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
-from dragoman._ir.errors import WireError
 from dragoman._ir.events import (
     Annotation,
     BlockKind,
@@ -27,6 +26,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
+from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman.codec import ResponseContext
 from dragoman.protocols.simple_chat.errors import DONE, error_frame, error_line

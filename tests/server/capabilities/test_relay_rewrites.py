@@ -24,7 +24,7 @@ from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS
-from dragoman_server.capabilities.relay_repairs import RELAY_REWRITES, RelayRewrite
+from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES, RelayRewrite
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings

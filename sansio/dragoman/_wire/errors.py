@@ -1,27 +1,18 @@
 """Errors that cross the wire, in a form that belongs to no protocol.
 
-Strategy: an error is classified once, by the reader of the protocol that it came in, into a kind with a fixed
-meaning; the writer of the client's protocol has a table from kinds to its own types, codes and statuses. The
-message, the status and what a client's retry logic reads travel beside it.
+The reader of the protocol that an error came in classifies it once, into a kind with a fixed meaning; the writer of
+the client's protocol has a table from kinds to its own types, codes and statuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
-from typing import TypeAlias
 
 import msgspec
 
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, decode, encode
-
-# Returns a text without what its reader may not see.
-Masker: TypeAlias = Callable[[str], str]
-
 
 class ErrorKind(Enum):
-    """What went wrong, as far as a client must tell cases apart."""
+    """The classes of errors, as far as a client must distinguish them."""
 
     INVALID_REQUEST = "invalid_request"
     CONTEXT_LENGTH = "context_length"  # the prompt does not fit: agents compact and try again
@@ -48,13 +39,16 @@ class ErrorKind(Enum):
 
 
 class WireError(msgspec.Struct, frozen=True):
-    """One error.
+    """One error, as it is sent to a client or was received from an upstream.
 
-    kind: the class of the error.
-    message: the upstream's own words where there are any.
-    status: the HTTP status that it came with, None when it came inside a stream or from the gateway itself.
-    code, type, param: as the sender named them, None when it did not.
-    request_id: the sender's id of the request.
+    Attributes:
+        kind: What went wrong.
+        message: The sender's text where it sent one.
+        status: The HTTP status that it came with; None inside a stream, or if the gateway itself found the error.
+        code: The sender's machine-readable name, or None.
+        type: The sender's name of the class of error, or None.
+        param: The parameter at fault in dotted form, e.g. `messages[3].content`, or None.
+        request_id: The sender's id of the request, or None.
     """
 
     kind: ErrorKind
@@ -143,7 +137,7 @@ _WORDS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorKind], ..
 
 
 def kind_of_status(status: int) -> ErrorKind:
-    """The kind for any status: unknown 4xx are the request's fault, everything else the server's."""
+    """Return the kind for any status: unknown 4xx are errors of the request, everything else of the server."""
     kind = KIND_BY_STATUS.get(status)
     if kind is None:
         kind = ErrorKind.INVALID_REQUEST if 400 <= status < 500 else ErrorKind.SERVER
@@ -151,7 +145,7 @@ def kind_of_status(status: int) -> ErrorKind:
 
 
 def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
-    """The kind of an error, where its message says more than status, type and code do. kind: what those say."""
+    """Refine the kind that follows from status, type and code by what the message says."""
     lowered = message.lower()
     for words, kinds, meant in _WORDS:
         if (kinds is None or kind in kinds) and any(each in lowered for each in words):
@@ -159,44 +153,6 @@ def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
     return kind
 
 
-def mask_error(error: WireError, mask: Masker | None) -> WireError:
-    """Apply the mask to all texts of a fault, because a peer may repeat a secret in any of them."""
-    if mask is None:
-        return error
-    texts = {name: text for name in _TEXTS if (text := getattr(error, name)) is not None}
-    shown = {name: mask(text) for name, text in texts.items()}
-    return error if shown == texts else msgspec.structs.replace(error, **shown)
-
-
-_TEXTS = ("message", "code", "type", "param", "request_id")
-
-
-def mask_document(data: bytes, mask: Masker | None) -> bytes:
-    """Apply the mask to an error document, JSON or not. Returns the same bytes if it changes nothing.
-
-    Strings of JSON are decoded first, because any character may be written as an escape.
-    """
-    if mask is None:
-        return data
-    try:
-        value = decode(data)
-        shown = mask_value(value, mask)
-    except (RemoteProtocolError, RecursionError):
-        return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return data if shown == value else encode(shown)
-
-
-def mask_value(value: JSON, mask: Masker) -> JSON:
-    """Apply the mask to all strings of a JSON value, names of members included."""
-    if type(value) is str:
-        return mask(value)
-    if type(value) is list:
-        return [mask_value(each, mask) for each in value]
-    if type(value) is dict:
-        return {mask(name): mask_value(each, mask) for name, each in value.items()}
-    return value
-
-
 def unreadable_error(reason: object) -> WireError:
-    """What the upstream sent cannot be read as an answer. reason: the rest of the sentence."""
+    """Make the error for a response that cannot be read. reason: the rest of the sentence."""
     return WireError(ErrorKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")

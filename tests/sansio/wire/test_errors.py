@@ -2,18 +2,17 @@
 
 import pytest
 
-from dragoman._ir.errors import (
+from dragoman._wire.errors import (
     KIND_BY_STATUS,
     STATUS_BY_KIND,
     ErrorKind,
     WireError,
     kind_from_message,
     kind_of_status,
-    mask_document,
-    mask_error,
     unreadable_error,
 )
 from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.masking import mask_document, mask_error
 
 
 def test_every_kind_has_a_status_of_an_error() -> None:

@@ -1,0 +1,228 @@
+"""Settings of upstreams and their accounts: the tables `[[upstreams]]`, `[[accounts]]` and `[[rules]]`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from dragoman import UPSTREAMS
+from dragoman._ir.effort import EFFORTS
+from dragoman.codec import UpstreamSpec
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.policy import Selection
+from dragoman_server.settings.capabilities import CapabilitySettings, with_own_keys_first
+from dragoman_server.settings.fields import (
+    DAY_S,
+    SettingKind,
+    SettingSpec,
+    choice,
+    integer,
+    keys_of,
+    seconds,
+)
+from dragoman_server.settings.secret import Secret
+
+# The names of the protocols that upstreams may speak, as in the core's registry.
+UPSTREAM_PROTOCOLS = tuple(UPSTREAMS)
+
+LOSS_POLICIES = ("record", "refuse")
+
+# The header that `anthropic_version` is about.
+VERSION_HEADER = "anthropic-version"
+# For `anthropic_version`: the newest, unless a request needs parameters that only the older one has.
+AUTO_VERSION = "auto"
+NEWEST_VERSION = "2026-10-21"
+
+# The account of an upstream without `[[accounts]]`.
+DEFAULT_ACCOUNT = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamSettings(CapabilitySettings):
+    """One `[[upstreams]]` table, with the capabilities of all its models.
+
+    Clients of one of the `protocols` are relayed. Requests of other clients are translated to `protocol`.
+    """
+
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "the name before the slash in upstream/model")]
+    protocol: Annotated[
+        str, choice("the preferred protocol; may be left out beside protocols", *UPSTREAM_PROTOCOLS)
+    ]
+    base_url: Annotated[
+        str,
+        SettingSpec(
+            SettingKind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's"
+        ),
+    ]
+    # Empty means only the preferred one; __post_init__ fills it in.
+    protocols: Annotated[
+        tuple[str, ...],
+        SettingSpec(SettingKind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS),
+    ] = ()
+    api_key: Annotated[
+        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
+    ] = None
+    auth: Annotated[
+        str,
+        choice(
+            "how the key is sent; auto: x-api-key for Messages, else bearer", "auto", "bearer", "x-api-key"
+        ),
+    ] = "auto"
+    headers: Annotated[
+        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers of every request")
+    ] = field(default_factory=dict)
+    proxy: Annotated[
+        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may hold credentials")
+    ] = None
+    models: Annotated[
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names this upstream answers to")
+    ] = ()
+    default_model: Annotated[
+        str | None,
+        SettingSpec(
+            SettingKind.TEXT,
+            "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
+        ),
+    ] = None
+    model_list: Annotated[
+        bool, SettingSpec(SettingKind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
+    ] = True
+    anthropic_version: Annotated[
+        str,
+        SettingSpec(
+            SettingKind.TEXT,
+            "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
+        ),
+    ] = AUTO_VERSION
+    # What it does for clients of its own protocols, which are relayed.
+    stores_responses: Annotated[
+        bool,
+        SettingSpec(
+            SettingKind.SWITCH,
+            "keeps answers itself, for previous_response_id; else the gateway's store does",
+        ),
+    ] = False
+    counts_tokens: Annotated[
+        bool,
+        SettingSpec(
+            SettingKind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them"
+        ),
+    ] = False
+    loss_policy: Annotated[str | None, choice("instead of the server's", *LOSS_POLICIES)] = None
+    selection: Annotated[
+        str, choice("which of the accounts is next", *(each.value for each in Selection))
+    ] = Selection.LEAST_RECENTLY_USED.value
+    sticky: Annotated[
+        bool,
+        SettingSpec(
+            SettingKind.SWITCH,
+            "a conversation stays with its account, for the sake of prompt caches and sealed reasoning",
+        ),
+    ] = True
+    hedge_s: Annotated[
+        float,
+        seconds(
+            "silence after which a second account is asked too, and the first answer counts; 0: never",
+            0,
+            3600,
+        ),
+    ] = 0.0
+    connect_s: Annotated[float, seconds("time to connect", 0.001, 3600)] = 10.0
+    # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
+    read_s: Annotated[float, seconds("longest silence of the upstream", 0.001, DAY_S)] = 600.0
+    write_s: Annotated[float, seconds("longest stall while sending", 0.001, DAY_S)] = 60.0
+    pool_s: Annotated[float, seconds("longest wait for a free connection", 0.001, 3600)] = 30.0
+    # Of an upstream that comes from the environment: for each setting, the variable.
+    variables: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.protocols:
+            object.__setattr__(self, "protocols", (self.protocol,))
+
+    def base_url_for(self, protocol: str, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> str:
+        """Return the base URL as `protocol`'s own SDK takes it, without a slash at the end.
+
+        OpenAI's SDK appends `/chat/completions` to a URL with `/v1`, Anthropic's appends `/v1/messages` to
+        one without. An upstream that speaks both has one `base_url`, written for its preferred protocol.
+        """
+        base, written, wanted = self.base_url.rstrip("/"), specs[self.protocol], specs[protocol]
+        if written.base_path == wanted.base_path:
+            return base
+        return base.removesuffix(written.base_path) + wanted.base_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSettings:
+    """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
+
+    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "whose account it is")]
+    name: Annotated[
+        str,
+        SettingSpec(SettingKind.NAME, "what the log and the admin pages call it, behind the upstream's name"),
+    ]
+    api_key: Annotated[
+        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
+    ] = None
+    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "instead of the upstream's")] = None
+    weight: Annotated[int, integer("its share under the selection weighted", 1, 1000)] = 1
+    requests_per_minute: Annotated[int | None, integer("requests that it may send, steadily", 1, 10**6)] = (
+        None
+    )
+    tokens_per_minute: Annotated[int | None, integer("tokens that it may use, steadily", 1, 10**10)] = None
+    max_concurrent_requests: Annotated[int | None, integer("requests at the same time", 1, 10**6)] = None
+
+    @property
+    def id(self) -> str:
+        """The name that is unique among all accounts."""
+        return f"{self.upstream}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings:
+    """One `[[rules]]` table: what to do after an error.
+
+    All its conditions must hold; the first rule that fits counts.
+    """
+
+    action: Annotated[
+        str,
+        choice(
+            "return_to_client: without another attempt; try_next: use another account; cool_down: and leave this one "
+            "alone for a while; disable: and take it out of use; retry_later: and cool it down if this happens often",
+            *(each.value for each in ErrorAction),
+        ),
+    ]
+    upstream: Annotated[
+        str | None, SettingSpec(SettingKind.NAME, "the upstream that it is about; unset: all")
+    ] = None
+    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses")] = ()
+    codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
+    words: Annotated[
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "any of them in its message, in whatever case")
+    ] = ()
+
+
+SIMULATOR = "sim"
+# The built-in upstream, as routing needs it. Nothing connects to this URL. The capabilities are the defaults of an
+# unknown host.
+SIMULATOR_UPSTREAM = UpstreamSettings(
+    name=SIMULATOR,
+    protocol=UPSTREAM_PROTOCOLS[0],
+    protocols=UPSTREAM_PROTOCOLS,
+    base_url="http://simulator.invalid/v1",
+    max_tokens_field="max_completion_tokens",
+    efforts=EFFORTS,
+    refuses=(),
+    unwraps_signatures=True,
+)
+
+
+def upstream_keys(protocols: Iterable[str]) -> dict[str, SettingSpec]:
+    """Return UPSTREAM_KEYS with these protocols to choose from."""
+    choices = tuple(protocols)
+    named = {name: replace(UPSTREAM_KEYS[name], choices=choices) for name in ("protocol", "protocols")}
+    return {**UPSTREAM_KEYS, **named}
+
+
+UPSTREAM_KEYS = with_own_keys_first(UpstreamSettings)
+ACCOUNT_KEYS = keys_of(AccountSettings)
+RULE_KEYS = keys_of(RuleSettings)

@@ -1,0 +1,79 @@
+"""What can go wrong between the gateway and an upstream, as exceptions whose texts may be shown to clients."""
+
+import enum
+from typing import ClassVar
+
+__all__ = [
+    "UpstreamBroken",
+    "UpstreamError",
+    "UpstreamErrorKind",
+    "UpstreamIdleClosed",
+    "UpstreamRequestInvalid",
+    "UpstreamTimeout",
+    "UpstreamTimeoutPhase",
+    "UpstreamTooLarge",
+    "UpstreamUnreachable",
+]
+
+
+class UpstreamErrorKind(enum.Enum):
+    """What a failure means for the next step."""
+
+    UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
+    TIMEOUT = "timeout"
+    BROKEN = "broken"  # the connection or its bytes failed; the request may have been worked on
+    TOO_LARGE = "too_large"
+    INVALID_REQUEST = "invalid_request"  # our side's fault: it would fail anywhere
+
+
+class UpstreamTimeoutPhase(enum.Enum):
+    """Which wait was too long."""
+
+    POOL = "pool"
+    CONNECT = "connect"
+    WRITE = "write"
+    READ = "read"
+
+
+class UpstreamError(Exception):
+    """A request that failed. `str()` of it is safe to show to a client."""
+
+    kind: ClassVar[UpstreamErrorKind]
+
+
+class UpstreamUnreachable(UpstreamError):
+    """No connection: name, address, TLS or proxy. The request was not sent."""
+
+    kind = UpstreamErrorKind.UNREACHABLE
+
+
+class UpstreamTimeout(UpstreamError):
+    """A wait was longer than its limit. In the phases POOL and CONNECT the request was not sent."""
+
+    kind = UpstreamErrorKind.TIMEOUT
+
+    def __init__(self, message: str, phase: UpstreamTimeoutPhase) -> None:
+        super().__init__(message)
+        self.phase = phase
+
+
+class UpstreamBroken(UpstreamError):
+    """The connection broke, ended inside the body, or carried something that is not HTTP or not decodable."""
+
+    kind = UpstreamErrorKind.BROKEN
+
+
+class UpstreamIdleClosed(UpstreamBroken):
+    """The server closed an idle connection before the request arrived, so it may be sent once more."""
+
+
+class UpstreamTooLarge(UpstreamError):
+    """The body is larger than the caller's limit."""
+
+    kind = UpstreamErrorKind.TOO_LARGE
+
+
+class UpstreamRequestInvalid(UpstreamError):
+    """The URL or a header cannot be sent. It is a fault of the configuration or of the client."""
+
+    kind = UpstreamErrorKind.INVALID_REQUEST

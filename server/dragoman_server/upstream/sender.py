@@ -1,0 +1,35 @@
+"""What sends requests to upstreams: `UpstreamClient`, or the simulator in its place."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from dragoman_server.upstream.client import UpstreamTimeouts
+
+
+class UpstreamResponseLike(Protocol):
+    """The part of UpstreamResponse that its readers use."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> list[tuple[str, str]]: ...
+
+    async def receive(self) -> bytes: ...
+
+    async def read_all(self, limit: int) -> bytes: ...
+
+
+class UpstreamSender(Protocol):
+    """Send one request per `open()`; the response is readable inside of its `async with` block."""
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        content: bytes | None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> AbstractAsyncContextManager[UpstreamResponseLike]: ...
