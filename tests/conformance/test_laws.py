@@ -35,9 +35,9 @@ def sources() -> list[Source]:
 
 
 @pytest.mark.promise("R4", "R12", "R3")
-@pytest.mark.parametrize(("law", "source", "clients"), cases(sources()))
-def test_a_law_holds(law: Law, source: Source, clients: list[str]) -> None:
-    for client in clients:
+@pytest.mark.parametrize(("law", "crossings"), cases(sources()))
+def test_a_law_holds(law: Law, crossings: list[tuple[Source, str]]) -> None:
+    for source, client in crossings:
         law(source, client)
 
 

@@ -433,6 +433,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.each_choice
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS}))
 @pytest.mark.promise("S11")
 def test_each_frame_gets_what_the_rfc_says(gateway: EdgeGateway, section: str) -> None:

@@ -413,10 +413,16 @@ LAWS: dict[Law, Callable[[Source, str], bool]] = {
 
 
 def cases(sources: Iterable[Source]) -> list[Any]:
-    """Every law with the sources and clients that it is for: parameters `law`, `source` and `clients`."""
-    found = [
-        (law, source, [client for client in CLIENTS if holds_for(source, client)])
-        for source in sources
-        for law, holds_for in LAWS.items()
+    """Every law with the sources and clients that it is for, one case for the same response in all protocols.
+
+    The parameters are `law` and `crossings`.
+    """
+    found: dict[tuple[Law, str], list[tuple[Source, str]]] = {}
+    for source in sources:
+        for law, holds_for in LAWS.items():
+            crossings = [(source, client) for client in CLIENTS if holds_for(source, client)]
+            if crossings:
+                found.setdefault((law, source.name.removesuffix(f"-{source.protocol}")), []).extend(crossings)
+    return [
+        pytest.param(law, crossings, id=f"{law.__name__}-{name}") for (law, name), crossings in found.items()
     ]
-    return [pytest.param(*case, id=f"{case[0].__name__}-{case[1]}") for case in found if case[2]]

@@ -16,6 +16,8 @@ from oracle.meaning import Kind
 
 from dragoman import Outcome
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
@@ -101,7 +103,6 @@ def test_A3_calls_back_to_back_are_two_blocks(client: str, index_too: bool) -> N
 @pytest.mark.parametrize(
     "pieces", [(), ("",), ("", ""), ("{}",)], ids=["none", "empty", "two-empty", "object"]
 )
-@pytest.mark.each_choice
 def test_A4_no_arguments_are_an_empty_object(client: str, upstream: str, pieces: tuple[str, ...]) -> None:
     """However a tool without parameters is called, the sum of the argument deltas is `{}`."""
     heard = hear(upstream, client, stream(upstream, Call("call_a", "now", pieces)))

@@ -26,6 +26,8 @@ from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 # As servers make them: one with dots and a colon, one with a pipe, one that differs from the first by a character.
 ODD_IDS = (
@@ -238,7 +240,6 @@ UNANSWERED = {
 
 @pairs()
 @pytest.mark.parametrize("case", UNANSWERED)
-@pytest.mark.each_choice
 def test_B8_unanswered_calls_get_a_result_that_says_so(client: str, upstream: str, case: str) -> None:
     """An interrupted turn does not poison every later request."""
     asked = ask(client, upstream, request(client, *UNANSWERED[case]))

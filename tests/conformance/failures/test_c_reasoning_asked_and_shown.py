@@ -15,6 +15,8 @@ from oracle import samples as s
 
 from dragoman import Capabilities, Outcome
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
@@ -190,7 +192,6 @@ BUDGET = Capabilities(thinking="budget")
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("word", ["minimal", "low", "medium", "high", "xhigh", "max"])
 @pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.each_choice
 def test_C8_a_budget_lies_between_1024_and_the_limit(client: str, word: str, limit: int) -> None:
     """Where even the smallest does not fit, the limit is raised, and that is told."""
     body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})

@@ -19,6 +19,8 @@ from oracle import samples as s
 
 from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 

@@ -15,6 +15,8 @@ from oracle.meaning import Usage
 
 from dragoman import Outcome
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
@@ -126,7 +128,6 @@ def check_totals(heard: Heard) -> None:
 
 @each("client")
 @pytest.mark.parametrize("case", CUMULATIVE)
-@pytest.mark.each_choice
 def test_D2_later_figures_replace_earlier_ones(client: str, case: str) -> None:
     """They are cumulative, and each field that is there replaces the one before: nothing is added up."""
     check_totals(hear(MESSAGES, client, figures(*CUMULATIVE[case]), anew=True))
@@ -232,7 +233,6 @@ NO_CHOICES: dict[str, list[s.Payload]] = {
 
 @each("client")
 @pytest.mark.parametrize("place", NO_CHOICES)
-@pytest.mark.each_choice
 def test_D5_a_chunk_without_choices_breaks_nothing(client: str, place: str) -> None:
     heard = hear(CHAT, client, s.render(CHAT, NO_CHOICES[place]), anew=True)
     assert heard.machine.outcome is Outcome.COMPLETED
@@ -307,7 +307,6 @@ def word_of(client: str, document: Json) -> Any:
 @pairs()
 @pytest.mark.parametrize("stop", WORDS)
 @pytest.mark.parametrize("said", CUT)
-@pytest.mark.each_choice
 def test_D8_an_incomplete_answer_says_why_and_what_it_cost(
     client: str, upstream: str, stop: str, said: str
 ) -> None:

@@ -16,6 +16,8 @@ from oracle import samples as s
 
 from dragoman import UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
@@ -49,7 +51,6 @@ def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: 
 
 
 @every_pair()
-@pytest.mark.each_choice
 def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: str) -> None:
     """Nothing was sent yet, so the caller can answer with a plain HTTP error."""
     body = client_request(client, upstream, None, stream=False)
@@ -129,7 +130,6 @@ def ending(upstream: str, case: str) -> bytes:
 
 @each("upstream")
 @pytest.mark.parametrize("case", TERMINALS)
-@pytest.mark.each_choice
 def test_E3_a_responses_stream_always_has_one_end(upstream: str, case: str) -> None:
     """ "stream closed before response.completed": whatever happens, the last event says how it ended."""
     heard = hear(upstream, RESPONSES, ending(upstream, case), anew=True)
@@ -202,7 +202,6 @@ IN_BAND: dict[str, tuple[ErrorKind, str, str | None]] = {
 @each("client", [client for client in CLIENTS if client != MESSAGES])
 @pytest.mark.parametrize("kind", IN_BAND)
 @pytest.mark.parametrize("after", [0, 3, 7], ids=["first", "in a block", "later"])
-@pytest.mark.each_choice
 def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -> None:
     """It is told, it is no success, and who keeps accounts knows what kind of failure it was."""
     sent = b"".join(frames(stream(MESSAGES, *BLOCKS))[:after])
@@ -226,7 +225,6 @@ ERROR_LINES = {
 
 @every_pair()
 @pytest.mark.parametrize("case", ERROR_LINES)
-@pytest.mark.each_choice
 def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream: str, case: str) -> None:
     """llama.cpp until September 2025, GPUStack: `error: {...}` instead of `data: {...}`. Clients skip such a line."""
     error: Json = {"code": 500, "message": "The model is out of memory.", "type": "server_error"}
@@ -314,7 +312,6 @@ def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstre
 @pytest.mark.parametrize(
     "block", [Say("Hi"), Think("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
 )
-@pytest.mark.each_choice
 def test_E7_with_content_it_is_not(client: str, upstream: str, block: Any) -> None:
     heard = hear(upstream, client, stream(upstream, block))
     assert heard.machine.committed
@@ -442,7 +439,6 @@ CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
 
 @each("client", [client for client in CLIENTS if client != CHAT])
 @pytest.mark.parametrize("server", CHAT_ERRORS)
-@pytest.mark.each_choice
 def test_E11_an_error_after_deltas_is_told_as_one(client: str, server: str) -> None:
     sent, message = CHAT_ERRORS[server]
     heard = hear(CHAT, client, b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + sent)

@@ -18,6 +18,8 @@ from oracle.meaning import Kind
 from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
 from dragoman.codec import ResponseContext
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 
 # Characters of one to four bytes, one that is a cluster of several, one that is cut by every step.
@@ -31,7 +33,6 @@ def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 @every_pair()
-@pytest.mark.each_choice
 def test_G1_a_character_cut_by_the_network_stays_whole(client: str, upstream: str) -> None:
     """In text, in reasoning, in the arguments of calls: `hear` cuts the stream everywhere."""
     call = Call("call_a", "add", (ARGUMENTS[:9], ARGUMENTS[9:]))
@@ -96,7 +97,6 @@ def test_the_marks_are_those_of_splitlines() -> None:
 
 
 @every_pair()
-@pytest.mark.each_choice
 def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
     """The other line ends of Unicode are characters like any other."""
     arguments = json.dumps({"a": BROKEN}, ensure_ascii=False)
@@ -111,7 +111,6 @@ def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
 
 @every_pair()
 @pytest.mark.parametrize("mark", BREAKS, ids=lambda mark: f"U+{ord(mark):04X}")
-@pytest.mark.each_choice
 def test_G7_a_comment_goes_on_behind_them(client: str, upstream: str, mark: str) -> None:
     """What would be an error, an end or text of its own if the comment were two lines."""
     data = stream(upstream, Say("Hello"))
@@ -210,7 +209,6 @@ def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
 
 @pairs()
 @pytest.mark.parametrize("step", [1, 5, 1000])
-@pytest.mark.each_choice
 def test_G8_arguments_of_an_answer_keep_their_text(client: str, upstream: str, step: int) -> None:
     pieces = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
     heard = hear(upstream, client, stream(upstream, Call("call_a", "add", pieces)))

@@ -33,7 +33,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
 
 Json = dict[str, Any]
 
@@ -59,7 +59,6 @@ def packed(coding: str, body: Json) -> tuple[bytes, dict[str, str]]:
 
 @every_pair()
 @each_coding
-@pytest.mark.each_choice
 async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: str) -> None:
     """And goes on plain, with nothing of its old coding and length."""
     play = Play([stream(upstream, Say("Hello"))])
@@ -81,7 +80,6 @@ async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: 
 
 @each("client", CLIENTS)
 @pytest.mark.parametrize("coding", ["br", "compress", "gzip, br", "snappy"])
-@pytest.mark.each_choice
 async def test_G10_other_codings_are_named_and_refused(client: str, coding: str) -> None:
     """Not taken for JSON that is not valid."""
     async with gateway(CHAT) as up:
@@ -104,7 +102,6 @@ def check_refusal(client: str, heard: FakeClient, status: int) -> str:
 @each("client", CLIENTS)
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "plain"])
 @each_coding
-@pytest.mark.each_choice
 async def test_G10_a_body_that_is_not_packed_as_it_says(client: str, coding: str, cut: bool) -> None:
     body = json.dumps(asking(client, CHAT)).encode()
     data = CODINGS[coding](body)[:-5] if cut else body
@@ -126,7 +123,6 @@ async def refuse_bomb(client: str, coding: str, size: int, **server: Any) -> str
 
 @each("client", CLIENTS)
 @each_coding
-@pytest.mark.each_choice
 async def test_G12_a_small_body_that_unpacks_to_much(client: str, coding: str) -> None:
     """The limit is on what comes out; nothing of it reaches the upstream."""
     assert str(2**16) in await refuse_bomb(client, coding, 2**17, max_body_bytes=2**16)
@@ -156,7 +152,6 @@ def check_plain(heard: FakeClient) -> None:
 
 @every_pair()
 @each_coding
-@pytest.mark.each_choice
 async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
     client: str, upstream: str, coding: str
 ) -> None:
@@ -171,7 +166,6 @@ async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
 
 @every_pair(PROTOCOL_NAMES)
 @each_coding
-@pytest.mark.each_choice
 async def test_G11_nor_is_a_whole_answer(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())
     play = Play([data], headers=headers_of(coding, data, "application/json"))
@@ -192,7 +186,6 @@ BUSY: dict[str, Json] = {
 
 @every_pair()
 @each_coding
-@pytest.mark.each_choice
 async def test_G11_nor_is_an_error(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(BUSY[upstream]).encode())
     play = Play([data], status=429, headers=headers_of(coding, data, "application/json"))
@@ -219,7 +212,6 @@ async def test_G11_packed_events_come_one_by_one(client: str) -> None:
 
 @every_pair()
 @pytest.mark.parametrize("wanted", ["br", "zstd, br;q=0.9", "*", "compress"])
-@pytest.mark.each_choice
 async def test_G13_the_clients_accept_encoding_is_its_own(client: str, upstream: str, wanted: str) -> None:
     """The upstream is asked for what the gateway can read, whoever the client is."""
     async with gateway(upstream, Play([stream(upstream, Say("Hello"))])) as up:

@@ -26,7 +26,7 @@ from oracle.frames import as_object, lenient_frames
 from oracle.meaning import Kind
 from virtual_time import VIRTUAL_BACKENDS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_choice]
 
 
 # The shortest time after which anything between client and gateway is known to cut a silent connection.
@@ -66,7 +66,6 @@ def times(client: FakeClient) -> list[float]:
 @pytest.mark.promise("R8")
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "first byte", "middle"])
-@pytest.mark.each_choice
 async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str, where: str) -> None:
     """Heartbeats every 10 to 30 seconds in the client's own form, wherever the model thinks."""
     heard = await stream_through(client, upstream, silent(upstream, where))
@@ -82,7 +81,6 @@ async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str
 
 
 @each("client", CLIENTS)
-@pytest.mark.each_choice
 async def test_G2_a_client_that_does_not_stream_gets_nothing_but_its_answer(client: str) -> None:
     """There is no place for a heartbeat in one JSON document of a known length."""
     if client in SIMPLE:
@@ -98,7 +96,6 @@ async def test_G2_a_client_that_does_not_stream_gets_nothing_but_its_answer(clie
 
 @every_pair()
 @pytest.mark.parametrize("where", ["before the head", "after the head", "after words"])
-@pytest.mark.each_choice
 async def test_G3_heartbeats_do_not_keep_a_dead_upstream_alive(
     client: str, upstream: str, where: str
 ) -> None:
@@ -179,7 +176,6 @@ LATE: dict[str, Play] = {
 
 @every_pair()
 @pytest.mark.parametrize("late", LATE)
-@pytest.mark.each_choice
 async def test_G5_after_a_heartbeat_an_error_is_told_in_the_stream(
     client: str, upstream: str, late: str
 ) -> None:
@@ -203,7 +199,6 @@ async def test_G5_without_one_it_has_its_own_status(client: str, upstream: str, 
 
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "middle"])
-@pytest.mark.each_choice
 async def test_G6_heartbeats_are_bytes_of_the_real_response(client: str, upstream: str, where: str) -> None:
     """One head with its final status, then the body: nothing informational before, beside or instead."""
     heard = await stream_through(client, upstream, silent(upstream, where))
@@ -219,7 +214,6 @@ PIECES = ("one-", "two-", "three-", "four-")
 
 
 @every_pair()
-@pytest.mark.each_choice
 async def test_G9_each_event_goes_out_when_it_comes(client: str, upstream: str) -> None:
     """An answer in frames, one a second: nothing waits for what follows."""
     call = Call("call_a", "add", ('{"a": "three-', 'four-"}'))

@@ -22,6 +22,8 @@ from oracle import (
 )
 from oracle import samples as s
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 BLOCKS: tuple[Block, ...] = (
     Think("Hm."),

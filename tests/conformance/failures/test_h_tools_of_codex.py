@@ -15,6 +15,8 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, RequestRefused, ResponseTranslator
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "*** Begin Patch" /.*/s'}
@@ -207,7 +209,6 @@ WRAPPED = {
 @each("client", CLIENTS)
 @pytest.mark.parametrize("wrapped", WRAPPED)
 @pytest.mark.parametrize("step", [1, 5, 1000])
-@pytest.mark.each_choice
 def test_H5_whatever_the_input_is_wrapped_in(client: str, wrapped: str, step: int) -> None:
     text, found = WRAPPED[wrapped]
     upstream = CHAT if client == RESPONSES else RESPONSES
@@ -250,7 +251,6 @@ def sent_with(upstream: str, *tools: Json, **fields: Any) -> Asked:
 
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted", HOSTED)
-@pytest.mark.each_choice
 def test_H6_no_tool_beside_others_refuses_a_request(upstream: str, hosted: str) -> None:
     """It is told to the model as a function or left out; either way the client can know, and the rest goes. Only
     where nothing is left to be called there is no honest answer."""

@@ -17,6 +17,8 @@ from oracle import samples as s
 
 from dragoman import Capabilities
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"
 WEB_URL = "https://pictures.example/cat.png"
@@ -140,7 +142,6 @@ def test_I1_documents_too(upstream: str) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @each_url
-@pytest.mark.each_choice
 def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
     """In their place between the words."""
     body = request(client, User("Hi"), tools=())

@@ -19,7 +19,7 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
 
 Json = dict[str, Any]
 PATH = "/v1/messages/count_tokens?beta=true"
@@ -104,7 +104,6 @@ PARTS: dict[str, tuple[Json, int]] = {
 
 @each("upstream")
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.each_choice
 async def test_I11_everything_in_the_request_is_counted(upstream: str, part: str) -> None:
     """Not the text of the messages alone: 48 tokens were told for 728."""
     more, least = PARTS[part]

@@ -17,6 +17,8 @@ from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_who
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
 
 
@@ -147,7 +149,6 @@ ENDED = {CHAT: "stop", MESSAGES: "end_turn", RESPONSES: "completed"}
 
 @pairs()
 @each_structured
-@pytest.mark.each_choice
 def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: str, structured: Any) -> None:
     """No call of a tool that the client never offered, and no stop that waits for its result."""
     body, capabilities = formed(client), Capabilities(structured_output=structured)
@@ -163,7 +164,6 @@ def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: 
 
 @pairs()
 @each_structured
-@pytest.mark.each_choice
 def test_I13_in_a_whole_answer_too(client: str, upstream: str, structured: Any) -> None:
     asked = ask(
         client,
@@ -207,7 +207,6 @@ IN_MESSAGES = {
 
 @each_structured
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.each_choice
 def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
     """Its tools stay the only ones, and nothing is forced that it did not force."""
     fields = {} if CHOICES[choice] is None else {"tool_choice": CHOICES[choice]}
@@ -273,7 +272,6 @@ FENCED = {
 @pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("fenced", FENCED)
 @pytest.mark.parametrize("structured", ["object", "none"])
-@pytest.mark.each_choice
 def test_I15_the_content_is_bare_json(client: str, upstream: str, fenced: str, structured: Any) -> None:
     """Where the model was asked in words: a client parses the content as it is."""
     body, capabilities = formed(client, tools=("add",)), Capabilities(structured_output=structured)
@@ -418,7 +416,6 @@ NAMED: dict[str, Any] = {
 
 @pairs()
 @pytest.mark.parametrize("name", ODD_NAMES)
-@pytest.mark.each_choice
 def test_I20_a_choice_names_the_same_tool(client: str, upstream: str, name: str) -> None:
     body = request(client, User("Hi"), tools=ODD_NAMES, tool_choice=NAMED[client](name))
     sent = ask(client, upstream, body).body
