@@ -1,12 +1,24 @@
-"""Every Python example in the documentation runs, and every link between pages leads somewhere."""
+"""Every example in the documentation and in the docstrings of the machines runs, and every link leads somewhere."""
 
+import doctest
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from dragoman import PROTOCOLS, ErrorKind, WireError
+import dragoman
+from dragoman import (
+    PROTOCOLS,
+    ErrorKind,
+    EventReader,
+    EventWriter,
+    FanOut,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    WireError,
+)
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
 
 ROOT = Path(__file__).parents[1]
@@ -24,6 +36,15 @@ EXAMPLES = [
 @pytest.mark.parametrize(("page", "code"), EXAMPLES)
 def test_example_runs(page: Path, code: str) -> None:
     exec(compile(code, str(page), "exec"), {"__name__": "example"})
+
+
+@pytest.mark.parametrize(
+    "machine", [EventReader, EventWriter, FanOut, Relay, RequestTranslator, ResponseTranslator]
+)
+def test_the_example_of_a_machine_runs(machine: type) -> None:
+    [example] = doctest.DocTestFinder(recurse=False).find(machine, globs=dict(vars(dragoman)))
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 SPECS = (ProtocolSpec, UpstreamSpec, Endpoint)

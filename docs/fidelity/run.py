@@ -16,9 +16,9 @@ from dragoman import (
     ResponseTranslator,
     Signer,
 )
-from dragoman._wire.json import encode
 from dragoman.codec import ResponseContext
 from dragoman.document import Request
+from dragoman.jsontext import encode
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -68,7 +68,10 @@ TARGETS = (plain_target, vendor_target)
 def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
     """Raises RemoteProtocolError for a request that is refused."""
     translator = RequestTranslator(
-        UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities, max_fan_out=MOST_ANSWERS
+        client=UPSTREAMS[client],
+        upstream=UPSTREAMS[upstream],
+        capabilities=capabilities,
+        max_fan_out=MOST_ANSWERS,
     )
     done = translator.translate(json.dumps(body).encode())
     here = {
@@ -86,7 +89,7 @@ def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
         protocol=client, model="alias", messages=(), raw={}, stream=True, params={"stop": ["Zqstop"]}
     )
     context = ResponseContext(request=asked, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
-    translator = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], context)
+    translator = ResponseTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context)
     translator.receive_data(b"".join(_frame(frame) for frame in frames))
     translator.receive_eof()
     wire = translator.data_to_send().decode()

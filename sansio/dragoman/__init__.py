@@ -1,18 +1,21 @@
 """Dragoman: a sans-IO translator between the wire protocols of large language models.
 
 It takes bytes and returns bytes and events. It opens no socket, reads no clock, draws no random number, logs nothing
-and knows no event loop, so it works under asyncio, trio, threads and plain functions. Start with RequestTranslator and
-ResponseTranslator; REGISTRY has the protocols, UPSTREAMS those that upstreams speak as well.
+and uses no event loop, so it works under asyncio, trio, threads and plain functions. Start with RequestTranslator and
+ResponseTranslator. PROTOCOLS has all protocols by name, UPSTREAMS those that upstreams speak as well.
 
-    dragoman.events    the events of a response
-    dragoman.document  the parts of a request
-    dragoman.codec     what a protocol consists of, for those who add one
-    dragoman.sse       server-sent events
-    dragoman.jsontext  JSON with limits
-    dragoman.testing   helpers for tests
+    dragoman.events     the events of a response
+    dragoman.document   the parts of a request
+    dragoman.errors     errors that cross the wire, and their masking
+    dragoman.protocols  the protocols by name
+    dragoman.codec      what a protocol consists of, for those who add one
+    dragoman.sse        server-sent events
+    dragoman.jsontext   JSON with limits
+    dragoman.testing    helpers for tests
 """
 
 from dragoman._engine.event_reader import NEED_DATA, EventReader
+from dragoman._engine.event_writer import EventWriter
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.keepalive import Keepalive
 from dragoman._engine.relay import Relay
@@ -28,7 +31,7 @@ from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
 from dragoman._ir.signatures import Signer
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError, RequestRefused
-from dragoman._wire.splice import RequestHead, peek, splice_model
+from dragoman._wire.splice import RequestHead, peek
 from dragoman.codec import Capabilities
 from dragoman.protocols import PROTOCOLS, UPSTREAMS
 
@@ -39,6 +42,7 @@ __all__ = [
     "Capabilities",
     "ErrorKind",
     "EventReader",
+    "EventWriter",
     "FanOut",
     "Keepalive",
     "Ledger",
@@ -61,6 +65,5 @@ __all__ = [
     "WireError",
     "estimate_tokens",
     "peek",
-    "splice_model",
     "translate_error",
 ]

@@ -1,8 +1,8 @@
-"""What a protocol is: a ProtocolSpec or an UpstreamSpec, made of a few functions and two small machines.
+"""The parts of a protocol: a ProtocolSpec or an UpstreamSpec, made of a few functions and two small machines.
 
-Strategy: everything that the rest of the core needs of a protocol is a field here, so that a protocol is one
-folder and one line in the registry. Clients speak every protocol; most, not all, are spoken by upstreams too, and
-those have the fields of a second half. N readers and N writers meet in the events; nobody knows pairs.
+Everything that the rest of the core and the gateway need of a protocol is a field here, so a protocol is one folder
+and one line in dragoman.protocols. Clients speak every protocol; most are spoken by upstreams too, and those have the
+fields of UpstreamSpec. N readers and N writers meet in the events, so nothing is written for pairs.
 """
 
 from __future__ import annotations
@@ -12,22 +12,48 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
-from dragoman._ir.assembly import AssembledResponse
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Grammar, Param, Refusable, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
-from dragoman._ir.undo import Undo
+from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
+__all__ = [
+    "AssembledBlock",
+    "AssembledResponse",
+    "Capabilities",
+    "CheckInput",
+    "DeltaTemplate",
+    "Endpoint",
+    "Enforced",
+    "Fold",
+    "HostedUse",
+    "ModelList",
+    "ProtocolSpec",
+    "RateLimitHeaders",
+    "ReasoningPart",
+    "RelayObserver",
+    "ResponseContext",
+    "StreamReader",
+    "StreamWriter",
+    "TokenCount",
+    "ToolLimits",
+    "ToolOrigin",
+    "Unchecked",
+    "Undo",
+    "UpstreamSpec",
+]
+
 HostedUse: TypeAlias = Literal["web_search", "code_execution", "mcp"]
 Enforced: TypeAlias = Literal["schema", "tool_choice"]
 
-# Returns why an input of a free-text tool breaks the tool's grammar, None when it does not. Raises Unchecked.
+# Returns why an input of a free-text tool breaks the tool's grammar, None if it does not. Raises Unchecked.
 CheckInput: TypeAlias = Callable[[Grammar, str], str | None]
 
 
@@ -36,50 +62,51 @@ class Unchecked(Exception):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What one upstream takes, beyond its protocol. The defaults suit the widest range of servers.
+    """What one upstream accepts beyond its protocol. The defaults suit the widest range of servers.
 
-    max_tokens: sent to Messages upstreams when the client named no limit, for there it is required.
-    custom_tools: takes OpenAI's custom (free text) tools; else they go as functions with one string. None: as
-        servers of its protocol usually do (ToolLimits.custom_usual).
-    developer_role: knows the role "developer"; else it goes as "system".
-    text_content: what a Chat upstream takes where a message has nothing but text: one string, or a list of parts too.
-    turn_order: what a Chat upstream refuses of the order of turns: nothing; a user's turn behind a tool's result; that
-        and whatever else keeps user and assistant from taking turns.
-    mid_system: takes system messages in mid-conversation; else they go as user text at their place.
-    max_tokens_field: what a Chat upstream calls the limit.
-    reasoning_field: where a Chat upstream wants earlier reasoning back, None for nowhere.
-    sampling: a Messages upstream takes temperature, top_p and top_k (API version 2023-06-01, older models).
-    thinking: how a Messages upstream's model takes thinking: "adaptive" with effort, "budget", or not at all.
-    cache_marks: what a Chat or Responses upstream knows on content parts: `prompt_cache_breakpoint`, or in Chat
-        `cache_control` as in Messages.
-    cache_keys: a Chat or Responses upstream keeps the caches of prompts by `prompt_cache_key`.
-    efforts: the reasoning efforts that the model takes, None for all that its protocol has.
-    reasoning_setting: what a Chat upstream calls the wish for reasoning, None when it has no such setting:
-        `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_type`);
-        `enable_thinking` (a boolean).
-    thinking_type: the type that stands for thinking in a Chat upstream's `thinking`.
-    reasoning_back: the turns of the assistant whose reasoning a Chat upstream demands: none, those with calls since the
-        user last spoke, or all.
-    thought_signatures: a Chat upstream demands Google's signature with the first call of a turn.
-    structured: what the upstream can do for structured output: keep to a schema, give any JSON object, or
-        nothing, in which case it is asked for in words or by a tool.
-    hosted: what the upstream runs itself: "web_search", "code_execution", "mcp".
-    tool_images: a Chat upstream takes images in tool messages.
-    call_ids: "alnum9" for servers whose call ids are nine letters or digits.
-    forced_tools: takes a `tool_choice` that demands a call: always, while it does not think, or never.
-    sampling_pair: takes temperature and top_p in one request.
-    sampling_at_none: what it refuses of sampling, it takes with effort "none", which is its default.
-    tools_with_effort: a Chat upstream takes tools beside `reasoning_effort`.
-    enforces: what the upstream is known to make the model do, so that nobody needs to look: keep to a strict schema,
-        call a tool when one is demanded.
-    prefill: a conversation may end with the assistant's words, which the model continues.
-    refuses: settings and members (neutral names) that the upstream answers with an error.
-    summaries: when a Responses upstream is asked for summaries of its reasoning: whenever the client wants reasoning,
-        when it asks to see it, or never.
-    unwraps_signatures: the upstream is a gateway of this kind too, which unwraps what it wrapped: between equals
-        its signatures pass as they are.
-    relay: what becomes of a request that came in the upstream's own protocol: "exact" passes its bytes and those of
-        the answer; "rewrite" fits it to this target as any other, and writes the answer anew.
+    Attributes:
+        max_tokens: The limit for Messages upstreams if the client sent none, because they require one.
+        custom_tools: Accepts OpenAI's custom (free text) tools; else they are sent as functions with one string. None:
+            as servers of its protocol usually do (ToolLimits.custom_by_default).
+        text_content: What a Chat upstream accepts as the content of a message that has only text: one string, or a list
+            of parts too.
+        turn_order: The order of turns that a Chat upstream refuses: none; a user's turn after a tool's result; that and
+            every other order in which user and assistant do not take turns.
+        developer_role: Accepts the role "developer"; else "system" is sent.
+        mid_system: Accepts system messages in mid-conversation; else they are sent as user text at their place.
+        max_tokens_field: A Chat upstream's name of the limit.
+        reasoning_field: The member in which a Chat upstream accepts earlier reasoning, None for none.
+        sampling: A Messages upstream accepts temperature, top_p and top_k (API version 2023-06-01, older models).
+        thinking: How a Messages upstream's model accepts thinking: "adaptive" with effort, "budget", or not at all.
+        cache_marks: What a Chat or Responses upstream accepts on content parts: `prompt_cache_breakpoint`, or in Chat
+            `cache_control` as in Messages.
+        cache_keys: A Chat or Responses upstream caches prompts by `prompt_cache_key`.
+        efforts: The reasoning efforts that the model accepts, None for all that its protocol has.
+        reasoning_setting: The setting by which a Chat upstream is sent the effort, None if it has no such setting:
+            `reasoning_effort`; `reasoning` ({"effort": ...}); `thinking` ({"type": "disabled"} or as `thinking_type`);
+            `enable_thinking` (a boolean).
+        thinking_type: The type that enables thinking in a Chat upstream's `thinking`.
+        reasoning_back: The assistant turns whose reasoning a Chat upstream requires: none, those with tool calls since
+            the last user turn, or all.
+        thought_signatures: A Chat upstream requires Google's signature with the first tool call of a turn.
+        structured_output: What the upstream supports: a JSON schema, any JSON object, or neither, in which case
+            instructions or a tool are sent instead.
+        hosted_tools: The tools that the upstream runs itself: "web_search", "code_execution", "mcp".
+        tool_images: A Chat upstream accepts images in tool messages.
+        call_ids: "alnum9" for servers whose call ids are nine letters or digits.
+        forced_tools: Accepts a `tool_choice` that requires a tool call: always, only without thinking, or never.
+        sampling_pair: Accepts temperature and top_p in one request.
+        sampling_at_none: Accepts the sampling settings in `refuses` with effort "none", which is its default.
+        tools_with_effort: A Chat upstream accepts tools beside `reasoning_effort`.
+        enforces: What the upstream enforces, so that nothing needs to check it: a strict schema, a required tool call.
+        prefill: A conversation may end with an assistant turn, which the model continues.
+        refuses: Settings and members (neutral names) that the upstream refuses with an error.
+        summaries: When summaries of reasoning are requested from a Responses upstream: whenever the client requests
+            reasoning, only if it requests to see it, or never.
+        unwraps_signatures: The upstream is a gateway of this kind too, which unwraps what it wrapped: between equal
+            protocols its signatures pass as they are.
+        relay: How a request of the upstream's own protocol is sent: "exact" passes its bytes and those of the response;
+            "rewrite" fits it to these capabilities like any other, and writes the response again.
     """
 
     max_tokens: int = 32000
@@ -118,21 +145,24 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     @property
     def can_force_tools(self) -> bool:
-        """Whether the model can be made to call a tool, if need be by telling it not to think."""
+        """True if a tool call can be required of the model, if necessary with thinking disabled."""
         if self.forced_tools != "not_thinking" or self.efforts == ():
             return self.forced_tools != "no"
         return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
 
 
 class ToolLimits(msgspec.Struct, frozen=True):
-    """What a protocol allows for tools.
+    """The limits of a protocol for tools.
 
-    max_name, max_call_id: in characters. Names always consist of letters, digits, `_` and `-`.
-    call_id_chars: call ids are restricted to the same characters.
-    custom: custom tools exist in the protocol; custom_usual: and its servers usually take them.
-    namespaces: names may have a namespace beside them.
-    allowed: a choice may list the tools that may be called.
-    hosted: the uses of tools that the provider runs for which it has a form.
+    Attributes:
+        max_name: Characters of a name. Names always consist of letters, digits, `_` and `-`.
+        max_call_id: Characters of a call id, None for any number.
+        call_id_chars: Call ids are restricted to the characters of names.
+        custom: The protocol has custom (free text) tools.
+        custom_by_default: Its servers usually accept them.
+        namespaces: Names may have a namespace beside them.
+        allowed: A choice may list the tools that may be called.
+        hosted_tools: The tools run by the provider that it has a form for.
     """
 
     max_name: int = 64
@@ -146,12 +176,13 @@ class ToolLimits(msgspec.Struct, frozen=True):
 
 
 class RateLimitHeaders(msgspec.Struct, frozen=True):
-    """The headers with what is left of a rate limit.
+    """The headers with the remainder of a rate limit.
 
-    prefix: how all of them begin. What an upstream sends under it is for the client.
-    rest: of the name, with `{limit}` for one of `limits`, and `{what}` for `limit`, `remaining` or `reset`.
-    limits: what is limited, in the words of the headers.
-    reset: how the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
+    Attributes:
+        prefix: The begin of all of them. Headers of an upstream with this prefix are for the client.
+        rest: The rest of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
+        limits: What is limited, in the words of the headers.
+        reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
     prefix: str
@@ -167,9 +198,10 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
 class ModelList(msgspec.Struct, frozen=True):
     """Where an upstream lists its models.
 
-    path: below the base URL, see UpstreamSpec.base_path.
-    query: parameters of every page.
-    cursor: the parameter with the last id of the page before.
+    Attributes:
+        path: Below the base URL, see UpstreamSpec.base_path.
+        query: Parameters of every page.
+        cursor: The parameter with the last id of the page before.
     """
 
     path: str = "/models"
@@ -178,12 +210,14 @@ class ModelList(msgspec.Struct, frozen=True):
 
 
 class TokenCount(msgspec.Struct, frozen=True):
-    """How the input tokens of a request are counted. The answer has them as `input_tokens`.
+    """How the input tokens of a request are counted. The response has them as `input_tokens`.
 
-    path: below the one where answers are made; the upstream's is the same.
-    fields: members of requests for an answer that these have as well. Others are an error to the vendors' servers.
-    stand_ins: members that requests for an answer must have and these need not, with a value for each.
-    constant: what the answer says beside the figure.
+    Attributes:
+        path: Below the endpoint of the protocol. The upstream's path is the same.
+        fields: The members of a request for a response that a request for a count has as well. The vendors' servers
+            refuse others.
+        stand_ins: Members that a request for a response requires and a request for a count does not, each with a value.
+        constant: Members of the response beside the count.
     """
 
     path: str
@@ -195,11 +229,12 @@ class TokenCount(msgspec.Struct, frozen=True):
 class Endpoint(msgspec.Struct, frozen=True):
     """One place where clients of a protocol send their requests.
 
-    path: below the gateway's root.
-    heartbeat: bytes that clients take as a sign of life, legal between any two frames; b"" for none.
-    streams: when an answer is a stream: as the body's `stream` says, or whatever the body says.
-    framing: how a stream is cut: into server-sent events, or into lines of JSON.
-    media_type: of a stream. Everything else is application/json.
+    Attributes:
+        path: Below the gateway's root.
+        heartbeat: Bytes that keep a client's connection alive, legal between any two frames; b"" for none.
+        streams: When the response is a stream: as the body's `stream` requests, or always, or never.
+        framing: How a stream is framed: as server-sent events, or as lines of JSON.
+        media_type: Of a stream. Everything else is application/json.
     """
 
     path: str
@@ -208,26 +243,28 @@ class Endpoint(msgspec.Struct, frozen=True):
     framing: Literal["sse", "ndjson"] = "sse"
     media_type: str = "text/event-stream; charset=utf-8"
 
-    def streams_if(self, asked: bool) -> bool:
-        """Whether the answer is a stream. asked: what the body says."""
-        return asked if self.streams == "requested" else self.streams == "always"
+    def streams_if(self, requested: bool) -> bool:
+        """True if the response is a stream. requested: the body requests one."""
+        return requested if self.streams == "requested" else self.streams == "always"
 
 
 class ResponseContext(msgspec.Struct, frozen=True):
-    """What both halves of an answer may know of the request that caused it.
+    """The facts of a request that its response needs. TranslatedRequest.response_context() makes one.
 
-    request: what the client asked, as its protocol's reader gave it.
-    id: a token from outside (letters and digits), unique to this answer; ids that we make derive from it.
-    now: seconds since the epoch.
-    model: the model name that the client is told.
-    prompt_tokens: an estimate, for protocols that name a figure before the upstream tells.
-    upstream_model: the model that the upstream was asked for, "" when unknown. Seals are pinned to it.
-    book: what the request's passes changed.
-    endpoint: where the request came in, None for the first one of its protocol.
-    stored: somebody keeps the answer for the client. Protocols that have a word for it say so.
-    clock: what tells the seconds since the epoch when the answer is complete. Without one, that is told to be `now`.
-    mended: the upstream speaks the client's protocol, and the request was fitted to it (Target.relay).
-    mask: removes from errors of the upstream, anywhere in the answer, what the client may not see. None: nothing.
+    Attributes:
+        request: The client's request, as its protocol's reader returned it.
+        id: A token from outside (letters and digits), unique to this response. Ids in the response derive from it.
+        now: Seconds since the epoch.
+        model: The name of the model that the client gets.
+        signer: Wraps reasoning signatures on their way to the client.
+        prompt_tokens: An estimate, for protocols that report a figure before the upstream does.
+        upstream_model: The model that was requested from the upstream, "" if unknown. Signatures are bound to it.
+        undo: The changes of the passes over the request.
+        endpoint: Where the request came in, None for the first one of its protocol.
+        stored: The response is stored for the client. Protocols that have a member for it report that.
+        clock: Returns the seconds since the epoch when the response is complete. Without it `now` is reported.
+        rewritten: The upstream speaks the client's protocol, and the request was fitted to it (Capabilities.relay).
+        mask: Removes from errors of the upstream, anywhere in the response, what the client may not see. None: nothing.
     """
 
     request: Request
@@ -244,8 +281,11 @@ class ResponseContext(msgspec.Struct, frozen=True):
     rewritten: bool = False
     mask: Masker | None = None
 
+    def __repr__(self) -> str:
+        return f"<ResponseContext {self.id} of {self.model}>"
+
     def response_id(self, prefix: str, upstream_id: str) -> str:
-        """The id of the answer: the upstream's where that means something to it later on, else one of ours."""
+        """Return the id of the response: the upstream's if a later request may refer to it there, else one of ours."""
         return upstream_id if self.rewritten and not self.stored and upstream_id else f"{prefix}{self.id}"
 
 
@@ -253,39 +293,43 @@ class StreamReader(Protocol):
     """Frames of an upstream's stream in, events out. Raises RemoteProtocolError for what it cannot read."""
 
     def read(self, frame: Frame) -> Sequence[Event]:
-        """The events that this frame stands for: none, one or many."""
+        """Return the events of this frame: none, one or many."""
 
     def eof(self) -> Sequence[Event]:
-        """The stream ended. The last events, or nothing if the end event had come.
+        """Return the last events after the end of the stream, nothing if the end event has come.
 
-        Raises RemoteProtocolError when the answer is not complete: an early end is never a success.
+        Raises RemoteProtocolError if the response is not complete: an early end is never a success.
         """
 
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
-        """How frames like the last one can be read without decoding them, see `_ir.fast_path`.
+        """Return how frames like the last one can be read without decoding them, or None.
 
-        Called when the last frame gave just this delta. A reader may answer only if it would read each frame
-        that differs in the text alone as the same delta with that text, until another frame comes. None: it
-        would not.
+        Called if the last frame gave only this delta. Return a template only if every following frame that differs in
+        its text alone would decode to this same delta with that text.
         """
 
 
 class StreamWriter(Protocol):
-    """Events in, bytes of the client's stream out. The events must be legal (see `_ir.event_order`)."""
+    """Events in, bytes of the client's stream out. The events are in legal order, see dragoman.testing."""
 
     def send(self, event: Event) -> bytes:
-        """The bytes for one event, b"" when it has none of its own yet."""
+        """Return the bytes for one event, b"" if it has none of its own yet."""
 
 
 class RelayObserver(Protocol):
-    """Watches a relayed stream. It may not change it.
+    """Watches a relayed stream. It changes nothing.
 
-    begun: content has come: a delta that is not empty, or a start with content, such as the name of a tool. It cannot
-        be taken back.
-    ended: it ended well. fault: the error that the upstream reported in it.
-    last: the frame came that ends a stream for good: nothing may follow it.
-    whole: the whole answer, once a frame has repeated it, be it as a failed one; None in protocols where none does.
-    It is shown the first frames and the last ones, in their order and maybe twice, not those between.
+    Only the first and last frames are passed in, in order; a frame may be passed twice.
+
+    Attributes:
+        usage: The tokens that were reported so far.
+        content_started: Content has come: a delta that is not empty, or a start with content, such as the name of a
+            tool. It cannot be taken back.
+        ended: The stream ended well.
+        stream_finished: The frame has come that ends a stream for good: nothing may follow it.
+        error: The error that the upstream reported in the stream, or None.
+        whole_body: The whole response, once a frame has repeated it, be it as a failed one; None in protocols where
+            none does.
     """
 
     usage: Usage
@@ -296,40 +340,40 @@ class RelayObserver(Protocol):
     whole_body: JSONObject | None
 
     def observe(self, frame: Frame) -> None:
-        """Look at one frame that was passed on. Never raises: a relay does not judge."""
+        """Read one frame that was passed on. Never raises."""
 
     def fail(self, error: WireError) -> bytes:
-        """Frames that end a stream which broke off, in the form of the protocol."""
+        """Return frames that end a stream which broke off, in the form of the protocol."""
 
 
 class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One protocol, as clients speak it.
 
-    name: its key in the registry and in configurations.
-    endpoints: where its requests come in; the first one counts where nobody says which.
-    sequential: streams have one open block at a time.
-    choices: an answer may have several alternatives.
-    tools: what it allows for tools.
-    read_request: the client's decoded body -> request. Raises RemoteProtocolError.
-    stream_writer: makes the machine for one stream.
-    write_whole: a folded answer -> body for the client.
-    write_fault: fault -> status and body for the client. The second argument is our request id or None.
-    returns_signatures: a REASONING block with a seal reaches the client and comes back with the conversation.
-    clients_drop_signatures: though many of its clients do not send it back: whoever can keeps it for them, see
-        `_transforms.reasoning_cache`.
-    shows_searches: its writer has a form for an Opaque of another protocol that tells of a web search.
-    needs_usage: its answers have figures for usage even when the client did not ask for them.
-    usage_at_start: its streams begin with figures of usage, which only the end of an answer tells: estimates.
-    needs_model: a request has to name a model; else a default may stand in, and Request.model may be "".
-    server_held: settings that stand for what its own servers hold of a conversation, and the error code with which they
-        are refused for other upstreams, where the answer would be to another conversation.
-    failed_bodies: write_whole takes an answer with a fault, too, and prints it as a failed one.
-    stored_responses: its answers can be kept, and referred to by later requests, as in the Responses API.
-    version_header: name and default of the header with the API's version, which all its clients send; None: there is
-        none.
-    model_list_form: the vendor in whose form its clients read a list of models.
-    token_count: how its clients have tokens counted, None where they do not.
-    rate_limit_headers: those of its answers, None where its clients know of none.
+    Attributes:
+        name: Its key in PROTOCOLS and in configurations.
+        endpoints: Where its requests come in. The first one is the default.
+        sequential: Streams have one open block at a time.
+        choices: A response may have several choices.
+        tool_limits: Its limits for tools.
+        read_request: The client's decoded body -> request. Raises RemoteProtocolError.
+        stream_writer: Makes the writer of one stream.
+        write_whole: An assembled response -> body for the client.
+        write_error: An error and the gateway's request id or None -> status and body for the client.
+        returns_signatures: A REASONING block with a signature reaches the client, and the client sends it back.
+        clients_drop_signatures: Many of its clients do not send it back, so it is cached for them, see
+            `_transforms.reasoning_cache`.
+        shows_searches: Its writer has a form for an Opaque of another protocol with a web search in it.
+        needs_usage: Its responses report usage even if the client did not request it.
+        usage_at_start: Its streams begin with usage. As upstreams report it at the end, estimates are sent.
+        needs_model: A request has to name a model; else there may be a default, and Request.model may be "".
+        server_state_params: Settings that refer to a conversation that its own servers store, and the error code with
+            which they are refused for other upstreams, which would continue another conversation.
+        failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
+        stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
+        version_header: Name and default of the header with the API's version that its clients send; None for none.
+        rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
+        token_count: How its clients have tokens counted, None if they do not.
+        model_list_form: The vendor in whose form its clients read a list of models.
     """
 
     name: str
@@ -363,28 +407,29 @@ def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
-    base_path: how the base URL ends that the vendor's own SDK takes: "/v1", or nothing.
-    path: of its endpoint, below that base URL.
-    write_request: request -> body for the upstream; what it cannot carry goes into the ledger. Raises
-        RemoteProtocolError for what must not be dropped.
-    stream_reader: makes the machine for one stream.
-    read_whole: a decoded whole answer -> events. Raises RemoteProtocolError.
-    read_fault: status and body of an upstream's error answer -> fault. Never raises.
-    is_fault: whether an error body has the form that clients of this protocol read: it can be relayed then.
-    tap: watcher of a relayed stream of this protocol.
-    end_marks: of these bytes every frame has some that sets Tap.last.
-    error_signs: every frame that reports an error has one of these byte strings in it.
-    answer_member: the member of a whole answer that holds what the model wrote.
-    max_stops: how many stop sequences a request may have, None for any number.
-    model_bound_signatures: its seals can be read by the model alone that made them.
-    request_headers: names and values of headers that a written body demands beside it.
-    auth_header: the header that has the key. In `authorization` it is a bearer token.
-    forwarded_headers: lower-case names of headers that its clients may send to upstreams of this protocol.
-    list_headers: those whose values are lists: what is configured is added to what was sent.
-    response_headers: lower-case names of headers of answers that clients may see, beside those of rate limits.
-    model_list: where the upstreams list their models, None where they do not.
-    carriers: a body with any of these bytes carries something that was put into the conversation on behalf of
-        another protocol. Servers refuse it, so such a body is not relayed as it is.
+    Attributes:
+        path: The endpoint, below the base URL.
+        write_request: Request -> body for the upstream; losses are recorded. Raises RequestRefused for what must not be
+            dropped.
+        stream_reader: Makes the reader of one stream.
+        read_whole: A decoded whole response -> events. Raises RemoteProtocolError.
+        read_error: Status and body of an upstream's error response -> error. Never raises.
+        is_native_error: True if an error body has the form that clients of this protocol read, so it can be relayed.
+        observer: Makes the observer of one relayed stream.
+        end_markers: Every frame that sets RelayObserver.stream_finished has one of these byte strings in it.
+        output_member: The member of a whole response with the model's output.
+        base_path: The end of the base URL that the vendor's own SDK takes: "/v1", or nothing.
+        error_markers: Every frame that reports an error has one of these byte strings in it.
+        max_stop_sequences: How many stop sequences a request may have, None for any number.
+        model_bound_signatures: Its signatures can be read only by the model that made them.
+        request_headers: A written body -> names and values of the headers that it requires.
+        wrapped_markers: A body with one of these byte strings has a value that was put into the conversation on behalf
+            of another protocol. Servers refuse it, so such a body is not relayed as it is.
+        auth_header: The header with the key. In `authorization` it is a bearer token.
+        forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
+        list_headers: Headers whose values are lists: what is configured is added to what the client sent.
+        response_headers: Lower-case names of response headers that clients may see, beside those of rate limits.
+        model_list: Where the upstreams list their models, None if they do not.
     """
 
     path: str

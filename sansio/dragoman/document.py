@@ -3,6 +3,7 @@
 ProtocolSpec.read_request makes it, the passes change it, UpstreamSpec.write_request takes it.
 """
 
+from dragoman._ir.parameters import EFFORTS
 from dragoman._ir.request import (
     CacheMark,
     Citation,
@@ -14,22 +15,34 @@ from dragoman._ir.request import (
     McpServer,
     Media,
     Message,
+    Namespace,
     OpaquePart,
+    Param,
+    Part,
     Reasoning,
     ReasoningConfig,
+    Refusable,
     Refusal,
     Request,
     ResponseFormat,
+    Role,
     Text,
+    Tool,
     ToolCall,
     ToolChoice,
     ToolRef,
     ToolResult,
     WebSearch,
 )
+from dragoman._transforms.extensions import refuse_server_state
+from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
+from dragoman._transforms.unsupported import CacheKeySource
 
 __all__ = [
+    "EFFORTS",
+    "CacheKeySource",
     "CacheMark",
+    "CachedReasoning",
     "Citation",
     "CodeExecution",
     "CustomTool",
@@ -39,16 +52,24 @@ __all__ = [
     "McpServer",
     "Media",
     "Message",
+    "Namespace",
     "OpaquePart",
+    "Param",
+    "Part",
     "Reasoning",
     "ReasoningConfig",
+    "ReasoningLookup",
+    "Refusable",
     "Refusal",
     "Request",
     "ResponseFormat",
+    "Role",
     "Text",
+    "Tool",
     "ToolCall",
     "ToolChoice",
     "ToolRef",
     "ToolResult",
     "WebSearch",
+    "refuse_server_state",
 ]

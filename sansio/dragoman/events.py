@@ -29,6 +29,7 @@ from dragoman._ir.events import (
     ToolKind,
     Usage,
 )
+from dragoman._transforms.compaction import CompactionStage
 
 __all__ = [
     "Annotation",
@@ -37,6 +38,7 @@ __all__ = [
     "BlockKind",
     "BlockStarted",
     "Compacted",
+    "CompactionStage",
     "Ended",
     "Event",
     "Failed",

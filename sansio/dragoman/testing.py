@@ -13,15 +13,16 @@ from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._ir.event_order import EventOrderChecker as EventOrderChecker
-from dragoman._ir.event_order import ResponseState as ResponseState
+from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, LossPolicy
-from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject, encode
-from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
+
+__all__ = ["PLACES", "EventOrderChecker", "Pair", "ResponseState", "chop", "read_events"]
 
 # The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)
@@ -44,13 +45,12 @@ def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
         yield [data[:at], data[at:]]
 
 
-def read_events(protocol: UpstreamSpec, stream: bytes | Iterable[bytes]) -> list[Event]:
+def read_events(protocol: UpstreamSpec | str, stream: bytes | Iterable[bytes]) -> list[Event]:
     """The events that a whole stream stands for, from Started to Ended or Failed.
 
     Raises RemoteProtocolError when the stream breaks its protocol or ends too early.
     """
-    request = Request(protocol=protocol.name, model="model", messages=(), raw={})
-    reader = EventReader(protocol, ResponseContext(request=request, id="test", now=0, model="model"))
+    reader = EventReader(protocol)
     found: list[Event] = []
     for piece in [stream] if isinstance(stream, bytes) else stream:
         reader.receive_data(piece)
@@ -78,9 +78,9 @@ class Pair:
 
     def __init__(
         self,
-        client: ProtocolSpec,
-        upstream: UpstreamSpec,
         *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
         capabilities: Capabilities = Capabilities(),
         policy: LossPolicy = LossPolicy.RECORD,
         signer: Signer = Signer(),
@@ -91,12 +91,17 @@ class Pair:
         self.outcome = Outcome.OPEN
         self.error: WireError | None = None
         self.losses = Ledger()
-        self._client = client
-        self._upstream = upstream
+        self._client = client_spec(client)
+        self._upstream = upstream_spec(upstream)
         self._sealer = signer
         self._model = model
         self._requests = RequestTranslator(
-            client, upstream, capabilities=capabilities, policy=policy, signer=signer, endpoint=endpoint
+            client=client,
+            upstream=upstream,
+            capabilities=capabilities,
+            policy=policy,
+            signer=signer,
+            endpoint=endpoint,
         )
 
     def translate_request(self, body: bytes | JSONObject) -> bytes:
@@ -122,9 +127,11 @@ class Pair:
         context = self.translated.response_context(id="test", now=0, signer=self._sealer)
         machine: Relay | ResponseTranslator
         if self.translated.relayed and streams == self.translated.request.stream:
-            machine = Relay(self._upstream, context, streams=streams)
+            machine = Relay(protocol=self._upstream, context=context, streams=streams)
         else:
-            machine = ResponseTranslator(self._upstream, self._client, context, upstream_streams=streams)
+            machine = ResponseTranslator(
+                client=self._client, upstream=self._upstream, context=context, upstream_streams=streams
+            )
         sent: list[bytes] = []
         for piece in [body] if isinstance(body, bytes) else body:
             machine.receive_data(piece)

@@ -1,20 +1,21 @@
 """The `dragoman` command, also `python -m dragoman_server`.
 
-An installation without the extra `server` has the command too, but nothing that it needs: it says what to install.
+An installation without the extra `server` has the command too, but not the packages that it needs: then it names the
+extra.
 """
 
 import sys
 
 
 def main() -> None:
-    """Run the command. Leaves with 1 when a package of the extra is missing."""
+    """Run the command. Exit with 1 if a package of the extra is missing."""
     try:
         from dragoman_server.cli.commands import main as run
 
         run(prog_name="dragoman")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("dragoman", "dragoman_server"):
-            raise  # a fault of ours
+            raise  # a bug of ours
         sys.exit(
             f"dragoman: {error.name} is not installed: this is the library without the gateway. "
             "Install it with its extra `server`, from a clone with: pip install '.[server]'"

@@ -1,7 +1,7 @@
 """The gateway for any ASGI server: `hypercorn dragoman_server.asgi:app`.
 
-It is configured by environment variables and a TOML file, as `dragoman serve` is. What that server decides by itself,
-above all where it listens, the file's settings do not change.
+It is configured by environment variables and a TOML file, as `dragoman serve` is. Settings of the server itself, above
+all where it listens, have no effect.
 """
 
 import os
@@ -13,7 +13,7 @@ from dragoman_server.log import configure_logging
 try:
     _settings = load(environ=os.environ).settings
 except ConfigError as error:
-    # A server prints a traceback of every other error that it meets while it imports an application.
+    # A server prints a traceback of every other error that is raised while it imports an application.
     raise SystemExit(str(error)) from None
 configure_logging(_settings.server.log_level, _settings.server.log_format)
 

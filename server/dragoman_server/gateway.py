@@ -1,4 +1,4 @@
-"""What lives as long as the application: settings, the ways to upstreams, the stores."""
+"""Objects that live as long as the application: settings, the ways to upstreams, the stores."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,8 +8,9 @@ from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.accounts.balances import Balances
 from dragoman_server.accounts.limits import ClientLimits
 from dragoman_server.accounts.stores.base import AccountStore
-from dragoman_server.accounts.stores.choice import make_account_store
-from dragoman_server.keys import make_keyring
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, valkey_available
 from dragoman_server.models.catalog import ModelCatalog
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.responses.reasoning import ReasoningStore
@@ -30,17 +31,22 @@ from dragoman_server.upstream.sender import UpstreamSender
 
 
 class Gateway:
-    """
-    protocols: those that are served, by name. upstreams: those of them that upstreams speak.
-    responses: where answers are kept, None for nowhere.
-    keyring: who may come in.
+    """The application's long-lived objects.
+
+    settings: as loaded.
+    protocols: those that are served, by name.
+    upstreams: those of the protocols that upstreams speak.
+    client: sends requests to upstreams.
+    simulator: takes its place for the built-in models.
+    responses: stores responses, None where nothing is stored.
     accounts: the health of upstream accounts, and all counters.
     balances: the money that accounts have left.
     pool: chooses among accounts.
-    limits: what client keys may use.
-    thoughts: reasoning for clients that do not send it back, None for none.
+    limits: of client keys.
+    reasoning_store: reasoning for clients that do not send it back, None where nothing is stored.
     catalog: the names of models.
-    check_input: judges what models write for tools with a grammar, None where nobody does.
+    check_input: checks what models write for tools with a grammar, None where nothing is checked.
+    ready: true while requests can be served.
     """
 
     def __init__(
@@ -63,22 +69,21 @@ class Gateway:
         self.simulator = SimulatedUpstream()
         self.catalog = ModelCatalog(settings, self.sender_for, self._usable_accounts, self.upstreams)
         self.responses = _response_store(settings.server)
-        self.keyring = make_keyring(settings, protocols.values())
         self.accounts = accounts or make_account_store(settings.server)
         self.balances = Balances(settings, self.sender_for, self.upstreams)
         self.pool = AccountPool(settings, self.accounts, balances=self.balances)
         self.limits = ClientLimits(settings, self.accounts)
-        kept = settings.server.reasoning_store_bytes
-        self.reasoning_store = ReasoningStore(kept) if kept else None
+        max_bytes = settings.server.reasoning_store_bytes
+        self.reasoning_store = ReasoningStore(max_bytes) if max_bytes else None
         self.check_input = grammar_checker() if settings.server.check_grammars else None
         self.ready = False
 
     def sender_for(self, upstream: str) -> UpstreamSender:
-        """Where requests to the upstream of this name go out."""
+        """Return what sends requests to the upstream of this name."""
         return self.simulator if upstream == SIMULATOR else self.client
 
     def _usable_accounts(self, upstream: UpstreamSettings) -> list[AccountSettings]:
-        """Those that may ask an upstream for its models."""
+        """Return the accounts with which the models of an upstream can be listed."""
         health, now = self.accounts.health(), self.pool.clock()
         return [
             account
@@ -88,7 +93,7 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time in which requests can be served: connections and stores are open in this block."""
+        """Serve requests inside of this block: connections and stores are open."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.client)
             if self.responses is not None:
@@ -101,6 +106,28 @@ class Gateway:
                 yield
             finally:
                 self.ready = False
+
+
+def make_account_store(server: ServerSettings) -> AccountStore:
+    """Return the store that the settings name. It never raises and never waits for long.
+
+    Raises ValueError if a setting or an extra is missing.
+    """
+    if server.account_store == "sqlite":
+        from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+
+        if server.account_store_path is None:
+            raise ValueError("account_store_path is needed for the account store sqlite")
+        return ResilientStore(SQLiteAccountStore(server.account_store_path), MemoryAccountStore())
+    if server.account_store == "valkey":
+        if server.account_store_url is None:
+            raise ValueError("account_store_url is needed for the account store valkey")
+        if not valkey_available():
+            raise ValueError(f"the account store valkey {VALKEY_EXTRA_MISSING}")
+        from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+
+        return ResilientStore(ValkeyAccountStore(server.account_store_url.reveal()), MemoryAccountStore())
+    return MemoryAccountStore()
 
 
 def _response_store(server: ServerSettings) -> ResponseStore | None:

@@ -1,8 +1,8 @@
-"""Which headers pass, in both directions: allowlists, as data.
+"""Filter headers in both directions by allowlists.
 
-Strategy: nothing passes that is not named here. What a client sends to authenticate itself is for the gateway
-and never reaches an upstream; what an upstream says about its own connection and cookies never reaches a
-client. The upstream's key is added last, so that no other header can stand in for it.
+A header that is not named here is dropped. A client's credentials are for the gateway and never reach an upstream; an
+upstream's headers about its connection and its cookies never reach a client. The upstream's key is added last, so
+that no other header can replace it.
 """
 
 import math
@@ -22,26 +22,26 @@ from dragoman_server.settings.secret import Secret
 
 HeaderList = list[tuple[str, str]]
 
-# Only honest identity: an upstream is told who calls.
+# The gateway identifies itself, and never as the client.
 USER_AGENT = f"dragoman/{__version__}"
 
-# What every client may be told, whatever its upstream speaks: when to come back, and what to quote to support.
+# Headers for all clients, whatever protocol the upstream speaks: when to retry, and the id to quote to support.
 RESPONSE_HEADERS = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
 REQUEST_ID_HEADERS = ("request-id", "x-request-id")
 
-# What goes with streams of protocols that begin with figures of usage.
+# For streams of protocols that begin with usage figures.
 ESTIMATE_AT_START: HeaderList = [("dragoman-estimate", "input_tokens")]
 
-# What goes with every stream, beside its content type.
+# For every stream, beside its content type.
 STREAM_HEADERS: HeaderList = [
     ("cache-control", "no-cache"),
-    # nginx and its kin hold back a proxied response until a buffer is full, unless told not to.
+    # Without this, nginx and similar proxies hold back a response until a buffer is full.
     ("x-accel-buffering", "no"),
 ]
 JSON_HEADERS: HeaderList = [("content-type", "application/json")]
 
-# For browsers that do not report which page a request comes from: no page of another origin can load a whole answer as
-# an image or a script, and no browser guesses another content type.
+# For browsers that do not send the origin of a page: no page of another origin can load a response as an image or a
+# script, and no browser guesses another content type.
 BROWSER_HEADERS: HeaderList = [
     ("x-content-type-options", "nosniff"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -52,7 +52,7 @@ _AUTH_HEADERS = {"bearer": "authorization", "x-api-key": "x-api-key"}
 
 
 def encode_headers(headers: HeaderList) -> list[tuple[bytes, bytes]]:
-    """Encode headers as ASGI has them. Values came through HTTP before, so latin-1 can hold them."""
+    """Encode headers for ASGI. Values came through HTTP before, so latin-1 can encode them."""
     return [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers]
 
 
@@ -68,8 +68,8 @@ def upstream_request_headers(
 ) -> HeaderList:
     """Return the headers of a request to an upstream, with an account's key.
 
-    client: the protocol of the client who sends `client_headers`; None where the gateway itself asks.
-    needed: what the body demands when it was translated (TranslatedRequest.headers).
+    client: the protocol of the client that sent `client_headers`; None for a request of the gateway itself.
+    needed: headers that a translated body requires (TranslatedRequest.headers).
     """
     out: dict[str, str] = {
         "user-agent": USER_AGENT,
@@ -82,15 +82,15 @@ def upstream_request_headers(
     out.update(needed)
     if VERSION_HEADER in out and upstream.anthropic_version != AUTO_VERSION:
         out[VERSION_HEADER] = upstream.anthropic_version
-    # Feature switches belong to their protocol: a beta header of one vendor is noise or an error for another.
+    # Feature switches belong to their protocol: a beta header of one vendor is ignored or refused by another.
     if client is not None and client.name == protocol.name:
         allowed = protocol.forwarded_headers
         out.update({name: client_headers[name] for name in allowed if name in client_headers})
-    own = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
-    for name in protocol.list_headers & own.keys() & out.keys():
-        # Both are lists of switches. One that is configured does not turn the others off.
-        own[name] = _merged(out[name], own[name])
-    out.update(own)
+    configured = {name.lower(): value.reveal() for name, value in upstream.headers.items()}
+    for name in protocol.list_headers & configured.keys() & out.keys():
+        # Both are lists of switches. A configured one does not turn the others off.
+        configured[name] = _joined(out[name], configured[name])
+    out.update(configured)
     out["user-agent"] = USER_AGENT
     return with_key(list(out.items()), upstream, protocol, api_key)
 
@@ -101,7 +101,7 @@ def with_key(
     protocol: UpstreamSpec,
     api_key: Secret | None,
 ) -> HeaderList:
-    """The headers with the key of another account."""
+    """Return the headers with the key of an account, which replaces another account's."""
     if api_key is None:
         return list(headers)
     name = _AUTH_HEADERS.get(upstream.auth, protocol.auth_header)
@@ -109,8 +109,8 @@ def with_key(
     return [*((other, value) for other, value in headers if other != name), (name, prefix + api_key.reveal())]
 
 
-def _merged(*lists: str) -> str:
-    """One header's value from the values of several, without repeats."""
+def _joined(*lists: str) -> str:
+    """Join the values of list headers, without repeats."""
     values = (value.strip() for each in lists for value in each.split(","))
     return ",".join(dict.fromkeys(filter(None, values)))
 
@@ -118,7 +118,7 @@ def _merged(*lists: str) -> str:
 def client_response_headers(
     upstream_headers: Iterable[tuple[str, str]], protocol: UpstreamSpec
 ) -> HeaderList:
-    """Return those of an upstream's response headers that its answer's client may see, the request id aside.
+    """Return those of an upstream's response headers that the client may see, without the request id.
 
     protocol: the upstream's.
     """
@@ -127,19 +127,19 @@ def client_response_headers(
 
 
 def limit_headers(
-    names: RateLimitHeaders | None, limit: str, most: int, *, now: float, until: float
+    names: RateLimitHeaders | None, limit: str, per_minute: int, *, now: float, until: float
 ) -> HeaderList:
-    """Return what a client reads of a limit of ours that is used up.
+    """Return the rate limit headers of a limit of the gateway that is reached.
 
-    names: those of the client's protocol. limit: what is counted, in the vendors' word: requests or tokens.
-    most: so many a minute. now, until: seconds since the epoch; there is room again at `until`.
+    names: those of the client's protocol. limit: the unit in the vendors' word: requests or tokens.
+    per_minute: the limit. now, until: seconds since the epoch; there is room again at `until`.
     """
     wait = max(0.0, until - now)
     headers = [("retry-after", f"{math.ceil(wait)}"), ("retry-after-ms", f"{math.ceil(wait * 1000)}")]
     if names is not None:
         reset = _RESETS[names.reset](now, now + wait)
         headers += [
-            (names.header(limit, "limit"), f"{most}"),
+            (names.header(limit, "limit"), f"{per_minute}"),
             (names.header(limit, "remaining"), "0"),
             (names.header(limit, "reset"), reset),
         ]
@@ -147,13 +147,13 @@ def limit_headers(
 
 
 def _duration(now: float, until: float) -> str:
-    """As OpenAI writes it: `12.5s`, `6m0s`."""
+    """Format a duration as OpenAI does: `12.5s`, `6m0s`."""
     minutes, seconds = divmod(math.ceil((until - now) * 1000) / 1000, 60)
     return (f"{minutes:.0f}m" if minutes else "") + f"{seconds:g}s"
 
 
 def _moment(now: float, until: float) -> str:
-    """ "The time when the limit will be fully replenished, in RFC 3339 format." """
+    """Format a time as Anthropic does: "The time when the limit will be fully replenished, in RFC 3339 format." """
     return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -162,29 +162,32 @@ _RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "
 
 
 def request_id_headers(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
-    """The id to quote to support, under both vendors' names: the upstream's, else ours; and always ours."""
-    found = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), own_id)
-    return [*((name, found) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
+    """Return the id to quote to support, under both vendors' names: the upstream's, else ours; and always ours.
+
+    own_id: the gateway's id of the request.
+    """
+    request_id = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), own_id)
+    return [*((name, request_id) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
 
 
 def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) -> float | None:
-    """Return the share of its rate limit that an account has left, from 0 to 1; of several limits the nearest one.
+    """Return the share of its rate limit that an account has left, 0 to 1, None if unknown; the smallest of several.
 
     protocol: the upstream's.
     """
-    found = dict(headers)
+    values = dict(headers)
     shares = []
     for limit, left in _limits(protocol.rate_limit_headers):
         try:
-            most, rest = float(found[limit]), float(found[left])
+            maximum, remaining = float(values[limit]), float(values[left])
         except (KeyError, ValueError):
             continue
-        if 0 < most < float("inf") and 0 <= rest <= most:
-            shares.append(rest / most)
+        if 0 < maximum < float("inf") and 0 <= remaining <= maximum:
+            shares.append(remaining / maximum)
     return min(shares, default=None)
 
 
-# Hosts that pass on what another server answered send that one's headers, whatever protocol they speak.
+# Hosts that pass on another server's response send that server's headers, whatever protocol they speak.
 @lru_cache
 def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
     """Return the names of headers that an upstream may send, `own` being those of its protocol."""
@@ -194,14 +197,14 @@ def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
 
 @lru_cache
 def _visible(own: frozenset[str], limits: RateLimitHeaders | None) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names of headers that clients may see, and how names begin that they may see as well."""
+    """Return the names, and the prefixes of names, of headers that clients may see."""
     known = (spec.response_headers for spec in UPSTREAMS.values())
     return RESPONSE_HEADERS.union(own, *known), tuple(names.prefix for names in _names(limits))
 
 
 @lru_cache
 def _limits(own: RateLimitHeaders | None) -> tuple[tuple[str, str], ...]:
-    """Return pairs of names: the limit, and what is left of it."""
+    """Return pairs of header names: of a limit, and of what remains of it."""
     return tuple(
         (names.header(limit, "limit"), names.header(limit, "remaining"))
         for names in _names(own)

@@ -1,12 +1,12 @@
-"""One line per request: what was asked, who answered, how it ended, what was lost.
+"""Log one line per request: the models, the upstream, the outcome, the usage, and the losses.
 
-Strategy: the standard library's logging, so that an embedding application decides where lines go; this module
-only makes the record. Never bodies, never keys, never header values. In text form, control characters are
-escaped and the lines of a traceback indented, so a model name cannot forge a second line.
+It uses the standard library's logging, so an embedding application decides where lines go. There are never bodies, keys
+or header values in them. In text form, control characters are escaped and the lines of a traceback indented, so a model
+name cannot forge a second line.
 
 The command writes all lines of its process in this form: also those of event loops and libraries, warnings, and
-uncaught exceptions. The secrets of the settings are removed from each finished line, and lines that repeat are left
-out and counted.
+uncaught exceptions. The secrets of the settings are removed from each line, and lines that repeat are left out and
+counted.
 """
 
 import json
@@ -20,27 +20,28 @@ from dataclasses import dataclass, field, fields
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO
 
-from dragoman._wire.masking import mask_value
+from dragoman.errors import mask_value
 from dragoman_server.settings.secret import Mask
 
 REQUESTS = logging.getLogger("dragoman.requests")
 
-# Characters of a text from outside (a model name, a path, an error's message) that a line shows.
-_LONGEST = 500
+# Characters of a text from outside (a model name, a path, an error's message) in a line.
+_MAX_TEXT_LENGTH = 500
 
-# Of lines that repeat, MOST_REPEATS are written in REPEATS_S seconds. Otherwise an error in each connection fills the
-# disk: 80 MB of tracebacks in a minute were seen.
+# Of lines that repeat, MAX_REPEATS are written in REPEAT_WINDOW_S seconds. Otherwise an error in each connection fills
+# the disk: 80 MB of tracebacks in a minute were seen.
 MAX_REPEATS = 20
 REPEAT_WINDOW_S = 10.0
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of one request. Times are seconds. None: it never came that far.
+    """The fields of one request's log line. Times are seconds. None: the request did not get that far.
 
-    upstream, upstream_protocol, upstream_model, account: of the attempt whose answer or error the client was told.
-    attempts: how many were made. failures: each that failed before the client saw anything of it: see note_failure().
-    upstream_completed: the client left before it had the end, but the upstream's answer, and its usage, is complete.
+    upstream, upstream_protocol, upstream_model, account: of the attempt whose response or error the client got.
+    attempts: the number that were made.
+    failures: the attempts that failed before anything was sent to the client: see note_failure().
+    upstream_completed: the client left before the end, but the upstream's response, and its usage, is complete.
     """
 
     id: str
@@ -72,14 +73,14 @@ class RequestRecord:
     losses: list[str] = field(default_factory=list)
 
     def note_failure(self, account: str, model: str, status: int | None, cause: str, seconds: float) -> None:
-        """An attempt has failed. model: `upstream/model`. status: of the upstream's response, if there was one."""
+        """Add a failed attempt. model: `upstream/model`. status: of the upstream's response, if there was one."""
         row = {"account": account, "model": _short(model), "status": status}
-        more = {"cause": _short(cause), "seconds": round(seconds, 4)}
-        self.failures.append({**{name: value for name, value in row.items() if value is not None}, **more})
+        outcome = {"cause": _short(cause), "seconds": round(seconds, 4)}
+        self.failures.append({**{name: value for name, value in row.items() if value is not None}, **outcome})
 
     def as_dict(self) -> dict[str, object]:
-        """The known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
-        found: dict[str, object] = {}
+        """Return the known fields, times rounded to a tenth of a millisecond, money to a millionth of a cent."""
+        known: dict[str, object] = {}
         for each in fields(self):
             value = getattr(self, each.name)
             if value is None or value == []:
@@ -88,8 +89,8 @@ class RequestRecord:
                 value = round(value, 4 if each.name.endswith("_s") else 8)
             elif isinstance(value, str):
                 value = _short(value)
-            found[each.name] = value
-        return found
+            known[each.name] = value
+        return known
 
 
 def log_request(record: RequestRecord) -> None:
@@ -100,7 +101,7 @@ def log_request(record: RequestRecord) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """mask: removes secrets from a line."""
+    """Base of the formats. mask: removes secrets from a line."""
 
     def __init__(self, mask: Mask | None = None) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class _Formatter(logging.Formatter):
 
 
 class JSONFormatter(_Formatter):
-    """One JSON object per line."""
+    """Format a record as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -127,7 +128,7 @@ class JSONFormatter(_Formatter):
 
 
 class TextFormatter(_Formatter):
-    """`time level logger message key=value ...`"""
+    """Format a record as `time level logger message key=value ...`"""
 
     def format(self, record: logging.LogRecord) -> str:
         known = getattr(record, "dragoman", {})
@@ -138,22 +139,22 @@ class TextFormatter(_Formatter):
         return self._mask(self._line(record, mask_value(known, self._mask)))
 
     def _line(self, record: logging.LogRecord, known: Any) -> str:
-        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _visible(_message(record))]
+        words = [self.formatTime(record, "%H:%M:%S"), record.levelname.lower(), _escaped(_message(record))]
         words += [f"{key}={_plain(value)}" for key, value in known.items()]
         text = " ".join(words)
         if record.exc_info:
             # The message of an exception may hold line ends that came from outside.
             lines = self.formatException(record.exc_info).splitlines()
-            text += "".join(f"\n    {_visible(line)}" for line in lines)
+            text += "".join(f"\n    {_escaped(line)}" for line in lines)
         return text
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes lines, and leaves out those that repeat too often."""
+    """Write lines, except those that repeat too often."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._repeats: Counter[_Kind] = Counter()
+        self._repeats: Counter[_LineKind] = Counter()
         self._since = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -162,20 +163,20 @@ class _Handler(logging.StreamHandler[TextIO]):
                 super().emit(left_out)
             self._since = record.created
         if record.name != REQUESTS.name:  # every request has its line
-            kind = _Kind.of(record)
+            kind = _LineKind.of(record)
             self._repeats[kind] += 1
             if self._repeats[kind] > MAX_REPEATS:
                 return
         super().emit(record)
 
     def close(self) -> None:
-        """Write what was left out so far, because the process ends."""
+        """Write the counts of lines left out so far, because the process ends."""
         for left_out in self._left_out():
             self.handle(left_out)
         super().close()
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Do nothing: it is stderr that fails, and there is no other place to report it."""
+        """Do nothing: stderr itself fails, and there is no other place to report that."""
 
     def _left_out(self) -> Iterator[logging.LogRecord]:
         repeats, self._repeats = self._repeats, Counter()
@@ -186,8 +187,8 @@ class _Handler(logging.StreamHandler[TextIO]):
                 yield logging.LogRecord(kind.logger, kind.level, "", 0, text, more, None)
 
 
-class _Kind(NamedTuple):
-    """What two lines have in common if one repeats the other."""
+class _LineKind(NamedTuple):
+    """The parts that two lines have in common if one repeats the other."""
 
     logger: str
     level: int
@@ -195,7 +196,7 @@ class _Kind(NamedTuple):
     failed: type[BaseException] | None
 
     @classmethod
-    def of(cls, record: logging.LogRecord) -> "_Kind":
+    def of(cls, record: logging.LogRecord) -> "_LineKind":
         # Event loops write numbers and addresses of objects into the text itself.
         words = _NUMBER.sub("0", _short(str(record.msg).partition("\n")[0]))
         return cls(record.name, record.levelno, words, record.exc_info[0] if record.exc_info else None)
@@ -222,8 +223,8 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None, mask:
 def capture_foreign_logs() -> None:
     """Write everything else that this process reports on stderr in the form of Dragoman's own lines.
 
-    That is lines of all other loggers from WARNING on (at lower levels some log what is sent over the wire), warnings,
-    and uncaught exceptions. Call it after configure().
+    These are the lines of all other loggers from WARNING on (at lower levels some log what is sent over the wire),
+    warnings, and uncaught exceptions. Call it after configure_logging().
     """
     root = logging.getLogger()
     root.handlers[:] = logging.getLogger("dragoman").handlers
@@ -251,11 +252,11 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."
 
 
 def _plain(value: object) -> str:
-    """A value behind `key=`: in quotes where it would not be one word."""
+    """Format a value after `key=`: in quotes if it would not be one word."""
     text = _joined(value)
     if text.isprintable() and " " not in text and '"' not in text:
         return text
@@ -270,5 +271,5 @@ def _joined(value: object) -> str:
     return str(value)
 
 
-def _visible(text: str) -> str:
+def _escaped(text: str) -> str:
     return text if text.isprintable() else json.dumps(text, ensure_ascii=True)[1:-1]

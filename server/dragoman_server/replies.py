@@ -1,4 +1,4 @@
-"""Answers that are not streams: bodies, headers and errors, in the dialect of the path that was asked."""
+"""Whole responses: their headers, errors in the form of the client's protocol, and the protocol of a path."""
 
 import math
 import re
@@ -11,11 +11,11 @@ from dragoman import PROTOCOLS, ErrorKind, Ledger, WireError
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman_server.headers import BROWSER_HEADERS, JSON_HEADERS, HeaderList, encode_headers
 
-# The same request would fail again. SDKs try some of these again by themselves, Claude Code a 401 for three minutes.
-_LASTING_KINDS = frozenset(
+# Errors for which a retry would fail again. SDKs retry some of these by default, Claude Code a 401 for three minutes.
+_NOT_RETRYABLE_KINDS = frozenset(
     {ErrorKind.AUTHENTICATION, ErrorKind.PERMISSION, ErrorKind.BILLING, ErrorKind.MISCONFIGURED}
 )
-_LASTING_STATUSES = frozenset({401, 403})
+_NOT_RETRYABLE_STATUSES = frozenset({401, 403})
 _SHOULD_RETRY = "x-should-retry"
 
 # Header lines have limits (8 KiB in common servers), and a ledger may have a thousand entries.
@@ -31,33 +31,33 @@ class Reply:
     body: bytes
 
     def encoded_headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers, as ASGI has them. The length of the body is among them, so nothing needs to be chunked."""
+        """Return all headers for ASGI, with the length of the body, so that it is not chunked."""
         return encode_headers([*self.headers, *BROWSER_HEADERS, ("content-length", str(len(self.body)))])
 
 
 async def send_reply(send: Send, reply: Reply, *, message: str = "http.response") -> None:
-    """Send a whole response. message: what the types of its ASGI messages begin with."""
+    """Send a whole response. message: the prefix of its ASGI message types."""
     start = {"type": f"{message}.start", "status": reply.status, "headers": reply.encoded_headers()}
     await send(start)
     await send({"type": f"{message}.body", "body": reply.body, "more_body": False})
 
 
 def error_reply(client: ProtocolSpec, error: WireError, request_id: str, headers: HeaderList) -> Reply:
-    """An error in the client's dialect."""
+    """Return an error in the form of the client's protocol."""
     return encoded_error_reply(error.kind, *client.write_error(error, request_id), headers)
 
 
 def encoded_error_reply(kind: ErrorKind, status: int, body: bytes, headers: HeaderList) -> Reply:
-    """An error answer with this body, which says when trying again cannot help. headers: may say so themselves."""
-    if kind in _LASTING_KINDS or status in _LASTING_STATUSES:
+    """Return an error response with this body, with `x-should-retry: false` if a retry cannot help."""
+    if kind in _NOT_RETRYABLE_KINDS or status in _NOT_RETRYABLE_STATUSES:
         headers = [*(pair for pair in headers if pair[0] != _SHOULD_RETRY), (_SHOULD_RETRY, "false")]
     return Reply(status, [*JSON_HEADERS, *headers], body)
 
 
 def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
-    """The headers with the seconds until the first account is back, if the pool knows them.
+    """Put the seconds until the first account is usable again into the headers, if they are known.
 
-    Then an upstream's own word, which is about one account, does not count.
+    They replace those of an upstream, which are about one account.
     """
     if retry_at is None:
         return headers
@@ -69,10 +69,10 @@ def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
 def protocol_for_path(
     path: str, headers: Mapping[str, str], protocols: Mapping[str, ProtocolSpec] = PROTOCOLS
 ) -> ProtocolSpec:
-    """Return the protocol whose clients ask for this path, for errors where no endpoint answers.
+    """Return the protocol whose clients use this path, for errors where no endpoint responds.
 
-    path: as the application sees it, without what it is mounted under. Where it belongs to no protocol, the
-    headers decide, see protocol_by_version().
+    path: without what the application is mounted under. If it belongs to no protocol, the headers decide: see
+    protocol_by_version().
     """
     for spec in protocols.values():
         for endpoint in spec.endpoints:
@@ -86,7 +86,7 @@ def protocol_by_version(
 ) -> ProtocolSpec:
     """Return the protocol whose version header is among these headers, else the first protocol.
 
-    Clients of a protocol that has such a header always send it, others never do.
+    Clients of a protocol with such a header always send it, others never do.
     """
     for spec in protocols.values():
         if spec.version_header is not None and spec.version_header[0] in headers:
@@ -95,8 +95,8 @@ def protocol_by_version(
 
 
 def suggest_base_url(path: str, protocols: Mapping[str, ProtocolSpec] = PROTOCOLS) -> tuple[str, str] | None:
-    """For a path that nobody serves because a client's base URL is wrong: the path of the right one, and what the
-    client adds to it. None where it is wrong for another reason.
+    """Return the path of the right base URL for a path that is not served because of a wrong one, and what the client
+    adds to it. None if the path is wrong for another reason.
 
     Vendors' SDKs add what UpstreamSpec.path says, other clients with or without the version.
     """
@@ -119,26 +119,26 @@ def suggest_base_url(path: str, protocols: Mapping[str, ProtocolSpec] = PROTOCOL
 _VERSION = "/v1"
 MODELS_PATH = f"{_VERSION}/models"
 
-# What base URLs have behind the host, at other servers or twice by mistake.
+# The paths of base URLs at other servers, or twice by mistake.
 _BASE = re.compile(r"(/v1|/api|/openai|/anthropic)*")
 
 
 def _before(path: str, end: str) -> str | None:
-    """What of a base URL stands before an endpoint's path, or before what lies below that one. None: no base URL."""
+    """Return the part of a base URL before an endpoint's path, or before a path below it. None if it is no base URL."""
     head, found, below = path.rpartition(end)
     return head if found and below[:1] in ("", "/") and _BASE.fullmatch(head) else None
 
 
-def loss_header(of_request: Ledger, of_answer: Ledger | None = None) -> HeaderList:
-    """`dragoman-loss: N; code=path, ...`: how much was lost and, as far as there is room, what.
+def loss_header(of_request: Ledger, of_response: Ledger | None = None) -> HeaderList:
+    """Return `dragoman-loss: N; code=path, ...`: the number of losses and, as far as there is room, their places.
 
-    Paths are places in the client's body, or behind `answer:` in the upstream's answer.
+    Paths are places in the client's body, or after `answer:` in the upstream's response.
     """
     entries = [f"{loss.code.value}={ascii(loss.path)[1:-1]}" for loss in of_request]
-    entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_answer or ()]
+    entries += [f"{loss.code.value}=answer:{ascii(loss.path)[1:-1]}" for loss in of_response or ()]
     if not entries:
         return []
-    text = f"{len(of_request) + len(of_answer or ())}"
+    text = f"{len(of_request) + len(of_response or ())}"
     for number, entry in enumerate(entries):
         more = f"{', ' if number else '; '}{entry}"
         if len(text) + len(more) > _LOSS_HEADER_BYTES:

@@ -1,7 +1,7 @@
-"""A SQLite file that is ours, private, and shared with other processes.
+"""Open a SQLite file of the gateway: private, and shared with other processes.
 
-Strategy: the file is marked with what made it, so a file of another program, another kind or another version is left
-alone. A write-ahead log lets processes read while one of them writes. Only the user who runs the gateway may read it.
+The file has a mark of its kind and version, so a file of another program, kind or version is never changed. A
+write-ahead log lets processes read while one of them writes. Only the user who runs the gateway may read the file.
 """
 
 import os
@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 
 class WrongFile(Exception):
-    """The file was made by something else. `str()` of it names the file."""
+    """The file was made by another program or version. `str()` of it names the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class SQLiteFileFormat:
-    """what: the file in words, for errors. application, version: how it is told apart from others. schema: SQL."""
+    """The kind of a file.
+
+    what: its name for errors. application, version: the marks in the file. schema: SQL that makes the tables.
+    """
 
     what: str
     application: int
@@ -26,21 +29,21 @@ class SQLiteFileFormat:
     schema: str
 
 
-def open_sqlite_file(kind: SQLiteFileFormat, path: str, busy_s: float) -> sqlite3.Connection:
-    """A connection, for one thread at a time; the file is made when it is not there.
+def open_sqlite_file(file_format: SQLiteFileFormat, path: str, busy_s: float) -> sqlite3.Connection:
+    """Return a connection, for one thread at a time. Makes the file if it is missing.
 
     busy_s: how long a call waits for another process to finish its writing. Raises WrongFile, sqlite3.Error, OSError.
     """
-    # SQLite would make it readable for everybody whom the umask lets.
+    # SQLite would make it readable for everybody whom the umask allows.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
-        _use_write_ahead_log(kind, connection, path, busy_s)
+        _use_write_ahead_log(file_format, connection, path, busy_s)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA secure_delete = ON")
         with write_transaction(connection):
-            if not _is_made(kind, connection, path):
-                _make(kind, connection)
+            if not _is_made(file_format, connection, path):
+                _make(file_format, connection)
     except BaseException:
         connection.close()
         raise
@@ -49,7 +52,7 @@ def open_sqlite_file(kind: SQLiteFileFormat, path: str, busy_s: float) -> sqlite
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction that no other process writes beside."""
+    """Open a transaction during which no other process writes."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield connection
@@ -62,7 +65,7 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 @contextmanager
 def _reading(connection: sqlite3.Connection) -> Iterator[None]:
-    """One state of the file for several reads, whatever another process does between them."""
+    """Open a transaction in which all reads see one state of the file."""
     connection.execute("BEGIN")
     try:
         yield
@@ -71,14 +74,14 @@ def _reading(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _use_write_ahead_log(
-    kind: SQLiteFileFormat, connection: sqlite3.Connection, path: str, busy_s: float
+    file_format: SQLiteFileFormat, connection: sqlite3.Connection, path: str, busy_s: float
 ) -> None:
-    """Processes that start together are in each other's way here, and SQLite does not wait for this."""
+    """Switch the log on. It retries, because processes that start together block each other, without a wait."""
     deadline = time.monotonic() + busy_s
     while True:
         try:
             with _reading(connection):
-                _is_made(kind, connection, path)  # before anything is changed
+                _is_made(file_format, connection, path)  # before anything is changed
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError:
@@ -87,27 +90,27 @@ def _use_write_ahead_log(
             time.sleep(0.02)
 
 
-def _is_made(kind: SQLiteFileFormat, connection: sqlite3.Connection, path: str) -> bool:
-    """Whether the tables are there; when not, the file is empty. Raises WrongFile."""
+def _is_made(file_format: SQLiteFileFormat, connection: sqlite3.Connection, path: str) -> bool:
+    """True if the tables exist, false for an empty file. Raises WrongFile for any other."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if (application, version) == (kind.application, kind.version):
+    if (application, version) == (file_format.application, file_format.version):
         return True
     if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
-        what = "another version of Dragoman" if application == kind.application else "another program"
-        raise WrongFile(f"the {kind.what} {path} was made by {what}; name another file")
+        what = "another version of Dragoman" if application == file_format.application else "another program"
+        raise WrongFile(f"the {file_format.what} {path} was made by {what}; name another file")
     return False
 
 
-def _make(kind: SQLiteFileFormat, connection: sqlite3.Connection) -> None:
-    for statement in _statements(kind.schema):
+def _make(file_format: SQLiteFileFormat, connection: sqlite3.Connection) -> None:
+    for statement in _statements(file_format.schema):
         connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {kind.application}")
-    connection.execute(f"PRAGMA user_version = {kind.version}")
+    connection.execute(f"PRAGMA application_id = {file_format.application}")
+    connection.execute(f"PRAGMA user_version = {file_format.version}")
 
 
 def _statements(script: str) -> Iterator[str]:
-    """One by one, for `executescript` would end the transaction."""
+    """Return the statements one by one, because `executescript` would end the transaction."""
     statement = ""
     for line in script.splitlines():
         statement += line + "\n"

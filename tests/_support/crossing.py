@@ -36,9 +36,9 @@ def translate_stream(
     answer: Relay | ResponseTranslator
     context = ask(client, upstream, body)
     if upstream == client:
-        answer = Relay(UPSTREAMS[client], context)
+        answer = Relay(protocol=UPSTREAMS[client], context=context)
     else:
-        answer = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
+        answer = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         answer.receive_data(stream[at : at + (step or len(stream))])
@@ -53,10 +53,11 @@ def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, 
     context = ask(client, upstream, asked, streams=False)
     answer: Relay | ResponseTranslator
     if upstream == client:
-        answer = Relay(UPSTREAMS[client], context, streams=False)
+        answer = Relay(protocol=UPSTREAMS[client], context=context, streams=False)
     else:
-        specs = (UPSTREAMS[upstream], spec_of(client))
-        answer = ResponseTranslator(*specs, context, upstream_streams=False)
+        answer = ResponseTranslator(
+            client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, upstream_streams=False
+        )
     answer.receive_data(body)
     answer.receive_eof()
     assert answer.error is None, answer.error
@@ -71,8 +72,11 @@ def translate_error_of(upstream: str, client: str, status: int, body: bytes) -> 
 
 def ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> ResponseContext:
     """What an answer's side knows of this request."""
-    specs = spec_of(client), UPSTREAMS[upstream]
-    translator = RequestTranslator(*specs, endpoint=endpoint_of(client) if streams else None)
+    translator = RequestTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        endpoint=endpoint_of(client) if streams else None,
+    )
     return translator.translate(json.dumps(body).encode()).response_context(id=EXCHANGE_ID, now=NOW)
 
 

@@ -68,7 +68,7 @@ def differences(wish: Wish) -> Iterator[Difference]:
 
 def translated(source: str, target: str, body: Json, model: str) -> Json:
     translator = RequestTranslator(
-        UPSTREAMS[source], UPSTREAMS[target], capabilities=vendor_target(target, model)
+        client=UPSTREAMS[source], upstream=UPSTREAMS[target], capabilities=vendor_target(target, model)
     )
     return json.loads(translator.translate(json.dumps(body).encode(), model=model).body)
 

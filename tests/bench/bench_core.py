@@ -118,9 +118,13 @@ def bench_streams(rounds: int) -> list[dict[str, object]]:
                     upstream: str = upstream, client: str = client, reads: list[bytes] = reads
                 ) -> None:
                     if upstream == client:
-                        machine: Relay | ResponseTranslator = Relay(UPSTREAMS[client], context(client))
+                        machine: Relay | ResponseTranslator = Relay(
+                            protocol=UPSTREAMS[client], context=context(client)
+                        )
                     else:
-                        machine = ResponseTranslator(UPSTREAMS[upstream], UPSTREAMS[client], context(client))
+                        machine = ResponseTranslator(
+                            client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context(client)
+                        )
                     for data in reads:
                         machine.receive_data(data)
                         machine.data_to_send()
@@ -178,7 +182,7 @@ def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
     as_chat = json.dumps(body).encode()
     if protocol == "openai_chat":
         return as_chat
-    translator = RequestTranslator(UPSTREAMS["openai_chat"], UPSTREAMS[protocol])
+    translator = RequestTranslator(client=UPSTREAMS["openai_chat"], upstream=UPSTREAMS[protocol])
     return translator.translate(as_chat).body
 
 
@@ -192,7 +196,7 @@ def bench_requests(rounds: int) -> list[dict[str, object]]:
                 _encode(_decode(body))
 
             for upstream in UPSTREAMS:
-                translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream])
+                translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream])
 
                 def translate(translator: RequestTranslator = translator, body: bytes = body) -> None:
                     translator.translate(body, model="other")

@@ -197,7 +197,9 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
     """Not a letter waits for the end of the call: people watch the patch grow."""
     data = stream(upstream, Call("call_new", "apply_patch", tuple(WRAPPED)))
     asked = ask(RESPONSES, upstream, codex.TURN, capabilities=TARGETS[upstream])
-    machine = ResponseTranslator(UPSTREAMS[upstream], PROTOCOLS[RESPONSES], asked.exchange())
+    machine = ResponseTranslator(
+        client=PROTOCOLS[RESPONSES], upstream=UPSTREAMS[upstream], context=asked.exchange()
+    )
     written, seen = "", ""
     for frame in frames(data):
         piece = piece_of(upstream, frame)

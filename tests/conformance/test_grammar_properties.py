@@ -53,7 +53,9 @@ def asked(client: str) -> ResponseContext:
 def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
     """What a client gets for these events."""
     upstream, stream = scripted(events)
-    translator = ResponseTranslator(upstream, spec_of(client), asked(client), client_streams=streams)
+    translator = ResponseTranslator(
+        client=spec_of(client), upstream=upstream, context=asked(client), client_streams=streams
+    )
     translator.receive_data(stream)
     translator.receive_eof()
     return translator.data_to_send()

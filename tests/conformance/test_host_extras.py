@@ -84,8 +84,12 @@ def frames_of(protocol: str, body: Body) -> list[Any]:
 
 def entered(upstream: str, client: str, body: Body, *, streams: bool) -> list[tuple[str, str]]:
     """Code and place of all that an answer loses on its way to a client."""
-    specs = UPSTREAMS[upstream], UPSTREAMS[client]
-    translator = ResponseTranslator(*specs, asked(client), upstream_streams=streams)
+    translator = ResponseTranslator(
+        client=UPSTREAMS[client],
+        upstream=UPSTREAMS[upstream],
+        context=asked(client),
+        upstream_streams=streams,
+    )
     data = s.render(upstream, frames_of(upstream, body)) if streams else json.dumps(body).encode()
     translator.receive_data(data)
     translator.receive_eof()
@@ -201,8 +205,12 @@ ERRORS: dict[str, tuple[Body, list[Any]]] = {
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 def test_errors_enter_nothing(upstream: str, client: str, streams: bool) -> None:
     body, frames = ERRORS[upstream]
-    specs = UPSTREAMS[upstream], UPSTREAMS[client]
-    translator = ResponseTranslator(*specs, asked(client), upstream_streams=streams)
+    translator = ResponseTranslator(
+        client=UPSTREAMS[client],
+        upstream=UPSTREAMS[upstream],
+        context=asked(client),
+        upstream_streams=streams,
+    )
     translator.receive_data(
         s.render(upstream, copy.deepcopy(frames)) if streams else json.dumps(body).encode()
     )

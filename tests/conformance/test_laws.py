@@ -111,8 +111,12 @@ def test_a_whole_answer_that_broke_off_is_a_failure() -> None:
         for client in CLIENTS:
             source = Source("sample", upstream, s.render(upstream, SAMPLES[upstream]()))
             body = answered(source, upstream, streams=False)
-            specs = UPSTREAMS[upstream], spec_of(client)
-            machine = ResponseTranslator(*specs, asked(client, streams=False), upstream_streams=False)
+            machine = ResponseTranslator(
+                client=spec_of(client),
+                upstream=UPSTREAMS[upstream],
+                context=asked(client, streams=False),
+                upstream_streams=False,
+            )
             machine.receive_data(body[:-1])
             machine.receive_eof()
             assert (machine.outcome, machine.data_to_send()) == (Outcome.FAILED, b"")

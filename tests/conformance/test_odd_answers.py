@@ -43,13 +43,16 @@ def test_whole_answers(protocol: str, client: str) -> None:
         for changed in variants(answer):
             body = json.dumps(changed).encode()
             machine = ResponseTranslator(
-                PROTOCOLS[protocol], PROTOCOLS[client], context(client), upstream_streams=False
+                client=PROTOCOLS[client],
+                upstream=PROTOCOLS[protocol],
+                context=context(client),
+                upstream_streams=False,
             )
             machine.receive_data(body)
             machine.receive_eof()
             assert machine.outcome is not Outcome.OPEN
             assert machine.data_to_send()
-            relay = Relay(PROTOCOLS[protocol], context(protocol), streams=False)
+            relay = Relay(protocol=PROTOCOLS[protocol], context=context(protocol), streams=False)
             relay.receive_data(body)
             relay.receive_eof()
             assert relay.data_to_send() == body

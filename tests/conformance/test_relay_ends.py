@@ -78,7 +78,9 @@ def test_nothing_passes_behind_an_end_or_an_error(protocol: str, end: bytes) -> 
     begin, after = BEGINS[protocol], AFTER[protocol]
     for reads in ([begin + end + after], [begin, end, after], [begin, end + after]):
         request = Request(protocol=protocol, model="m", messages=(), raw={}, stream=True)
-        relay = Relay(UPSTREAMS[protocol], ResponseContext(request=request, id="x", now=1, model="m"))
+        relay = Relay(
+            protocol=UPSTREAMS[protocol], context=ResponseContext(request=request, id="x", now=1, model="m")
+        )
         for read in reads:
             relay.receive_data(read)
         relay.receive_eof()

@@ -10,8 +10,8 @@ import pytest
 from command.process import DEADLINE_S
 from edge import EdgeGateway, Upstream
 
-from dragoman_server.keys import CLIENT_KEY_PREFIX, hash_client_key
-from dragoman_server.settings.secret import Secret
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 pytestmark = pytest.mark.process
 

@@ -48,7 +48,7 @@ def problems(client: str, sent: bytes) -> list[str]:
 
 
 def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
-    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), asked(client))
+    machine = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client))
     sent = b""
     for part in parts:
         machine.receive_data(part)
@@ -65,7 +65,10 @@ def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
 
 def judge_whole(upstream: str, body: bytes, client: str) -> None:
     machine = ResponseTranslator(
-        UPSTREAMS[upstream], spec_of(client), asked(client, streams=False), upstream_streams=False
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=asked(client, streams=False),
+        upstream_streams=False,
     )
     machine.receive_data(body)
     machine.receive_eof()

@@ -19,7 +19,7 @@ NUMBER = re.compile(rb'"sequence_number":\d+')
 
 
 def relayed(protocol: str, parts: list[bytes]) -> tuple[Relay, bytes]:
-    relay = Relay(UPSTREAMS[protocol], asked(protocol))
+    relay = Relay(protocol=UPSTREAMS[protocol], context=asked(protocol))
     sent = b""
     for part in parts:
         relay.receive_data(part)

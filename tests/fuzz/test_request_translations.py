@@ -44,9 +44,10 @@ targets = st.sampled_from(
 
 
 def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -> None:
-    specs = PROTOCOLS[client], UPSTREAMS[upstream]
     try:
-        done = RequestTranslator(*specs, capabilities=capabilities, max_fan_out=4).translate(body)
+        done = RequestTranslator(
+            client=PROTOCOLS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities, max_fan_out=4
+        ).translate(body)
     except (RemoteProtocolError, RequestRefused) as error:
         refusal = error
     else:

@@ -135,8 +135,8 @@ def endpoint_of(client: str) -> Any:
 
 def request(client: str, upstream: str, body: bytes, capabilities: str) -> Any:
     translator = RequestTranslator(
-        spec_of(client),
-        UPSTREAMS[upstream],
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
         capabilities=CAPABILITIES[capabilities],
         signer=SIGNER,
         max_fan_out=4,
@@ -165,7 +165,11 @@ def answer_lines(client: str, upstream: str, ask: Json, data: bytes, *, came: bo
     if done.fan_out != 1:
         return fan_out_lines(client, upstream, context, done.fan_out, data, came=came, goes=goes)
     machine = ResponseTranslator(
-        UPSTREAMS[upstream], spec_of(client), context, upstream_streams=came, client_streams=goes
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=context,
+        upstream_streams=came,
+        client_streams=goes,
     )
     return machine_lines(client, machine, data, goes)
 
@@ -174,7 +178,13 @@ def fan_out_lines(
     client: str, upstream: str, context: Any, count: int, data: bytes, *, came: bool, goes: bool
 ) -> Lines:
     """One answer with `count` choices, each of which the upstream gave by itself."""
-    machine = FanOut(UPSTREAMS[upstream], spec_of(client), context, count, client_streams=goes)
+    machine = FanOut(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=context,
+        count=count,
+        client_streams=goes,
+    )
     for number in range(count):
         part = machine.start(number, upstream_streams=came)
         part.receive_data(data)
@@ -187,7 +197,9 @@ def fan_out_lines(
 def relay_lines(client: str, ask: Json, data: bytes, *, streams: bool) -> Lines:
     done = request(client, client, bytes_of(ask), "plain")
     context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
-    return machine_lines(client, Relay(UPSTREAMS[client], context, streams=streams), data, streams, sent=data)
+    return machine_lines(
+        client, Relay(protocol=UPSTREAMS[client], context=context, streams=streams), data, streams, sent=data
+    )
 
 
 def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: bytes | None = None) -> Lines:

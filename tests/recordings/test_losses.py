@@ -77,8 +77,12 @@ def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
             if client != answer.protocol:
                 body = client_request(client, answer.protocol, answer.request, stream=streams)
                 exchange = ask(client, answer.protocol, body, streams=streams)
-                specs = UPSTREAMS[answer.protocol], UPSTREAMS[client]
-                translator = ResponseTranslator(*specs, exchange, upstream_streams=streams)
+                translator = ResponseTranslator(
+                    client=UPSTREAMS[client],
+                    upstream=UPSTREAMS[answer.protocol],
+                    context=exchange,
+                    upstream_streams=streams,
+                )
                 yield f"{answer.name} to {client}", answer.protocol, data, translator
 
 

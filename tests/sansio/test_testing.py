@@ -58,7 +58,9 @@ def test_a_stream_that_ends_too_early_has_no_events() -> None:
 
 
 def test_a_pair_translates_both_ways() -> None:
-    pair = Pair(MESSAGES, CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big")
+    pair = Pair(
+        client=MESSAGES, upstream=CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big"
+    )
     asked = decode(pair.translate_request(BODY))
     assert (asked["model"], asked["max_tokens"]) == ("big", 9)
     whole = pair.translate_response(STREAM)
@@ -68,7 +70,7 @@ def test_a_pair_translates_both_ways() -> None:
 
 
 def test_a_pair_takes_whole_answers_and_mixtures() -> None:
-    pair = Pair(MESSAGES, CHAT)
+    pair = Pair(client=MESSAGES, upstream=CHAT)
     pair.translate_request({**BODY, "stream": False})
     assert decode(pair.translate_response(WHOLE))["content"][0]["text"] == "Hello"
     assert decode(pair.translate_response(STREAM, streams=True))["content"][0]["text"] == "Hello"
@@ -79,14 +81,14 @@ def test_a_pair_takes_whole_answers_and_mixtures() -> None:
 
 
 def test_a_pair_of_one_protocol_relays() -> None:
-    pair = Pair(CHAT, CHAT)
+    pair = Pair(client=CHAT, upstream=CHAT)
     pair.translate_request({"model": "m", "stream": True, "messages": []})
     assert pair.translate_response(STREAM) == STREAM
     assert b"chatcmpl-test" in pair.translate_response(WHOLE, streams=False)
 
 
 def test_a_pair_tells_how_an_answer_broke_off() -> None:
-    pair = Pair(MESSAGES, CHAT)
+    pair = Pair(client=MESSAGES, upstream=CHAT)
     pair.translate_request(BODY)
     assert b"event: error" in pair.translate_response(STREAM[:90])
     assert pair.error is not None
@@ -97,7 +99,7 @@ def test_a_pair_tells_how_an_answer_broke_off() -> None:
 
 
 def test_a_pair_that_was_not_asked_has_no_answer() -> None:
-    pair = Pair(MESSAGES, CHAT, signer=Signer(b"secret"), policy=LossPolicy.REFUSE)
+    pair = Pair(client=MESSAGES, upstream=CHAT, signer=Signer(b"secret"), policy=LossPolicy.REFUSE)
     with pytest.raises(ValueError, match="ask"):
         pair.translate_response(STREAM)
     with pytest.raises(RequestRefused, match="strict"):

@@ -1,7 +1,7 @@
 """Events of one upstream stream, pulled one at a time: for those who want events, not another protocol.
 
-Strategy: as in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the
-third event of a chunk is bad, and exactly one method raises for what the peer did.
+As in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the third event of a
+chunk is bad, and only one method raises for what the peer did.
 """
 
 from __future__ import annotations
@@ -13,51 +13,74 @@ from typing import Final, Literal
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Request
 from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError
 from dragoman._wire.sse import Frame, SSEParser
 from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.protocols import upstream_spec
 
 
-class NeedData(Enum):
-    """The type of NEED_DATA."""
-
+class _NeedData(Enum):
     NEED_DATA = "need_data"
 
 
-NEED_DATA: Final = NeedData.NEED_DATA
+NEED_DATA: Final = _NeedData.NEED_DATA
 
 
 class EventReader:
-    """Reads one stream of `protocol`.
+    r"""Reads one stream of an upstream.
 
-    Call receive_data() with bytes as they come and receive_eof() at the end; after each, call next_event()
-    until it gives NEED_DATA. After Ended or Failed it gives NEED_DATA for ever.
+    Call receive_data() with bytes as they come and receive_eof() at the end; after each, call next_event() until it
+    returns NEED_DATA. After Ended or Failed it always returns NEED_DATA.
+
+    >>> reader = EventReader("openai_chat")
+    >>> reader.receive_data(b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n')
+    >>> while (event := reader.next_event()) is not NEED_DATA:
+    ...     print(type(event).__name__)
+    Started
+    BlockStarted
+    TextDelta
+
+    Args:
+        protocol: the upstream's, by name or by spec.
+        context: of the response's request, if it matters, see TranslatedRequest.response_context().
+
+    Attributes:
+        losses: What the stream has and events have no place for.
     """
 
-    def __init__(self, protocol: UpstreamSpec, context: ResponseContext) -> None:
+    def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:
+        spec = upstream_spec(protocol)
+        if context is None:
+            request = Request(protocol=spec.name, model="", messages=(), raw={}, stream=True)
+            context = ResponseContext(request=request, id="0", now=0, model="")
         self.losses = Ledger()
         self._sse = SSEParser()
-        self._reader = protocol.stream_reader(context, self.losses)
+        self._reader = spec.stream_reader(context, self.losses)
         self._checker = EventOrderChecker()
         self._frames: deque[Frame] = deque()
         self._events: deque[Event] = deque()
-        self._eof: Literal["no", "yes", "told"] = "no"
+        self._eof: Literal["no", "yes", "reported"] = "no"
         self._error: RemoteProtocolError | None = None
+        self._name = spec.name
+
+    def __repr__(self) -> str:
+        return f"<EventReader {self._name}, {self._checker.state.value}>"
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes. Never raises."""
+        """Buffer bytes. Never raises."""
         self._frames.extend(self._sse.receive_data(data))
 
     def receive_eof(self) -> None:
-        """The stream ended. Never raises."""
+        """Mark the end of the stream. Never raises."""
         self._frames.extend(self._sse.receive_eof())
         self._eof = "yes"
 
-    def next_event(self) -> Event | Literal[NeedData.NEED_DATA]:
-        """The next event, or NEED_DATA when more bytes are needed.
+    def next_event(self) -> Event | Literal[_NeedData.NEED_DATA]:
+        """Return the next event, or NEED_DATA if more bytes are needed.
 
-        Raises RemoteProtocolError when the peer broke its protocol or ended too early; the stream cannot be
-        read on then, and every later call raises the same.
+        Raises RemoteProtocolError if the peer broke its protocol or ended too early. Nothing more can be read then, and
+        every later call raises the same exception.
         """
         if self._error is not None:
             raise self._error
@@ -67,7 +90,7 @@ class EventReader:
             self._error = error
             raise
 
-    def _next(self) -> Event | Literal[NeedData.NEED_DATA]:
+    def _next(self) -> Event | Literal[_NeedData.NEED_DATA]:
         while not self._events:
             if self._checker.state in (ResponseState.ENDED, ResponseState.FAILED):
                 return NEED_DATA
@@ -76,9 +99,9 @@ class EventReader:
             elif self._sse.error is not None:
                 raise self._sse.error
             elif self._eof == "yes":
-                self._eof = "told"
+                self._eof = "reported"
                 self._events.extend(self._reader.eof())
-            elif self._eof == "told":
+            elif self._eof == "reported":
                 raise RemoteProtocolError("the stream ended before the answer was complete", status=502)
             else:
                 return NEED_DATA

@@ -1,9 +1,9 @@
-"""Several answers of an upstream that gives one at a time, as the one answer with choices that the client wants.
+"""Several responses of an upstream that returns one choice at a time, as one response with several choices.
 
-Strategy: every leg is an answer of its own, read, checked and staged by a ResponseTranslator that gives events
-instead of bytes. Here the events are put together: blocks get numbers that no other leg uses, each leg is one
-choice, usage is the sum. A leg that fails ends the whole answer, for a client that asked for three alternatives
-cannot tell a missing one from an empty one.
+Each branch is a response of its own, read by a ResponseTranslator that returns events instead of bytes. FanOut merges
+them: blocks get numbers that no other branch uses, each branch is one choice, usage is the sum. A branch that fails
+ends the whole response, because a client that requested three choices cannot distinguish a missing one from an empty
+one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._engine.sinks import ListSink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import ListSink, Sink, StoringSink, WholeSink, sink_for
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -30,24 +30,70 @@ from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.json import JSONObject
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
+
+
+class _Branch(ResponseTranslator):
+    """One of the upstream's responses, as events for the client's protocol instead of bytes."""
+
+    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+        self._events = ListSink()
+        return self._events
+
+    def take_events(self) -> list[Event]:
+        """Return the events since the last call."""
+        events, self._events.events[:] = list(self._events.events), []
+        return events
 
 
 class FanOut:
-    """Puts `count` answers together. The same attributes as ResponseTranslator; the first choice's, where one counts.
+    r"""Merges `count` responses into one.
 
-    Call start(number, ...) for each leg as soon as its response comes, feed what it gives, and call merge() after
-    each time: then data_to_send() has what is ready. fail_leg() tells of a leg that got no response.
+    Call start(number) for each branch as soon as its response comes, pass its bytes to the machine that start()
+    returns, and call merge() each time: then data_to_send() returns what is ready. Call fail() if a branch gets no
+    response.
 
-    Args: as for ResponseTranslator; count is TranslatedRequest.answers.
+    >>> pair = {"client": "openai_chat", "upstream": "anthropic_messages"}
+    >>> body = b'{"model":"m","n":2,"messages":[{"role":"user","content":"Hi"}]}'
+    >>> translated = RequestTranslator(**pair, max_fan_out=4).translate(body)
+    >>> context = translated.response_context(id="a1", now=0)
+    >>> machine = FanOut(**pair, context=context, count=translated.fan_out)
+    >>> whole = b'{"type":"message","content":[{"type":"text","text":"Hello"}],"stop_reason":"end_turn"}'
+    >>> for number in range(translated.fan_out):
+    ...     branch = machine.start(number, upstream_streams=False)
+    ...     branch.receive_data(whole)
+    ...     branch.receive_eof()
+    ...     machine.merge()
+    >>> machine.data_to_send().count(b'"content":"Hello"')
+    2
+
+    Args:
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        context: from TranslatedRequest.response_context().
+        count: TranslatedRequest.fan_out.
+        client_streams: as for ResponseTranslator.
+        check_input: as for ResponseTranslator.
+        store_response: as for ResponseTranslator.
+
+    Attributes:
+        losses: What the client does not get, by choice.
+        outcome: How the response ended, OPEN until then.
+        error: Why it FAILED, else None.
+        usage: The sum of all branches, once it is COMPLETED.
+        stop_reason: Why the first choice ended, None until then.
+        upstream_model: The model that the first branch to start reported, None until then.
+        upstream_id: The id of that branch's response, None until then.
+        committed: Content of any branch was received. Until then an error can be a plain HTTP error.
     """
 
     def __init__(
         self,
-        upstream: UpstreamSpec,
-        client: ProtocolSpec,
+        *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
         context: ResponseContext,
         count: int,
-        *,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
         store_response: bool = False,
@@ -60,47 +106,50 @@ class FanOut:
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
         self.committed = False
-        self._upstream = upstream
-        self._client = client
-        self._exchange = context
+        self._upstream = upstream_spec(upstream)
+        self._client = client_spec(client)
+        self._context = context
         self._check_input = check_input
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink_for(client, context, self.losses, streams=streams, store_response=store_response)
-        self._sinks = [ListSink() for _ in range(count)]
-        self._legs: list[ResponseTranslator | None] = [None] * count
+        self._sink = sink_for(
+            self._client, context, self.losses, streams=streams, store_response=store_response
+        )
+        self._branches: list[_Branch | None] = [None] * count
         self._usages = [Usage() for _ in range(count)]
         self._ended: set[int] = set()
         self._started = False
 
+    def __repr__(self) -> str:
+        names = f"{self._upstream.name} -> {self._client.name}"
+        return f"<FanOut {names}, {len(self._ended)} of {len(self._branches)} ended, {self.outcome.value}>"
+
     def start(self, number: int, *, upstream_streams: bool) -> ResponseTranslator:
-        """The machine for one leg's answer. Its bytes go nowhere: merge() takes its events."""
+        """Return the machine for one branch's response. It has no data_to_send(): merge() takes its events."""
         context = msgspec.structs.replace(
-            self._exchange, id=f"{self._exchange.id}{number}" if number else self._exchange.id
+            self._context, id=f"{self._context.id}{number}" if number else self._context.id
         )
-        leg = ResponseTranslator(
-            self._upstream,
-            self._client,
-            context,
+        branch = _Branch(
+            client=self._client,
+            upstream=self._upstream,
+            context=context,
             upstream_streams=upstream_streams,
             check_input=self._check_input,
-            sink=self._sinks[number],
         )
-        self._legs[number] = leg
-        return leg
+        self._branches[number] = branch
+        return branch
 
     def merge(self) -> None:
-        """Take what the legs have given since the last time."""
-        for number, sink in enumerate(self._sinks):
-            events, sink.events[:] = list(sink.events), []
-            for event in events:
+        """Take the events of all branches since the last time."""
+        for number, branch in enumerate(self._branches):
+            for event in branch.take_events() if branch is not None else ():
                 if self.outcome is Outcome.OPEN:
                     self._take(number, event)
-        for number, leg in enumerate(self._legs):
-            for loss in leg.losses if leg is not None else ():
+        for number, branch in enumerate(self._branches):
+            for loss in branch.losses if branch is not None else ():
                 self.losses.add(loss.code, f"/choices/{number}{loss.path}", loss.detail)
 
     def fail(self, error: WireError) -> None:
-        """End the whole answer with an error. No effect once it has ended."""
+        """End the whole response with an error. No effect once it has ended."""
         if self.outcome is not Outcome.OPEN:
             return
         self.outcome = Outcome.FAILED
@@ -108,27 +157,27 @@ class FanOut:
         self._sink.send(Failed(error))
 
     def receive_eof(self) -> None:
-        """Nothing more comes from any leg. What is not complete by now is an error."""
+        """Take the end of all branches. A response that is not complete now becomes an error."""
         self.merge()
         self.fail(
             WireError(ErrorKind.TRUNCATED, "one of the upstream's answers ended before it was complete")
         )
 
     def data_to_send(self) -> bytes:
-        """What the client gets now, as of ResponseTranslator."""
+        """Return the bytes for the client, as ResponseTranslator does."""
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        """As of ResponseTranslator."""
+        """Return bytes that keep the client's connection alive, as ResponseTranslator does."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
     def whole_body(self) -> JSONObject | None:
-        """As of ResponseTranslator."""
+        """Return the response as one document, as ResponseTranslator does."""
         return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """What to keep of the first choice: as of ResponseTranslator."""
-        return self._legs[0].cached_reasoning() if self._legs[0] is not None else None
+        """Return the first choice's reasoning, as ResponseTranslator does."""
+        return self._branches[0].cached_reasoning() if self._branches[0] is not None else None
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, Started):
@@ -155,16 +204,16 @@ class FanOut:
             event = msgspec.structs.replace(event, choice=number, block=self._block(number, event.block))
         elif isinstance(event, Opaque):
             event = msgspec.structs.replace(event, choice=number)
-        elif not isinstance(event, Compacted):  # all that is left fills a block or ends it
+        elif not isinstance(event, Compacted):  # all others fill a block or end it
             event = msgspec.structs.replace(event, block=self._block(number, event.block))
         self._sink.send(event)
 
     def _block(self, number: int, block: int) -> int:
-        return block * len(self._legs) + number
+        return block * len(self._branches) + number
 
     def _end(self, number: int) -> None:
         self._ended.add(number)
-        if len(self._ended) < len(self._legs):
+        if len(self._ended) < len(self._branches):
             return
         usage = self._usages[0]
         for other in self._usages[1:]:

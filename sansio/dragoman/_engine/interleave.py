@@ -1,9 +1,8 @@
 """Several open blocks in, one open block at a time out.
 
-Strategy: Messages and Responses are sequential: "blocks are strictly sequential, one open at a time", and
-many clients keep a single current block. Chat streams may fill parallel tool calls in turns. The first open
-block passes through at once; events of the others wait, in order, until it ends. Nothing is reordered within
-a block, and blocks come out in the order in which they started.
+In Messages and Responses one block is open at a time, and many clients keep a single current block. Chat streams may
+fill parallel tool calls in turns. The first open block passes at once; events of the others wait, in order, until it
+ends. Nothing is reordered within a block, and blocks come out in the order in which they started.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _BLOCK_EVENTS = (TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Anno
 
 
 class Linearizer:
-    """Feed it with legal events; it gives legal events with at most one open block.
+    """Takes legal events, and returns legal events with at most one open block.
 
-    What waits is bounded by the answer itself, which the readers' limits bound.
+    The number of waiting events is bounded by the response, which the readers limit.
     """
 
     __slots__ = ("_queue", "_waiting", "current")
@@ -44,7 +43,7 @@ class Linearizer:
         self._waiting = 0  # how many of those there have been
 
     def passes_through(self, event: Event) -> bool:
-        """Whether send() would give just this event and change nothing: true for nearly all of them."""
+        """True if send() would return only this event and change nothing, as for nearly all events."""
         return type(event) in _DELTAS and event.block == self.current  # type: ignore[union-attr]
 
     def send(self, event: Event) -> list[Event]:
@@ -68,12 +67,12 @@ class Linearizer:
             self._queue[-self._waiting] = [event]
             return []
         if kind is Failed:
-            # What was held was never shown. It is the answer's unfinished tail: the error speaks for it.
+            # The waiting events are the unfinished end of the response. The error takes their place.
             self._queue.clear()
         return [event]
 
     def _release(self) -> list[Event]:
-        """The waiting events that may go now: whole blocks, then the start of the next unfinished one."""
+        """Return the waiting events that may go now: whole blocks, then the start of the next unfinished one."""
         out: list[Event] = []
         while self._queue:
             block = next(iter(self._queue))

@@ -1,14 +1,13 @@
-"""When to send a heartbeat. Time is an argument, the deadline comes out.
+"""When to send a heartbeat. Time is an argument, the deadline is a result.
 
-Strategy: any byte to the client counts as a sign of life, so the deadline is the last byte plus the interval.
-Whoever drives it sleeps until the deadline, asks due(), sends heartbeat bytes and calls sent().
+Any byte to the client is a sign of life, so the deadline is the last byte plus the interval.
 """
 
 from __future__ import annotations
 
 
 class Keepalive:
-    """Deadlines for heartbeats.
+    """Deadlines for heartbeats. Sleep until next_deadline(), and if due(), send heartbeat bytes and call sent().
 
     Args:
         interval: seconds of silence before one is due; 0 or less for never.
@@ -22,14 +21,14 @@ class Keepalive:
         self._last = now
 
     def sent(self, now: float) -> None:
-        """Bytes went to the client: the silence starts anew."""
+        """Note that bytes went to the client: the interval starts again."""
         self._last = now
 
     def next_deadline(self) -> float | None:
-        """When to look again, None for never."""
+        """Return the time of the next heartbeat, None for never."""
         return self._last + self._interval if self._interval > 0 else None
 
     def due(self, now: float) -> bool:
-        """Whether the silence has lasted for the whole interval."""
+        """True if no bytes went to the client for the whole interval."""
         deadline = self.next_deadline()
         return deadline is not None and now >= deadline

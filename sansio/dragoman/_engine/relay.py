@@ -1,11 +1,11 @@
-"""Same protocol on both sides: the bytes pass unchanged, and a tap watches.
+"""Same protocol on both sides: the bytes pass unchanged, and an observer watches them.
 
-Strategy: whole frames are passed on exactly as they came; an unfinished frame waits for its end. So when the upstream
-breaks off, or fails in a line that clients skip, what the client has ends between two frames, and an error in the
-protocol's own form can follow. Nothing else is ever added, nothing passes behind the frame that ends the answer, and
-nothing is changed but errors with something in them that the client may not see (Exchange.mask). What a tap looks for
-(usage, the end, an error) is in the first and the last frames of a stream, so only those are parsed, and the last ones
-only when the protocol's end mark comes or the caller asks.
+Whole frames are passed on exactly as they came; an unfinished frame waits for its end. So if the upstream breaks off,
+or fails in a line that clients skip, the client's bytes end between two frames, and an error in the protocol's own
+form can follow. Nothing else is ever added, nothing passes after the frame that ends the response, and nothing is
+changed but errors with a secret in them (ResponseContext.mask). An observer needs the first and the last frames of a
+stream (usage, the end, an error), so only those are parsed, and the last ones only after an end marker or if the
+caller needs them.
 """
 
 from __future__ import annotations
@@ -24,45 +24,61 @@ from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_raw_event
 from dragoman._wire.sse import encode_frame as frame_bytes
 from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.protocols import upstream_spec
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
-# CR CR; that its LF comes one piece later does no harm.)
+# CR CR; that its LF comes one read later does no harm.)
 _BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
 _EDGE = 2  # one byte less than the longest of them
 # Atomic: one CRLF is not a CR and an LF.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
-# An event that clients skip, see `_sse.Frame`. It stands at the beginning, or behind a blank line.
+# A line that clients skip, see `_wire.sse.Frame`. It is at the beginning, or after a blank line.
 _ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
 
 # Finish, usage and end marker are the last three frames, but for comments.
 _LAST_FRAMES = 64
-# The last frames are in the last bytes. A frame that is longer than that stands in one piece of its own.
+# The last frames are in the last bytes. A frame that is longer than that is in a read of its own.
 _LAST_BYTES = 16 * 1024
-# What comes before the first content: an answer's announcement, which may repeat the request's instructions and tools.
-_MOST_OPENING_BYTES = 1024 * 1024
+# Before the first content: the first frames of a response, which may repeat the request's instructions and tools.
+_MAX_OPENING_BYTES = 1024 * 1024
 
 
 class Relay:
-    """One relayed answer. The same methods and attributes as ResponseTranslator.
+    r"""Relays one response. Has the methods of ResponseTranslator.
 
-    Nobody decodes a relayed stream: stop_reason, upstream_model and upstream_id are known for whole answers.
+    If the outcome is COMPLETED before the upstream's end, its last event has come: close the upstream.
+
+    >>> body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+    >>> translated = RequestTranslator(client="openai_chat", upstream="openai_chat").translate(body)
+    >>> relay = Relay(protocol="openai_chat", context=translated.response_context(id="a1", now=0))
+    >>> relay.receive_data(b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\ndata: {"cho')
+    >>> relay.data_to_send()
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
 
     Args:
-        protocol: of both sides.
-        exchange: as for ResponseTranslator.
-        streams: whether the body is a stream of events. A whole body passes as it comes.
-        member: what a whole body must have to be an answer, by default the member that holds the protocol's.
-        max_event_bytes: the most that is held of one unfinished event.
+        protocol: of both sides, by name or by spec.
+        context: from TranslatedRequest.response_context().
+        streams: the body is a stream of events. A whole body passes as it comes.
+        member: the member that a whole response always has, by default UpstreamSpec.output_member.
+        max_event_bytes: the most bytes that are held of one unfinished event.
 
-    When the outcome is COMPLETED before the upstream's end, its last event has come: close the upstream.
+    Attributes:
+        losses: Always empty.
+        outcome: How the response ended, OPEN until then.
+        error: Why it FAILED, else None.
+        usage: The tokens that were reported so far.
+        stop_reason: Why the first choice of a whole response ended. None for a stream, which is not decoded.
+        upstream_model: The model that a whole response reports. None for a stream.
+        upstream_id: The id of a whole response. None for a stream.
+        committed: Content was received. Until then an error can be a plain HTTP error.
     """
 
     def __init__(
         self,
-        protocol: UpstreamSpec,
-        context: ResponseContext,
         *,
+        protocol: UpstreamSpec | str,
+        context: ResponseContext,
         streams: bool = True,
         member: str | None = None,
         max_event_bytes: int = MAX_EVENT_BYTES,
@@ -75,17 +91,17 @@ class Relay:
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
         self.committed = False
-        self._protocol = protocol
-        self._exchange = context
-        self._tap = protocol.observer(context)
+        self._protocol = protocol = upstream_spec(protocol)
+        self._context = context
+        self._observer = protocol.observer(context)
         self._streams = streams
-        self._marks = protocol.end_markers
-        self._signs = protocol.error_markers
+        self._end_markers = protocol.end_markers
+        self._error_markers = protocol.error_markers
         self._member = member or protocol.output_member
         self._limit = max_event_bytes
         self._held: list[bytes] = []  # bytes after the last blank line
         self._held_bytes = 0
-        self._recent: deque[bytes] = deque()  # whole frames that the tap has not seen yet
+        self._recent: deque[bytes] = deque()  # whole frames that the observer has not got yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
         self._idle_bytes = 0  # without an event
@@ -96,7 +112,11 @@ class Relay:
         self._out: list[bytes] = []
         self._whole: JSONObject | None = None
 
+    def __repr__(self) -> str:
+        return f"<Relay {self._protocol.name}, {self.outcome.value}>"
+
     def receive_data(self, data: bytes) -> None:
+        """Take bytes of the upstream's body. Never raises for what the upstream did: see `outcome` and `error`."""
         if self.outcome is not Outcome.OPEN or not data:
             return
         if not self._streams:
@@ -118,21 +138,22 @@ class Relay:
                     )
                     return
             if self._failing:
-                whole = self._behind_an_error(self._without_secrets(whole))
+                whole = self._after_error(self._masked(whole))
             elif self._may_fail(whole):
-                if self._fails_beside(whole):
+                if self._fails_in_skipped_line(whole):
                     return
-                whole = self._up_to_the_end(self._without_secrets(whole))
+                whole = self._pass_until_end(self._masked(whole))
             else:
-                for mark in self._marks:
-                    if whole.rfind(mark) >= 0:
-                        whole = self._up_to_the_end(whole)
+                for marker in self._end_markers:
+                    if whole.rfind(marker) >= 0:
+                        whole = self._pass_until_end(whole)
                         break
             self._pass(whole)
         if self._held_bytes > self._limit:
             self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
+        """Take the clean end of the upstream's body. A stream without its end event becomes an error."""
         if self.outcome is not Outcome.OPEN:
             return
         if not self._streams:
@@ -140,72 +161,73 @@ class Relay:
             self._note_whole()
             return
         held = b"".join(self._held)
-        if self._fails_beside(held):
+        if self._fails_in_skipped_line(held):
             return
-        self._look()
-        held = self._without_secrets(held)
+        self._observe_recent()
+        held = self._masked(held)
         self._held = [held]
         rest = SSEParser()
         frames = [*rest.receive_data(held), *rest.receive_eof()]
-        # An unfinished frame is passed on behind an end, or if it is one; otherwise the client never sees it.
-        trial = self._protocol.observer(self._exchange)
+        # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
+        trial = self._protocol.observer(self._context)
         for frame in frames:
             trial.observe(frame)
-        if self._tap.ended or trial.ended or trial.error is not None:
-            self._watch(frames)
+        if self._observer.ended or trial.ended or trial.error is not None:
+            self._observe(frames)
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
-        """End the answer with an error, unless the upstream had ended it already: nothing follows an end.
+        """End the response with an error, unless the upstream has ended it already, because nothing follows an end.
 
-        What is held of an unfinished frame is dropped: it cannot be read.
+        The bytes of an unfinished frame are dropped: it cannot be read.
         """
         if self.outcome is not Outcome.OPEN:
             return
-        self._look()
-        if self._tap.error is not None:
+        self._observe_recent()
+        if self._observer.error is not None:
             self._finish(Outcome.FAILED)
-            self.error = mask_error(self._tap.error, self._exchange.mask)
+            self.error = mask_error(self._observer.error, self._context.mask)
             return
-        if self._tap.ended:
+        if self._observer.ended:
             self._finish(Outcome.COMPLETED)
             return
         self._held.clear()
         self.outcome = Outcome.FAILED
-        self.error = mask_error(error, self._exchange.mask)
+        self.error = mask_error(error, self._context.mask)
         if self._streams:
-            self._out.append(self._tap.fail(self.error))
+            self._out.append(self._observer.fail(self.error))
 
     def data_to_send(self) -> bytes:
+        """Return the bytes for the client: whole frames of a stream. b"" if nothing is ready."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
     def whole_body(self) -> JSONObject | None:
-        """The answer as one document, once it is there: of a stream only where its protocol repeats it at the end."""
+        """Return the response as one document, of a stream only if its protocol repeats it at the end."""
         if self._streams:
-            self._look()
-            return self._tap.whole_body
+            self._observe_recent()
+            return self._observer.whole_body
         return self._whole if self.outcome is Outcome.COMPLETED else None
 
     def heartbeat(self) -> bytes:
-        """Only frames that are whole are ever sent, so a heartbeat never lands inside of one."""
+        """Return bytes that keep the client's connection alive. Only whole frames were sent before."""
         if not self._streams or self.outcome is not Outcome.OPEN:
             return b""
-        self._look()
-        if self._tap.ended or self._tap.error is not None:
+        self._observe_recent()
+        if self._observer.ended or self._observer.error is not None:
             return b""
-        return (self._exchange.endpoint or self._protocol.endpoints[0]).heartbeat
+        return (self._context.endpoint or self._protocol.endpoints[0]).heartbeat
 
     def _may_fail(self, frames: bytes) -> bool:
-        """Whether one of the frames may be an error. Usually there is none, and no frame has to be parsed."""
-        for sign in self._signs:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
-            if frames.rfind(sign) >= 0:  # some times as fast as `in`
+        """True if one of the frames may be an error. Usually there is none, and no frame has to be parsed."""
+        for marker in self._error_markers:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
+            if frames.rfind(marker) >= 0:  # several times as fast as `in`
                 return True
         return False
 
-    def _fails_beside(self, data: bytes) -> bool:
-        """Whether an error is in a line that clients skip. Then it ends the stream, in the protocol's own form."""
+    def _fails_in_skipped_line(self, data: bytes) -> bool:
+        """True if there is an error in a line that clients skip. It ends the stream, in the protocol's own form."""
         if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
             return False
         found = _ERROR_LINE.search(data)
@@ -214,39 +236,41 @@ class Relay:
         self._held.clear()
         if found.start(1):
             self._out.append(data[: found.start(1)])
-            self._remember(self._out[-1])
-        parser, trial = SSEParser(), self._protocol.observer(self._exchange)
+            self._keep_recent(self._out[-1])
+        parser, trial = SSEParser(), self._protocol.observer(self._context)
         for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
             trial.observe(frame)
         self.fail(trial.error or unreadable_error("it has an error without words"))
         return True
 
-    def _without_secrets(self, frames: bytes) -> bytes:
-        """Apply the mask to those of the frames that are errors."""
-        mask = self._exchange.mask
+    def _masked(self, frames: bytes) -> bytes:
+        """Apply the mask to frames that are errors."""
+        mask = self._context.mask
         if mask is None:
             return frames
-        shown = []
-        for piece in _cut(frames):
-            frame = _frame_of(piece) if self._may_fail(piece) else None
+        masked = []
+        for raw_event in _split(frames):
+            frame = _frame_of(raw_event) if self._may_fail(raw_event) else None
             if frame is not None:
-                trial = self._protocol.observer(self._exchange)
+                trial = self._protocol.observer(self._context)
                 trial.observe(frame)
-                # One that is neither content nor what may be the end is none of the protocol's own.
-                other = not trial.content_started and not any(mark in piece for mark in self._marks)
+                # A frame that is neither content nor an end is not defined by the protocol.
+                other = not trial.content_started and not any(
+                    marker in raw_event for marker in self._end_markers
+                )
                 fails = trial.error is not None or frame.event == b"error" or other
                 data = mask_document(frame.data, mask) if fails else frame.data
                 if data != frame.data:
-                    piece = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
-            shown.append(piece)
-        return b"".join(shown)
+                    raw_event = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
+            masked.append(raw_event)
+        return b"".join(masked)
 
     def _end(self) -> None:
         """End at the last frame. What follows it is dropped."""
         self._held.clear()
-        self._look()
-        if not self._tap.ended and self._tap.error is None:
-            self._out.pop()  # an end mark of no answer is no end
+        self._observe_recent()
+        if not self._observer.ended and self._observer.error is None:
+            self._out.pop()  # an end marker without a response is no end
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it began"))
 
     def _finish(self, outcome: Outcome) -> None:
@@ -254,71 +278,73 @@ class Relay:
         self._held.clear()
         self.outcome = outcome
 
-    def _remember(self, whole: bytes) -> None:
+    def _keep_recent(self, whole: bytes) -> None:
         if not self.committed:
-            for piece in filter(None, _pieces(whole)):
-                if (frame := parse_raw_event(piece)) is not None:
-                    self._watch((frame,))
-                    if self._tap.content_started:
+            for raw_event in filter(None, _raw_events(whole)):
+                if (frame := parse_raw_event(raw_event)) is not None:
+                    self._observe((frame,))
+                    if self._observer.content_started:
                         break
             self._opening_bytes += len(whole)
-            # No announcement of an answer is that long.
-            self.committed = self.committed or self._opening_bytes > _MOST_OPENING_BYTES
+            # No server sends this much before its first content.
+            self.committed = self.committed or self._opening_bytes > _MAX_OPENING_BYTES
         recent = self._recent
         recent.append(whole)
         self._recent_bytes += len(whole)
         while self._recent_bytes - len(recent[0]) >= _LAST_BYTES:
             self._recent_bytes -= len(recent.popleft())
 
-    def _look(self) -> None:
-        """Show the tap the last frames."""
+    def _observe_recent(self) -> None:
+        """Pass the last frames to the observer."""
         if self._recent:
-            pieces = _last_pieces(b"".join(self._recent), _LAST_FRAMES)
+            raw_events = _last_raw_events(b"".join(self._recent), _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
-            self._watch(frame for piece in pieces if (frame := parse_raw_event(piece)) is not None)
+            self._observe(
+                frame for raw_event in raw_events if (frame := parse_raw_event(raw_event)) is not None
+            )
 
-    def _watch(self, frames: Iterable[Frame]) -> None:
-        observer = self._tap
+    def _observe(self, frames: Iterable[Frame]) -> None:
+        observer = self._observer
         for frame in frames:
             observer.observe(frame)
         self.usage = observer.usage
         if self.error is None and observer.error is not None:
             # The outcome comes at the end: an error may have several frames.
-            self.error = mask_error(observer.error, self._exchange.mask)
+            self.error = mask_error(observer.error, self._context.mask)
         self.committed = self.committed or observer.content_started or observer.ended
 
-    def _up_to_the_end(self, whole: bytes) -> bytes:
-        """Pass on frames up to the one that ends the answer. Returns the rest if none does: models write marks, too."""
+    def _pass_until_end(self, whole: bytes) -> bytes:
+        """Pass on frames up to the one that ends the response. Return the rest if none does: models write markers."""
         start = passed = 0
         for end in _frame_ends(whole):
-            piece, before, start = whole[start:end], whole[passed:start], end
-            if self._may_fail(piece) or any(mark in piece for mark in self._marks):
+            raw_event, before, start = whole[start:end], whole[passed:start], end
+            if self._may_fail(raw_event) or any(marker in raw_event for marker in self._end_markers):
                 self._pass(before)
-                self._pass(piece)  # by itself, for _end() may take it back
+                self._pass(raw_event)  # by itself, because _end() may take it back
                 passed = end
-                self._look()
-                if self._tap.stream_finished:
+                self._observe_recent()
+                if self._observer.stream_finished:
                     self._end()
                     return b""
-                if self._tap.error is not None:
+                if self._observer.error is not None:
                     self._failing = True
-                    return self._behind_an_error(whole[end:])
+                    return self._after_error(whole[end:])
         return whole[passed:]
 
-    def _behind_an_error(self, whole: bytes) -> bytes:
-        """The frames that may follow an error: no content, and no other end.
+    def _after_error(self, whole: bytes) -> bytes:
+        """Return the frames that may follow an error: no content, and no other end.
 
-        Some protocols report an error in several frames, with usage and end marks behind it.
+        Some protocols report an error in several frames, with usage and end markers after it.
         """
         start, passing = 0, b""
         for end in _frame_ends(whole):
-            piece, start = whole[start:end], end
-            trial = self._protocol.observer(self._exchange)
-            for frame in SSEParser().receive_data(piece):
+            raw_event, start = whole[start:end], end
+            trial = self._protocol.observer(self._context)
+            for frame in SSEParser().receive_data(raw_event):
                 trial.observe(frame)
             if trial.error is not None or not (trial.content_started or trial.ended):
-                passing += piece
+                passing += raw_event
             if trial.stream_finished:
                 self._pass(passing)
                 self._end()
@@ -328,10 +354,10 @@ class Relay:
     def _pass(self, whole: bytes) -> None:
         if whole:
             self._out.append(whole)
-            self._remember(whole)
+            self._keep_recent(whole)
 
     def _whole_frames(self, data: bytes) -> bytes:
-        """All up to the last blank line; the rest is held."""
+        """Return everything up to the last blank line. The rest is held."""
         if data.endswith(b"\n\n"):  # as most reads do
             whole = b"".join([*self._held, data]) if self._held else data
             self._edge, self._held, self._held_bytes = b"\n\n", [], 0
@@ -353,9 +379,10 @@ class Relay:
         return whole
 
     def _note_whole(self) -> None:
-        """Read what a whole answer says. What is no JSON object was cut, and what lacks the member that holds the
-        answer is none: the caller who held the bytes back can still tell so. What cannot be read otherwise is the
-        client's to judge.
+        """Set the attributes from a whole response.
+
+        A body that is no JSON object was cut, and one without `member` is no response: both FAILED, for a caller that
+        has held the bytes back. Everything else that cannot be read is passed on.
         """
         if self._body_bytes > MAX_DOCUMENT_BYTES:
             return
@@ -368,7 +395,7 @@ class Relay:
             self.error = unreadable_error(error)
             return
         try:
-            events: Sequence[Event] = self._protocol.read_whole(value, self._exchange, Ledger())
+            events: Sequence[Event] = self._protocol.read_whole(value, self._context, Ledger())
         except (RemoteProtocolError, RecursionError):
             events = ()
         for event in events:
@@ -379,14 +406,14 @@ class Relay:
             elif isinstance(event, Stopped) and event.choice == 0:
                 self.stop_reason = event.reason
             elif isinstance(event, Failed):
-                self.outcome, self.error = Outcome.FAILED, mask_error(event.error, self._exchange.mask)
+                self.outcome, self.error = Outcome.FAILED, mask_error(event.error, self._context.mask)
         if self.error is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.error = unreadable_error(f"it has no {self._member}")
 
 
 def _frame_ends(frames: bytes) -> Iterator[int]:
-    """Where each of whole frames ends, its blank line included."""
+    """Give the end of each of some whole frames, its blank line included."""
     if b"\r" in frames:
         for blank in _BLANK_LINE.finditer(frames):
             yield blank.end()
@@ -397,7 +424,7 @@ def _frame_ends(frames: bytes) -> Iterator[int]:
         end = frames.find(b"\n\n", end) + 2
 
 
-def _cut(frames: bytes) -> Iterator[bytes]:
+def _split(frames: bytes) -> Iterator[bytes]:
     """Split into frames, each with its blank line; the last one may lack it."""
     start = 0
     for end in _frame_ends(frames):
@@ -407,21 +434,21 @@ def _cut(frames: bytes) -> Iterator[bytes]:
         yield frames[start:]
 
 
-def _frame_of(piece: bytes) -> Frame | None:
+def _frame_of(raw_event: bytes) -> Frame | None:
     parser = SSEParser()
-    return next(iter([*parser.receive_data(piece), *parser.receive_eof()]), None)
+    return next(iter([*parser.receive_data(raw_event), *parser.receive_eof()]), None)
 
 
-def _pieces(frames: bytes) -> list[bytes]:
-    """The pieces of whole frames, with LF endings."""
+def _raw_events(frames: bytes) -> list[bytes]:
+    """Return the raw events of whole frames, with LF endings."""
     return (
         SSEParser().receive_raw_events(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
     )
 
 
-def _last_pieces(frames: bytes, count: int) -> list[bytes]:
-    """The last `count` pieces of whole frames, rarely some more."""
+def _last_raw_events(frames: bytes, count: int) -> list[bytes]:
+    """Return the last `count` raw events of whole frames, rarely some more."""
     if b"\r" in frames:
-        return _pieces(frames)
-    pieces = frames.rsplit(b"\n\n", count)
-    return pieces[1:] if len(pieces) > count else pieces
+        return _raw_events(frames)
+    raw_events = frames.rsplit(b"\n\n", count)
+    return raw_events[1:] if len(raw_events) > count else raw_events

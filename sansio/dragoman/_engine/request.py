@@ -1,7 +1,7 @@
-"""Requests, from the client's bytes to the upstream's, and errors, the other way.
+"""Requests, from the client's bytes to the upstream's, and errors in the other direction.
 
-Strategy: a request is decoded, read, led through the passes and written. Each pass changes one thing for the
-target and notes in the book what the answer has to undo. The machine does not know which protocols it joins.
+A request is decoded, read, changed by the passes and written. Each pass fits one thing to the capabilities of the
+upstream, and notes in Undo what the response has to undo.
 """
 
 from __future__ import annotations
@@ -37,35 +37,38 @@ from dragoman._wire.json import decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
 
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
-# the upstream tells the true ones.
+# the upstream reports the true ones.
 _BYTES_PER_TOKEN = 4
-# For a request of the upstream's own protocol: nothing in it is too new or too much.
-_AS_IT_CAME = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
+# For a request of the upstream's own protocol: everything in it is accepted.
+_ALL_CAPABILITIES = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
 # (Server Error) status code" -- RFC 9110, 15.
 _LAST_STATUS = 599
-# Bodies of this size have pictures in them more often than not, whose bytes are no tokens.
+# Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
 
 class TranslatedRequest(msgspec.Struct, frozen=True):
     """A request, ready for the upstream.
 
-    body: the bytes to send.
-    request: what the client asked.
-    losses: what could not be carried.
-    book: what was changed, for the way back.
-    upstream_model: the model that the upstream is asked for.
-    relayed: the protocols are the same, and the answer passes as it comes. Of the request only the model name was
-        changed, and what was wrapped for another upstream taken out.
-    prompt_tokens: a rough estimate of the prompt's size.
-    answers: how many times to send it, each for one of the alternatives that the client wants (see FanOut).
-    endpoint: where the request came in.
-    headers: names and values of what the upstream's protocol wants said beside this body, such as the version of
-        its API. Of a relayed request the client has said them.
-    mended: the protocols are the same, but the request was fitted to the target, and the answer is written anew.
+    Attributes:
+        body: The bytes to send.
+        request: The client's request, as its protocol's reader returned it.
+        losses: What the upstream does not get.
+        undo: What was changed, for the way back.
+        relayed: The protocols are the same, and the response is relayed. In the request only the model name was
+            changed, and signatures that were wrapped for another upstream were dropped.
+        prompt_tokens: A rough estimate of the prompt's size.
+        upstream_model: The model that is requested from the upstream.
+        fan_out: How many times to send the body, each for one of the choices that the client requested (see FanOut).
+        endpoint: Where the request came in.
+        headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
+            version of its API. Empty for a relayed request, because the client has sent them.
+        rewritten: The protocols are the same, but the request was fitted to the upstream's capabilities, and the
+            response is written again (Capabilities.relay).
     """
 
     body: bytes
@@ -80,6 +83,10 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     rewritten: bool = False
 
+    def __repr__(self) -> str:
+        way = "relayed" if self.relayed else "rewritten" if self.rewritten else "translated"
+        return f"<TranslatedRequest {way}, {len(self.body)} bytes for {self.upstream_model}, {len(self.losses)} losses>"
+
     def response_context(
         self,
         *,
@@ -90,10 +97,15 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         clock: Callable[[], int] | None = None,
         mask: Masker | None = None,
     ) -> ResponseContext:
-        """What the answer's side must know. id: letters and digits, unique. now: seconds since the epoch; clock: what
-        tells them later, without which the answer is said to be complete at `now`.
+        """Return the context of the response, for ResponseTranslator, Relay and FanOut.
 
-        model is the name that the client is told, by default the one that it asked for, if any. mask: see Exchange.
+        Args:
+            id: letters and digits, unique to this response.
+            now: seconds since the epoch.
+            model: the name of the model that the client gets, by default the one that it requested, if any.
+            signer: wraps reasoning signatures on their way to the client.
+            clock: returns the seconds since the epoch when the response is complete. Without it `now` is reported.
+            mask: removes secrets from errors of the upstream, see ResponseContext.
         """
         return ResponseContext(
             request=self.request,
@@ -112,36 +124,48 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
 
 
 class RequestTranslator:
-    """Translates requests of one client protocol for one upstream.
+    r"""Translates requests of one client protocol for one upstream.
+
+    >>> translator = RequestTranslator(client="openai_chat", upstream="anthropic_messages")
+    >>> body = b'{"model":"m","seed":1,"messages":[{"role":"user","content":"Hi"}]}'
+    >>> translated = translator.translate(body, model="claude-sonnet-4-6")
+    >>> translated.body
+    b'{"model":"claude-sonnet-4-6","max_tokens":32000,"messages":[{"role":"user","content":"Hi"}]}'
+    >>> [loss.path for loss in translated.losses]
+    ['/seed']
 
     Args:
-        client, upstream: the protocols, from REGISTRY and UPSTREAMS.
-        target: what the upstream takes beyond its protocol.
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        capabilities: what the upstream accepts beyond its protocol.
         policy: what to do about losses.
-        sealer: opens reasoning that was sealed on the way to the client.
-        most_answers: how many requests the caller can send for one that wants several answers (`n`), where the
-            upstream gives one each time. By default such a request is refused.
-        endpoint: which one of the client protocol's the requests come in at, by default the first.
+        signer: unwraps reasoning signatures that were wrapped on the way to the client.
+        max_fan_out: how many requests the caller can send for one that wants several choices (`n`), if the upstream
+            returns one at a time. By default such a request is refused.
+        endpoint: the endpoint of the client's protocol that the requests come in at, by default its first.
     """
 
     def __init__(
         self,
-        client: ProtocolSpec,
-        upstream: UpstreamSpec,
         *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
         capabilities: Capabilities = Capabilities(),
         policy: LossPolicy = LossPolicy.RECORD,
         signer: Signer = Signer(),
         max_fan_out: int = 1,
         endpoint: Endpoint | None = None,
     ) -> None:
-        self._client = client
-        self._upstream = upstream
-        self._target = capabilities
+        self._client = client_spec(client)
+        self._upstream = upstream_spec(upstream)
+        self._capabilities = capabilities
         self._policy = policy
-        self._sealer = signer
-        self._most_answers = max_fan_out
-        self._endpoint = endpoint or client.endpoints[0]
+        self._signer = signer
+        self._max_fan_out = max_fan_out
+        self._endpoint = endpoint or self._client.endpoints[0]
+
+    def __repr__(self) -> str:
+        return f"<RequestTranslator {self._client.name} -> {self._upstream.name}>"
 
     def translate(
         self,
@@ -153,13 +177,18 @@ class RequestTranslator:
         cache_key: CacheKeySource | None = None,
         signed_reasoning: bool = True,
     ) -> TranslatedRequest:
-        """Translate one request body. model is the upstream's name for the model, by default the client's.
+        """Translate one request body.
 
-        peeked is what peek() gave for this body, for a caller who has looked already. recall gives the thoughts
-        that were kept (ResponseTranslator.keepsake) for a turn's call ids; it is asked when the client did not send
-        them. session gives a name for the conversation, for upstreams that keep the caches of prompts by one; it is
-        asked when the client named none. signed_reasoning is False for a request whose signatures or ciphertexts the
-        upstream has refused, see refuses_signed_reasoning(): the reasoning that has them is left out.
+        Args:
+            body: the client's body.
+            model: the upstream's name for the model, by default the client's.
+            request_head: from peek(body), if the caller has it already.
+            reasoning_lookup: returns the cached reasoning (ResponseTranslator.cached_reasoning) for the call ids of a
+                turn. Called for turns that the client sends without their reasoning.
+            cache_key: returns a name of the conversation, for upstreams that cache prompts by one. Called if the client
+                sent none.
+            signed_reasoning: False drops reasoning with signatures or ciphertexts, because the upstream has refused
+                those of an earlier attempt.
 
         Raises RemoteProtocolError for a body that breaks the client's protocol, and RequestRefused for one that
         requests what the upstream cannot do at all, or (policy REFUSE) that cannot be translated without a loss.
@@ -167,7 +196,7 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            capabilities = self._target
+            capabilities = self._capabilities
             if self._client.name != upstream.name or (
                 capabilities.relay == "rewrite" and not capabilities.unwraps_signatures
             ):
@@ -189,21 +218,21 @@ class RequestTranslator:
         cache_key: CacheKeySource | None,
         signed_reasoning: bool,
     ) -> TranslatedRequest:
-        asked = self._client.read_request(decode_object(body, "the request body"), self._sealer)
-        streams = self._endpoint.streams_if(asked.stream)
-        if streams is not asked.stream:
-            asked = msgspec.structs.replace(asked, stream=streams)
+        received = self._client.read_request(decode_object(body, "the request body"), self._signer)
+        streams = self._endpoint.streams_if(received.stream)
+        if streams is not received.stream:
+            received = msgspec.structs.replace(received, stream=streams)
         ledger = Ledger()
-        upstream, capabilities = self._upstream, self._target
+        upstream, capabilities = self._upstream, self._capabilities
         rewritten = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
-        request = asked
+        request = received
         if not rewritten:
-            refuse_server_state(asked, self._client.server_state_params)
-            request = strip_extensions(asked, ledger)
+            refuse_server_state(received, self._client.server_state_params)
+            request = strip_extensions(received, ledger)
         if reasoning_lookup is not None and self._client.clients_drop_signatures:
             request = restore_reasoning(request, reasoning_lookup)
-        compacts = asked.compact and not rewritten
+        compacts = received.compact and not rewritten
         if compacts:
             request = ask_for_summary(request, ledger)
         if model is not None:
@@ -212,65 +241,65 @@ class RequestTranslator:
             raise _no_model()
         request = end_with_user(repair_history(request, ledger), capabilities, ledger)
         request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
-        request, way = fit_format(request, capabilities, ledger)
+        request, output_mode = fit_format(request, capabilities, ledger)
         request = fit_media(fit_cache_marks(request, capabilities, ledger), capabilities, ledger)
         request = fit_tool_settings(request, capabilities, ledger)
         if not rewritten:
             request = add_cache_key(request, capabilities, cache_key)
         request, undo = fit_tools(request, upstream.tool_limits, capabilities, ledger, upstream.name)
-        request, stops, answers = drop_unsupported(
-            request, upstream, capabilities, self._most_answers, ledger
+        request, stop_sequences, fan_out = drop_unsupported(
+            request, upstream, capabilities, self._max_fan_out, ledger
         )
-        form, choice = find_unenforced(asked, request, capabilities)
+        format_check, choice_check = find_unenforced(received, request, capabilities)
         if (
-            way is not StructuredOutputMode.NATIVE
-            or stops
+            output_mode is not StructuredOutputMode.NATIVE
+            or stop_sequences
             or compacts
-            or form is not None
-            or choice is not None
+            or format_check is not None
+            or choice_check is not None
         ):
             undo = msgspec.structs.replace(
                 undo,
-                json_tool=JSON_TOOL if way is StructuredOutputMode.TOOL else None,
-                strip_code_fence=way is not StructuredOutputMode.NATIVE,
-                stop_sequences=stops,
+                json_tool=JSON_TOOL if output_mode is StructuredOutputMode.TOOL else None,
+                strip_code_fence=output_mode is not StructuredOutputMode.NATIVE,
+                stop_sequences=stop_sequences,
                 compacts=compacts,
-                unenforced_format=form,
-                unenforced_choice=choice,
+                unenforced_format=format_check,
+                unenforced_choice=choice_check,
             )
         out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
-        tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(asked)
+        tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(received)
         return TranslatedRequest(
-            encode(out),
-            asked,
-            ledger,
-            undo,
-            False,
-            tokens,
-            request.model,
-            answers,
-            self._endpoint,
-            tuple(upstream.request_headers(out)),
-            rewritten,
+            body=encode(out),
+            request=received,
+            losses=ledger,
+            undo=undo,
+            relayed=False,
+            prompt_tokens=tokens,
+            upstream_model=request.model,
+            fan_out=fan_out,
+            endpoint=self._endpoint,
+            headers=tuple(upstream.request_headers(out)),
+            rewritten=rewritten,
         )
 
     def _unwrapped(
         self, body: bytes, model: str | None, upstream: UpstreamSpec, signed_reasoning: bool
     ) -> TranslatedRequest:
-        """A conversation that went through other upstreams before, for one of the client's own protocol.
+        """Unwrap the signatures in a body of the upstream's own protocol, because it went through other upstreams.
 
-        The seals are opened: those of this upstream's own come back to it, the others it could not read.
+        Those that this upstream made are restored, those of others are dropped.
         """
-        asked = upstream.read_request(decode_object(body, "the request body"), self._sealer)
+        received = upstream.read_request(decode_object(body, "the request body"), self._signer)
         ledger = Ledger()
-        request = asked if model is None else msgspec.structs.replace(asked, model=model)
+        request = received if model is None else msgspec.structs.replace(received, model=model)
         if not request.model:
             raise _no_model()
         request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
-        out = upstream.write_request(request, _AS_IT_CAME, ledger)
+        out = upstream.write_request(request, _ALL_CAPABILITIES, ledger)
         ledger.enforce(self._policy)
-        return self._passed(encode(out), asked, ledger, len(body), request.model)
+        return self._relayed(encode(out), received, ledger, len(body), request.model)
 
     def _relay(self, body: bytes, model: str | None, request_head: RequestHead | None) -> TranslatedRequest:
         request_head = request_head or peek(body)
@@ -284,14 +313,21 @@ class RequestTranslator:
             stream=request_head.stream,
         )
         spliced = body if model is None else splice_model(body, request_head, model)
-        return self._passed(spliced, request, Ledger(), len(body), model or request_head.model)
+        return self._relayed(spliced, request, Ledger(), len(body), model or request_head.model)
 
-    def _passed(
-        self, body: bytes, asked: Request, ledger: Ledger, size: int, model: str
+    def _relayed(
+        self, body: bytes, request: Request, ledger: Ledger, size: int, model: str
     ) -> TranslatedRequest:
-        """A request whose answer is relayed."""
+        """Return a request whose response is relayed. size: of the client's body, in bytes."""
         return TranslatedRequest(
-            body, asked, ledger, Undo(), True, size // _BYTES_PER_TOKEN, model, endpoint=self._endpoint
+            body=body,
+            request=request,
+            losses=ledger,
+            undo=Undo(),
+            relayed=True,
+            prompt_tokens=size // _BYTES_PER_TOKEN,
+            upstream_model=model,
+            endpoint=self._endpoint,
         )
 
 
@@ -300,12 +336,26 @@ def _no_model() -> RequestRefused:
 
 
 def translate_error(
-    status: int, body: bytes, *, upstream: UpstreamSpec, client: ProtocolSpec, request_id: str | None = None
+    status: int,
+    body: bytes,
+    *,
+    client: ProtocolSpec | str,
+    upstream: UpstreamSpec | str,
+    request_id: str | None = None,
 ) -> tuple[int, bytes, WireError]:
-    """An upstream's error answer in the client's form: status, body, and the fault for logs and retries.
+    """Translate an upstream's error response for the client.
 
-    Between equal protocols the upstream's own bytes are kept, when a client of the protocol can read them.
+    Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
+    upstream's own bytes are kept, if a client of the protocol can read them.
+
+    Args:
+        status: of the upstream's response.
+        body: of the upstream's response.
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        request_id: an id that the client's body gets where its protocol has a place for it.
     """
+    client, upstream = client_spec(client), upstream_spec(upstream)
     if status > _LAST_STATUS:
         status = 502
     error = upstream.read_error(status, body)

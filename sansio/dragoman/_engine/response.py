@@ -1,7 +1,7 @@
-"""Answers, from the upstream's bytes to the client's.
+"""Responses, from the upstream's bytes to the client's.
 
-Strategy: reader -> checker -> stages -> sink, one event at a time. The machine does not know which protocols it
-joins. Same protocol on both sides is not its business: that is `_engine.relay`, which never decodes what it passes on.
+Each event goes through reader, checker, stages and sink. If both sides have the same protocol, `_engine.relay` passes
+the bytes on without decoding them.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, t
 from dragoman._wire.masking import mask_error
 from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
 
-# For figures that nobody told: English text and code have about four characters a token.
+# For usage that was not reported: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4
 
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 
 class Outcome(Enum):
-    """How an answer ended."""
+    """How a response ended."""
 
     OPEN = "open"
     COMPLETED = "completed"
@@ -53,38 +54,55 @@ class Outcome(Enum):
 
 
 class ResponseTranslator:
-    """Translates one answer, streamed or whole, as its bytes arrive.
+    r"""Translates one response, streamed or whole, as its bytes arrive.
 
-    Feed it with receive_data() and receive_eof(), take what is ready with data_to_send(). When the upstream
-    cannot go on (timeout, reset), call fail().
+    Call receive_data() with the upstream's bytes and receive_eof() at their end, and send what data_to_send() returns
+    after each. If the upstream cannot go on (timeout, reset), call fail(). If the outcome is COMPLETED before the
+    upstream's end (a stop sequence was found), close the upstream.
+
+    A whole body for the client comes at once, after the end. If the response fails instead, there are no bytes, and
+    `error` is for a plain HTTP error.
+
+    >>> pair = {"client": "anthropic_messages", "upstream": "openai_chat"}
+    >>> body = b'{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Hi"}]}'
+    >>> context = RequestTranslator(**pair).translate(body).response_context(id="a1", now=0)
+    >>> machine = ResponseTranslator(**pair, context=context, upstream_streams=False)
+    >>> machine.receive_data(b'{"id":"1","choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}]}')
+    >>> machine.receive_eof()
+    >>> b'{"type":"text","text":"Hello"' in machine.data_to_send(), machine.outcome.value
+    (True, 'completed')
 
     Args:
-        upstream, client: the protocols.
-        exchange: from TranslatedRequest.exchange().
-        upstream_streams: whether the upstream's body is a stream of events or one JSON document.
-        client_streams: the same for the client's body, by default as the client asked.
-        check_input: judges the input of free-text tools against their grammar, where the upstream could not: gives
-            the reason why it breaks it, or None. Breaches are entered in `losses`.
-        keep_whole: of a streamed answer whole_body() shall be known in the end.
-        sink: where events go instead of into bytes.
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        context: from TranslatedRequest.response_context().
+        upstream_streams: the upstream's body is a stream of events, not one JSON document.
+        client_streams: the same for the client's body, by default as the client requested.
+        check_input: checks the input of free-text tools against their grammar if the upstream could not, see
+            dragoman.codec.CheckInput. Breaches are recorded in `losses`.
+        store_response: whole_body() returns a streamed response as well.
 
-    A whole answer for the client is given at once, after the end; when it fails instead, nothing is given and
-    `fault` says why, so that a plain HTTP error can be sent.
-
-    When the outcome is COMPLETED before the upstream's end (a stop sequence was found), close the upstream.
+    Attributes:
+        losses: What the client does not get.
+        outcome: How the response ended, OPEN until then.
+        error: Why it FAILED, else None.
+        usage: The tokens that were reported so far, or estimates at the end.
+        stop_reason: Why the first choice ended, None until then.
+        upstream_model: The model that the upstream reported, None until then.
+        upstream_id: The upstream's id of the response, None until then.
+        committed: Content was received. Until then an error can be a plain HTTP error.
     """
 
     def __init__(
         self,
-        upstream: UpstreamSpec,
-        client: ProtocolSpec,
-        context: ResponseContext,
         *,
+        client: ProtocolSpec | str,
+        upstream: UpstreamSpec | str,
+        context: ResponseContext,
         upstream_streams: bool = True,
         client_streams: bool | None = None,
         check_input: CheckInput | None = None,
         store_response: bool = False,
-        sink: Sink | None = None,
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
@@ -93,27 +111,32 @@ class ResponseTranslator:
         self.stop_reason: StopReason | None = None
         self.upstream_model: str | None = None
         self.upstream_id: str | None = None
-        # Whether content went out. Until then an error can still be a plain HTTP error.
         self.committed = False
-        self._client = client
-        self._upstream = upstream
-        self._exchange = context
+        self._client = client = client_spec(client)
+        self._upstream = upstream = upstream_spec(upstream)
+        self._context = context
         self._sse = SSEParser() if upstream_streams else None
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._reader = upstream.stream_reader(context, self.losses)
-        self._lane = FastPath()
+        self._fast_path = FastPath()
         self._checker = EventOrderChecker()
         self._pipeline = build_pipeline(client, context, self.losses, check_input)
-        self._chars = 0  # of all that the model wrote
+        self._chars = 0  # of everything that the model wrote
         streams = context.request.stream if client_streams is None else client_streams
-        self._sink = sink or sink_for(
-            client, context, self.losses, streams=streams, store_response=store_response
+        self._sink = self._open_sink(streams, store_response)
+        self._skipped: set[int] = set()  # blocks of choices that the client's protocol has no place for
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
+
+    def _open_sink(self, streams: bool, store_response: bool) -> Sink:
+        return sink_for(
+            self._client, self._context, self.losses, streams=streams, store_response=store_response
         )
-        self._skipped: set[int] = set()  # blocks of choices that the client's protocol cannot show
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the upstream's body. Never raises for what the peer did: see `outcome`, `fault`."""
+        """Take bytes of the upstream's body. Never raises for what the upstream did: see `outcome` and `error`."""
         if self.outcome is not Outcome.OPEN:
             return
         if self._sse is None:
@@ -132,7 +155,7 @@ class ResponseTranslator:
             self._break(self._sse.error)
 
     def receive_eof(self) -> None:
-        """The upstream's body ended cleanly. An answer without its end event becomes an error."""
+        """Take the clean end of the upstream's body. A response without its end event becomes an error."""
         if self.outcome is not Outcome.OPEN:
             return
         try:
@@ -165,48 +188,48 @@ class ResponseTranslator:
             self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
-        """End the answer with an error, in the client's own form. No effect once it has ended."""
+        """End the response with an error, in the client's own form. No effect once it has ended."""
         if self.outcome is not Outcome.OPEN:
             return
         self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
-        """The answer as one document, once it is COMPLETED; of a stream only with `keep_whole`.
+        """Return the response as one document once it is COMPLETED, of a stream only with `store_response`.
 
-        Of a stream that FAILED as well, where the client's protocol has a form for it (`failed_bodies`).
+        A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
         """
         return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Reasoning that the client is not likely to give back, with the ids of the calls to find it by.
+        """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
 
-        None when there is none. Give it to translate() again by `recall`.
+        None if there is none. A later request gets it by `reasoning_lookup` of RequestTranslator.translate().
         """
         reasoning_cache = self._pipeline.reasoning_cache
         return None if reasoning_cache is None else reasoning_cache.cached_reasoning()
 
     def data_to_send(self) -> bytes:
-        """What the client gets now: whole frames, or a whole body at the end. b"" when nothing is ready."""
+        """Return the bytes for the client: whole frames, or a whole body at the end. b"" if nothing is ready."""
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        """Bytes that show the client that the connection lives; between frames, while the answer streams."""
+        """Return bytes that keep the client's connection alive, legal now between two frames. b"" if there are none."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
-    def _read(self, pieces: Iterable[bytes]) -> None:
-        lane = self._lane
-        for piece in pieces:
-            if lane.extract_text is not None:
-                # The hot path: equal in kind to the delta before, which was checked and shown.
-                text = lane.extract_text(piece)
+    def _read(self, raw_events: Iterable[bytes]) -> None:
+        fast_path = self._fast_path
+        for raw_event in raw_events:
+            if fast_path.extract_text is not None:
+                # The hot path: the same kind as the delta before, which was checked and sent.
+                text = fast_path.extract_text(raw_event)
                 if text is not None:
                     self._chars += len(text)
-                    lane.emit(text)
+                    fast_path.emit(text)
                     continue
-            frame = parse_raw_event(piece)
+            frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
-            lane.forget()
+            fast_path.forget()
             try:
                 events = self._reader.read(frame)
             except RemoteProtocolError as error:
@@ -216,27 +239,27 @@ class ResponseTranslator:
                 self._take(events)
                 if self.outcome is not Outcome.OPEN:
                     return
-                if len(events) == 1 and lane.should_learn():
-                    self._learn(piece, events[0])
+                if len(events) == 1 and fast_path.should_learn():
+                    self._learn(raw_event, events[0])
 
-    def _learn(self, piece: bytes, event: Event) -> None:
+    def _learn(self, raw_event: bytes, event: Event) -> None:
         if (
             isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
             and event.block not in self._skipped
         ):
-            hint = self._reader.template_for(event)
-            if hint is not None:
-                put: Callable[[TextDelta | ReasoningDelta | ArgumentsDelta], object]
+            template = self._reader.template_for(event)
+            if template is not None:
+                emit: Callable[[TextDelta | ReasoningDelta | ArgumentsDelta], object]
                 if self._pipeline.needs_text:
-                    put = self._pass
+                    emit = self._pass
                 elif isinstance(event, ArgumentsDelta):
-                    put = self._put_arguments
+                    emit = self._emit_arguments
                 else:
-                    put = self._sink.delta_sender(event.block)
-                self._lane.learn_from(piece, event, hint, put)
+                    emit = self._sink.delta_sender(event.block)
+                self._fast_path.learn_from(raw_event, event, template, emit)
 
-    def _put_arguments(self, event: Event) -> None:
-        """As _pass, for what only the stage for calls has to do with."""
+    def _emit_arguments(self, event: Event) -> None:
+        """Do as _pass(), for events that only the stage of tool calls may change."""
         for staged in self._pipeline.calls.send(event):
             self._sink.send(staged)
 
@@ -245,12 +268,12 @@ class ResponseTranslator:
         self._body.clear()
         try:
             value = decode_object(body, "it")
-            events = self._upstream.read_whole(value, self._exchange, self.losses)
+            events = self._upstream.read_whole(value, self._context, self.losses)
         except RemoteProtocolError as error:
             self._break(error)
             return
-        if self._exchange.undo.stop_sequences:
-            # It may end at a stop sequence, before its figures; but these are here already.
+        if self._context.undo.stop_sequences:
+            # It may end at a stop sequence, before its usage, which is here already.
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         self._take(events)
         if self.outcome is Outcome.OPEN:
@@ -260,7 +283,7 @@ class ResponseTranslator:
         self.fail(unreadable_error(error))
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Check events and pass them on, until the answer ends."""
+        """Check events and pass them on, until the response ends."""
         check = self._checker.check
         skipped = self._skipped
         send = self._pass if self._pipeline.needs_text else self._sink.send
@@ -271,7 +294,7 @@ class ResponseTranslator:
             except LocalProtocolError as error:
                 self._break(error)
                 return
-            if kind is TextDelta or kind is ReasoningDelta:  # the hot path: nothing to do but print
+            if kind is TextDelta or kind is ReasoningDelta:  # the hot path: no stage needs it
                 if not skipped or event.block not in skipped:  # type: ignore[union-attr]
                     self._chars += len(event.text)  # type: ignore[union-attr]
                     send(event)
@@ -282,13 +305,13 @@ class ResponseTranslator:
                 if event.block not in skipped:  # type: ignore[union-attr]
                     self._chars += len(event.text)  # type: ignore[union-attr]
                     self._pass(event)
-            elif self._shows(event):
+            elif self._is_visible(event):
                 self._pass(event)
             if self.outcome is not Outcome.OPEN:
                 return
 
     def _pass(self, event: Event) -> None:
-        """Send an event through the stages to the client, and note what becomes of the answer."""
+        """Send an event through the stages to the sink, and note how the response ends."""
         for staged in self._pipeline.send(event):
             kind = type(staged)
             if kind is Ended:
@@ -298,36 +321,36 @@ class ResponseTranslator:
                 return
             if kind is Failed:
                 self.outcome = Outcome.FAILED
-                self.error = mask_error(staged.error, self._exchange.mask)  # type: ignore[union-attr]
+                self.error = mask_error(staged.error, self._context.mask)  # type: ignore[union-attr]
                 staged = Failed(self.error)
             elif kind is Stopped and staged.choice == 0:  # type: ignore[union-attr]
                 self.stop_reason = staged.reason  # type: ignore[union-attr]
             self._sink.send(staged)
 
     def _estimate_usage(self) -> None:
-        """Clients that count on figures get estimates where the upstream told none: never zero by default."""
-        request = self._exchange.request
+        """Send estimates to clients that need usage if the upstream reported none: never zero by default."""
+        request = self._context.request
         if not (self._client.needs_usage or request.include_usage):
             return
-        told = self.usage
-        if told.input is not None and told.output is not None:
+        usage = self.usage
+        if usage.input is not None and usage.output is not None:
             return
-        if told.input is None:
-            told = msgspec.structs.replace(told, input=self._exchange.prompt_tokens)
-        if told.output is None:
-            told = msgspec.structs.replace(told, output=-(-self._chars // CHARS_PER_TOKEN))
-        self.usage = told
+        if usage.input is None:
+            usage = msgspec.structs.replace(usage, input=self._context.prompt_tokens)
+        if usage.output is None:
+            usage = msgspec.structs.replace(usage, output=-(-self._chars // CHARS_PER_TOKEN))
+        self.usage = usage
         self.losses.add(LossCode.ESTIMATED, "/usage", "the upstream told no usage: the figures are estimates")
-        self._sink.send(told.consistent())
+        self._sink.send(usage.consistent())
 
-    def _shows(self, event: Event) -> bool:
-        """Note what the answer's owner wants to know, and tell whether the client can be shown the event."""
+    def _is_visible(self, event: Event) -> bool:
+        """Update the attributes, and return True if the client's protocol has a place for the event's choice."""
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return True
-        # What is only of interest now (an unknown field of the announcement, say) is no content.
-        passing = isinstance(event, Opaque) and not event.round_trip and event.search is None
-        if not passing and not isinstance(event, Failed):
+        # An opaque value that need not come back (an unknown field of the first frame, say) is no content.
+        ephemeral = isinstance(event, Opaque) and not event.round_trip and event.search is None
+        if not ephemeral and not isinstance(event, Failed):
             self.committed = True
         if self._client.choices:
             return True

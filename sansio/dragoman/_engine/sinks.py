@@ -1,8 +1,6 @@
-"""Where the events of an answer end up: frames of a stream, one document, or a list.
+"""Sinks of a response's events: frames of a stream, one document, or a list.
 
-Strategy: an answer's machine knows one interface; what the client's body looks like is decided once, when the
-sink is made. Streams are written event by event, whole bodies from the fold of the same events, so the two cannot
-differ.
+Streams are written event by event, whole bodies from the fold of the same events, so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -19,39 +17,43 @@ from dragoman.codec import ProtocolSpec, ResponseContext
 
 
 class Sink(Protocol):
-    """Takes legal events. heartbeat: bytes that may stand between what it gives."""
+    """Takes legal events.
+
+    Attributes:
+        heartbeat: Bytes that may stand between those of two events.
+    """
 
     heartbeat: bytes
 
     def send(self, event: Event) -> None: ...
 
     def delta_sender(self, block: int) -> Callable[[Event], object]:
-        """What to call with deltas of this block as long as no other event comes: send() without its questions."""
+        """Return what takes deltas of this block, faster than send(), until another event comes."""
 
     def data_to_send(self) -> bytes: ...
 
 
 class StreamSink:
-    """Prints events as frames, one open block at a time where the client's protocol wants it."""
+    """Writes events as frames, with one open block at a time if the client's protocol is sequential."""
 
-    __slots__ = ("_linear", "_out", "_writer", "heartbeat")
+    __slots__ = ("_linearizer", "_out", "_writer", "heartbeat")
 
     def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
         self._writer = client.stream_writer(context, ledger)
-        self._linear = Linearizer() if client.sequential else None
+        self._linearizer = Linearizer() if client.sequential else None
         self._out: list[bytes] = []
         self.heartbeat = (context.endpoint or client.endpoints[0]).heartbeat
 
     def send(self, event: Event) -> None:
-        linear = self._linear
-        if linear is None or linear.passes_through(event):
+        linearizer = self._linearizer
+        if linearizer is None or linearizer.passes_through(event):
             self._out.append(self._writer.send(event))
             return
-        for each in linear.send(event):
+        for each in linearizer.send(event):
             self._out.append(self._writer.send(each))
 
     def delta_sender(self, block: int) -> Callable[[Event], object]:
-        if self._linear is not None and self._linear.current != block:
+        if self._linearizer is not None and self._linearizer.current != block:
             return self.send
         write, put = self._writer.send, self._out.append
         return lambda event: put(write(event))
@@ -66,13 +68,13 @@ class StreamSink:
 
 
 class WholeSink:
-    """Folds events and prints one JSON document at the end. A failure prints nothing."""
+    """Folds events and writes one JSON document at the end, nothing after a failure."""
 
-    __slots__ = ("_client", "_exchange", "_ledger", "_out", "body", "fold", "heartbeat")
+    __slots__ = ("_client", "_context", "_ledger", "_out", "body", "fold", "heartbeat")
 
     def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
         self._client = client
-        self._exchange = context
+        self._context = context
         self._ledger = ledger
         self._out = b""
         self.fold = Fold()
@@ -82,15 +84,15 @@ class WholeSink:
     def send(self, event: Event) -> None:
         self.fold.send(event)
         if type(event) is Ended:
-            self.body = self._client.write_whole(self.fold.response(), self._exchange, self._ledger)
+            self.body = self._client.write_whole(self.fold.response(), self._context, self._ledger)
             self._out = encode(self.body)
 
     def close_failed(self) -> None:
-        """Print the failed answer, where the protocol has a form for it. The client does not get it as its body."""
+        """Write the failed response, if the protocol has a form for it. It is not the client's body."""
         if self._client.failed_bodies:
             if not self.fold.started:
-                self.fold.send(Started("", self._exchange.upstream_model))
-            self.body = self._client.write_whole(self.fold.response(), self._exchange, self._ledger)
+                self.fold.send(Started("", self._context.upstream_model))
+            self.body = self._client.write_whole(self.fold.response(), self._context, self._ledger)
 
     def delta_sender(self, block: int) -> Callable[[Event], object]:
         return self.fold.send
@@ -101,7 +103,7 @@ class WholeSink:
 
 
 class StoringSink:
-    """A stream whose answer is also wanted whole."""
+    """Writes a stream, and the same response as one document."""
 
     __slots__ = ("_stream", "_whole", "heartbeat")
 
@@ -121,20 +123,20 @@ class StoringSink:
             self._whole.close_failed()
 
     def delta_sender(self, block: int) -> Callable[[Event], object]:
-        keep, show = self._whole.delta_sender(block), self._stream.delta_sender(block)
+        store, stream = self._whole.delta_sender(block), self._stream.delta_sender(block)
 
-        def put(event: Event) -> None:
-            keep(event)
-            show(event)
+        def send(event: Event) -> None:
+            store(event)
+            stream(event)
 
-        return put
+        return send
 
     def data_to_send(self) -> bytes:
         return self._stream.data_to_send()
 
 
 class ListSink:
-    """Collects the events themselves, for somebody who puts several answers together."""
+    """Collects the events themselves, for a fan-out."""
 
     __slots__ = ("events", "heartbeat")
 
@@ -155,7 +157,7 @@ class ListSink:
 def sink_for(
     client: ProtocolSpec, context: ResponseContext, ledger: Ledger, *, streams: bool, store_response: bool
 ) -> StreamSink | WholeSink | StoringSink:
-    """Where an answer goes: into frames, into a document, or into frames and a document that is kept."""
+    """Return the sink for frames, for a document, or for frames and a document that is stored."""
     if not streams:
         return WholeSink(client, context, ledger)
     stream = StreamSink(client, context, ledger)

@@ -1,8 +1,8 @@
-"""Events to a whole answer, so that streamed and whole answers cannot differ.
+"""Events to a whole response, so that streamed and whole responses cannot differ.
 
-Strategy: a whole answer is never translated by rules of its own. Readers of whole bodies give the same events
-as readers of streams, the fold collects them, and writers of whole bodies print what the fold holds. Stream
-writers use the same fold for the parts that a protocol repeats at the end.
+A whole response is never translated by rules of its own. Readers of whole bodies return the same events as readers of
+streams, Fold collects them, and writers of whole bodies write the result. Stream writers use the same Fold for what a
+protocol repeats at the end.
 """
 
 from __future__ import annotations
@@ -36,17 +36,34 @@ from dragoman._wire.json import JSON
 
 
 class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
-    """One paragraph or summary part of a reasoning block."""
+    """One paragraph or summary part of a reasoning block.
+
+    Attributes:
+        form: The reasoning itself, or a summary.
+        text: The characters.
+    """
 
     form: ReasoningForm
     text: str
 
 
 class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
-    """One finished block.
+    """One finished block. Its fields are those of its events.
 
-    text: the text of TEXT and REFUSAL, the arguments or free input of TOOL_CALL, "" for REASONING.
-    reasoning: the parts of a REASONING block.
+    Attributes:
+        number: BlockStarted.block.
+        kind: The kind of its content.
+        text: The text of TEXT and REFUSAL, the arguments or free input of TOOL_CALL, "" for REASONING.
+        choice: The choice that it belongs to.
+        tool: Set for TOOL_CALL, else None.
+        item_id: The id of the item or block in its protocol, if it has one.
+        phase: Responses' `phase` of a message, or None.
+        reasoning: The parts of a REASONING block.
+        seal: The signature of a REASONING block, or None.
+        annotations: The citations of a TEXT block.
+        logprobs: Log probabilities of its tokens.
+        complete: False if the model was cut off inside the block.
+        path: A JSON Pointer to its place in the upstream's response, "" if unknown.
     """
 
     number: int
@@ -65,7 +82,15 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
 
 
 class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
-    """A whole answer. blocks are in the order in which they started, of all choices, opaque ones in place."""
+    """A whole response.
+
+    Attributes:
+        started: The first event.
+        blocks: Of all choices, in the order in which they started, opaque ones in place.
+        stops: The ends of the choices.
+        usage: The final token counts.
+        error: Why the response broke off, None if it is complete.
+    """
 
     started: Started
     blocks: tuple[AssembledBlock | Opaque | Compacted, ...]
@@ -75,7 +100,7 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def service_tier(self) -> str | None:
-        """The last that was said of it."""
+        """The tier that was reported last, or None."""
         return self.usage.service_tier or self.started.service_tier
 
 
@@ -112,7 +137,7 @@ class _OpenBlock:
 
 
 class Fold:
-    """Collects legal events. finished(n) gives a block as soon as it ended, answer() all of it at the end."""
+    """Collects legal events. finished(n) returns a block as soon as it ended, response() everything at the end."""
 
     __slots__ = ("_fault", "_open", "_order", "_started", "_stops", "_usage")
 

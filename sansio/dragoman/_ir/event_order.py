@@ -1,9 +1,8 @@
 """The legal order of events: one table, one checker, applied to readers and writers alike.
 
-Strategy: three small machines. The answer is IDLE, ACTIVE, ENDED or FAILED; a choice is open or stopped; a
-block is open or closed, and its kind says which deltas it takes. The tables say what moves them; a pair that
-is not in them is illegal. The checker knows nothing of protocols and nothing of who produced the events, so
-we cannot be laxer with ourselves than with a peer.
+There are three small state machines. The response is IDLE, ACTIVE, ENDED or FAILED; a choice is open or stopped; a
+block is open or closed, and its kind decides which deltas it takes. A pair of state and event that is not in the
+tables is illegal, whatever made the event.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from dragoman._wire.exceptions import LocalProtocolError
 
 
 class ResponseState(Enum):
-    """Where an answer stands."""
+    """The state of a response."""
 
     IDLE = "idle"
     ACTIVE = "active"
@@ -78,10 +77,12 @@ DELTAS: dict[BlockKind, frozenset[type[Event]]] = {
 
 
 class EventOrderChecker:
-    """Follows one answer and refuses an event that may not come now.
+    """Follows one response and refuses an event that may not come now.
 
-    check() raises LocalProtocolError, whoever produced the event; a reader's caller turns it into a fault of
-    the peer.
+    check() raises LocalProtocolError for any event; the caller of a reader turns it into a RemoteProtocolError.
+
+    Attributes:
+        state: The state of the response.
     """
 
     __slots__ = ("_choices", "_open", "_sealed", "_used", "state")

@@ -1,9 +1,9 @@
-"""The events of an answer: what every reader gives and every writer takes.
+"""The events of a response: every reader returns them, every writer takes them.
 
-Strategy: one event set that is the union of the protocols, none of which is the hub. An answer is a sequence
-of blocks; a block is opened, filled and closed, and several may be open at once. Text stays text: tool
-arguments are the characters that the model wrote, never parsed JSON. Events are frozen and complete at birth;
-the legal order is one table, in `_ir.event_order`.
+The event set is the union of the protocols, none of which is the hub. A response is a sequence of blocks; a block is
+opened, filled and closed, and several may be open at once. Text stays text: tool arguments are the characters that the
+model wrote, never parsed JSON. Events are frozen and complete when they are made; their legal order is one table, in
+`_ir.event_order`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragoman._wire.json import JSON, JSONObject
 
 
 class BlockKind(Enum):
-    """What a block holds."""
+    """The kind of content of a block."""
 
     TEXT = "text"
     REFUSAL = "refusal"
@@ -34,7 +34,7 @@ class ToolKind(Enum):
 
 
 class ReasoningForm(Enum):
-    """Reasoning as the model wrote it, or a summary of it (Responses tells the two apart)."""
+    """Reasoning as the model wrote it, or a summary of it. Responses distinguishes them."""
 
     FULL = "full"
     SUMMARY = "summary"
@@ -54,11 +54,12 @@ class StopReason(Enum):
 
 
 class Signature(msgspec.Struct, frozen=True, gc=False):
-    """Reasoning that only its maker can read, kept exactly as it came.
+    """Reasoning that only its vendor can read, kept exactly as it came.
 
-    origin: the protocol it came in, e.g. "anthropic_messages".
-    native: the whole block or item of that protocol, with signature or ciphertext.
-    model: the model that made it, "" when unknown.
+    Attributes:
+        origin: The protocol that it came in, e.g. "anthropic_messages".
+        native: The whole block or item of that protocol, with signature or ciphertext.
+        model: The model that made it, "" if unknown.
     """
 
     origin: str
@@ -67,12 +68,16 @@ class Signature(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolHead(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a tool call when it starts.
+    """The start of a tool call.
 
-    call_id: the id by which the result will name it, never empty.
-    item_id: the id of the item that holds the call, where the protocol has one (Responses).
-    hosted: set on the way to the client when it offered a HostedTool of this kind, for which a function stood in:
-        the call is then told in the form that such calls have in the client's protocol.
+    Attributes:
+        call_id: The id by which the result refers to it, never empty.
+        name: The name of the tool.
+        kind: How the tool is called.
+        namespace: Of the tool, None for none.
+        item_id: The id of the item with the call, if the protocol has one (Responses).
+        hosted: The kind of the client's HostedTool that a function was sent for. The call is then written in the form
+            that calls of such tools have in the client's protocol.
     """
 
     call_id: str
@@ -84,7 +89,14 @@ class ToolHead(msgspec.Struct, frozen=True, gc=False):
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
-    """The answer begins. Always the first event, always once."""
+    """A response begins. Always the first event, always once.
+
+    Attributes:
+        id: The upstream's id of the response, "" if it has none.
+        model: The model that the upstream reports, "" if it reports none.
+        created: Seconds since the epoch, None if the upstream reports none.
+        service_tier: The tier that the upstream reports, or None.
+    """
 
     id: str
     model: str
@@ -95,12 +107,14 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 class BlockStarted(msgspec.Struct, frozen=True, gc=False):
     """A block is opened.
 
-    block: its number in this answer; numbers are never used twice and say nothing about order.
-    choice: the alternative that it belongs to (Chat's `n`); 0 everywhere else.
-    tool: set for TOOL_CALL, else None.
-    item_id: the id of the item or block in its protocol, where it has one.
-    phase: Responses' `phase` of a message ("commentary", "final_answer").
-    path: where it stands in the answer that the upstream sent, "" when the reader does not say.
+    Attributes:
+        block: Its number in this response. Numbers are never used twice, and have no order.
+        kind: The kind of its content.
+        choice: The choice that it belongs to (Chat's `n`); 0 everywhere else.
+        tool: Set for TOOL_CALL, else None.
+        item_id: The id of the item or block in its protocol, if it has one.
+        phase: Responses' `phase` of a message ("commentary", "final_answer").
+        path: A JSON Pointer to its place in the upstream's response, "" if unknown.
     """
 
     block: int
@@ -113,14 +127,26 @@ class BlockStarted(msgspec.Struct, frozen=True, gc=False):
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
-    """More text of a TEXT or REFUSAL block."""
+    """More text of a TEXT or REFUSAL block.
+
+    Attributes:
+        block: The number of the block.
+        text: The characters to append.
+    """
 
     block: int
     text: str
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """More reasoning text. `part` numbers the paragraphs or summary parts of one block from 0."""
+    """More text of a REASONING block.
+
+    Attributes:
+        block: The number of the block.
+        text: The characters to append.
+        part: The number of the paragraph or summary part in this block, from 0.
+        form: The reasoning itself, or a summary.
+    """
 
     block: int
     text: str
@@ -129,14 +155,24 @@ class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
-    """More of a tool's input as the model wrote it: JSON text for a function, free text for a custom tool."""
+    """More of a tool's input, as the model wrote it.
+
+    Attributes:
+        block: The number of the TOOL_CALL block.
+        text: JSON text for a function, free text for a custom tool.
+    """
 
     block: int
     text: str
 
 
 class SignatureDelta(msgspec.Struct, frozen=True, gc=False):
-    """The opaque carrier of a REASONING block: whole, once, after its text."""
+    """The signature of a REASONING block: whole, once, after its text.
+
+    Attributes:
+        block: The number of the block.
+        seal: The signature.
+    """
 
     block: int
     seal: Signature
@@ -145,11 +181,15 @@ class SignatureDelta(msgspec.Struct, frozen=True, gc=False):
 class Annotation(msgspec.Struct, frozen=True, gc=False):
     """A citation on a TEXT block.
 
-    url, title: the source, None when it is no web page.
-    start, end: the cited span as character offsets in the block, None when the protocol does not say.
-    origin, native: the annotation as it came.
-    path: where the annotations of its block stand in the answer that the upstream sent, "" when the reader does not
-        say.
+    Attributes:
+        block: The number of the block.
+        origin: The protocol that it came in.
+        native: The annotation as it came.
+        url: The web page that is cited, None for other sources.
+        title: The page's title, or None.
+        start: The first character of the cited span, as an offset in the block, None if unknown.
+        end: The end of that span, None if unknown.
+        path: A JSON Pointer to the annotations of its block in the upstream's response, "" if unknown.
     """
 
     block: int
@@ -162,14 +202,14 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
     path: str = ""
 
     def has_unmapped_fields(self) -> bool:
-        """Whether `native` says anything beside the source and the span."""
-        told = (None, self.url, self.title, self.start, self.end)
+        """True if `native` has values beside the source and the span."""
+        mapped = (None, self.url, self.title, self.start, self.end)
         left = [self.native]
         while left:
             value = left.pop()
             if type(value) is dict:
                 left += [member for key, member in value.items() if key != "type"]
-            elif type(value) is list or value not in told:
+            elif type(value) is list or value not in mapped:
                 return True
         return False
 
@@ -177,7 +217,9 @@ class Annotation(msgspec.Struct, frozen=True, gc=False):
 class Logprobs(msgspec.Struct, frozen=True, gc=False):
     """Log probabilities of tokens of a TEXT or REFUSAL block, before the text that they are about.
 
-    tokens: objects with token, logprob, bytes and top_logprobs: Chat and Responses share the shape.
+    Attributes:
+        block: The number of the block.
+        tokens: Objects with token, logprob, bytes and top_logprobs. Chat and Responses share the shape.
     """
 
     block: int
@@ -185,34 +227,52 @@ class Logprobs(msgspec.Struct, frozen=True, gc=False):
 
 
 class BlockEnded(msgspec.Struct, frozen=True, gc=False):
-    """A block is closed. complete is False when the model was cut off inside it (output limit)."""
+    """A block is closed.
+
+    Attributes:
+        block: The number of the block.
+        complete: False if the model was cut off inside the block (output limit).
+    """
 
     block: int
     complete: bool = True
 
 
 class Source(msgspec.Struct, frozen=True, gc=False):
-    """A web page that a search found."""
+    """A web page that a search found.
+
+    Attributes:
+        url: Of the page.
+        title: Of the page, or None.
+    """
 
     url: str
     title: str | None = None
 
 
 class Search(msgspec.Struct, frozen=True, gc=False):
-    """What a web search of the provider looked for and found; sources is empty where it does not tell."""
+    """A web search of the provider.
+
+    Attributes:
+        queries: The texts that were searched for.
+        sources: The pages that were found, empty if the provider does not report them.
+    """
 
     queries: tuple[str, ...]
     sources: tuple[Source, ...] = ()
 
 
 class Opaque(msgspec.Struct, frozen=True, gc=False):
-    """A whole block, item or frame that has no form of its own here, e.g. a server tool's result.
+    """A whole block, item or frame that has no event of its own, e.g. a server tool's result.
 
-    kind: its type in its protocol, e.g. "web_search_tool_result".
-    path: where it stands in the answer that the upstream sent.
-    carried: a client that gives it back with the conversation helps the upstream to go on; False for what is
-        only of interest now.
-    search: what it says, if it is the end of a web search.
+    Attributes:
+        origin: The protocol that it came in.
+        kind: Its type in that protocol, e.g. "web_search_tool_result".
+        native: The object as it came.
+        path: A JSON Pointer to its place in the upstream's response.
+        choice: The choice that it belongs to.
+        round_trip: A client should send it back with the conversation; False if it matters only now.
+        search: The web search that it ends, or None.
     """
 
     origin: str
@@ -225,20 +285,27 @@ class Opaque(msgspec.Struct, frozen=True, gc=False):
 
 
 class Compacted(msgspec.Struct, frozen=True, gc=False):
-    """The summary that takes the place of the conversation so far: what the model wrote when asked for one."""
+    """The summary that takes the place of the conversation so far, written by the model on request.
+
+    Attributes:
+        text: The summary.
+    """
 
     text: str
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Token counts so far. Cumulative: a later one replaces an earlier one field by field. None = unknown.
+    """Token counts so far. Cumulative: a later event replaces an earlier one field by field. None means unknown.
 
-    input: all prompt tokens, cached ones included (OpenAI's way of counting).
-    cached: those read from a prompt cache; cache_write: those written to one.
-    output: all generated tokens, reasoning included; reasoning: those spent on it.
-    extra: counters that only one protocol has, by its own names.
-    searches: web searches that the provider made.
-    service_tier: the tier that it was served on, where that is another than what the start said.
+    Attributes:
+        input: All prompt tokens, cached ones included (as OpenAI counts).
+        output: All generated tokens, reasoning included.
+        cached: Prompt tokens that were read from a cache.
+        cache_write: Prompt tokens that were written to a cache.
+        reasoning: Generated tokens of reasoning.
+        extra: Counters that only one protocol has, by its own names.
+        searches: Web searches that the provider made.
+        service_tier: The tier that served the request, if it is another than Started has.
     """
 
     input: int | None = None
@@ -251,8 +318,9 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     service_tier: str | None = None
 
     def consistent(self) -> Usage:
-        """The same figures with no part larger than its whole. Some servers count reasoning beside the output,
-        and clients that subtract would show negative numbers.
+        """Return the same figures with no part larger than its whole.
+
+        Some servers count reasoning beside the output, and clients that subtract would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
         if self.input is not None:
@@ -263,7 +331,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(self, cached=cached, cache_write=written, reasoning=reasoning)
 
     def plus(self, other: Usage) -> Usage:
-        """The figures of two answers together. What one of them does not know is the other's."""
+        """Return the sum of the figures of two responses. A figure that only one of them has is taken as it is."""
         extra = {**(self.extra or {}), **(other.extra or {})} or None
         return Usage(
             _sum(self.input, other.input),
@@ -277,7 +345,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
         )
 
     def updated(self, later: Usage) -> Usage:
-        """These figures with every known figure of `later` in their place."""
+        """Return these figures, replaced by the known figures of `later`."""
         return Usage(
             input=self.input if later.input is None else later.input,
             output=self.output if later.output is None else later.output,
@@ -297,10 +365,13 @@ def _sum(one: int | None, other: int | None) -> int | None:
 class Stopped(msgspec.Struct, frozen=True, gc=False):
     """One choice is finished.
 
-    native: the reason in the upstream's own word.
-    sequence: the stop sequence that matched, None when not told.
-    explanation: why content was refused, in the upstream's words.
-    details: the upstream's own object about the stop, if any.
+    Attributes:
+        reason: Why the model stopped.
+        native: The reason in the upstream's own word.
+        choice: The number of the choice.
+        sequence: The stop sequence that matched, None if it was not reported.
+        explanation: Why content was refused, in the upstream's words.
+        details: The upstream's own object about the stop, if any.
     """
 
     reason: StopReason
@@ -312,11 +383,15 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """The answer is complete. Nothing follows."""
+    """The response is complete. Nothing follows."""
 
 
 class Failed(msgspec.Struct, frozen=True, gc=False):
-    """The answer broke off with an error. Nothing follows. Open blocks stay unfinished."""
+    """The response broke off with an error. Nothing follows. Open blocks stay unfinished.
+
+    Attributes:
+        error: What went wrong.
+    """
 
     error: WireError
 

@@ -32,12 +32,13 @@ _STRING = rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
 
 
 class DeltaTemplate(msgspec.Struct, frozen=True):
-    """What a reader says of the delta that it has just given.
+    """How to read later frames of the same shape without decoding their JSON.
 
-    key: the member that held the text, e.g. b"content".
-    note: what the reader wants to do with each text, None for nothing.
-    number: a member that counts frames, b"" for none. The reader does not look at it.
-    padding: a member that holds random characters at the end of the frame, b"" for none.
+    Attributes:
+        key: The member that held the text, e.g. b"content".
+        on_text: Called with each text, None for nothing.
+        number: A member that counts frames, b"" for none. The reader does not use it.
+        padding: A member with random characters at the end of the frame, b"" for none.
     """
 
     key: bytes

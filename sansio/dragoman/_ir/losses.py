@@ -1,8 +1,8 @@
-"""The loss ledger: what could not be carried, where it stood, and why.
+"""The loss ledger: what could not be translated, where it was, and why.
 
-Strategy: whoever finds that a value has no place on the other side writes one entry here instead of dropping
-it. An entry names the place, never the value: prompts and secrets stay out of logs and headers. The policy
-decides what a non-empty ledger means for a request.
+Whatever finds that a value has no place on the other side records a loss here instead of dropping it in silence. A loss
+names the place, never the value: prompts and secrets stay out of logs and headers. The policy decides if a request with
+losses is refused.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ import msgspec
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject
 
-# More entries than this are counted, not kept: a hostile request could name a million unknown keys.
+# More entries than this are only counted: a hostile request could have a million unknown keys.
 MAX_ENTRIES = 1000
 
 
 class LossCode(Enum):
-    """Why a value was not carried as it was."""
+    """Why a value was not translated as it was."""
 
-    DROPPED = "dropped"  # the target has no place for it
-    ALTERED = "altered"  # carried in another form that says less or says it differently
+    DROPPED = "dropped"  # the destination has no place for it
+    ALTERED = "altered"  # translated to a form that has less or another meaning
     UNKNOWN_FIELD = "unknown_field"  # not in the protocol as we know it, so it cannot be translated
     UNKNOWN_KIND = "unknown_kind"  # a block, item or tool type without a counterpart
-    FOREIGN_SEAL = "foreign_seal"  # a signature or ciphertext that only another provider can read
-    REPAIRED = "repaired"  # the history broke the target's rules and was mended
-    SEALED = "sealed"  # carried so that it comes back to its maker, but nobody else can read it
-    ESTIMATED = "estimated"  # a figure that the upstream did not tell
-    BREACH = "breach"  # the model broke a rule of the client's that the upstream is not known to enforce
-    UNCHECKED = "unchecked"  # whether it did, nobody could tell
+    FOREIGN_SEAL = "foreign_seal"  # a signature or ciphertext that only another vendor can read
+    REPAIRED = "repaired"  # the history broke the upstream's rules and was repaired
+    SEALED = "sealed"  # wrapped, so that it comes back to the vendor that made it
+    ESTIMATED = "estimated"  # a figure that the upstream did not report
+    BREACH = "breach"  # the model broke a rule of the client that the upstream is not known to enforce
+    UNCHECKED = "unchecked"  # such a rule could not be checked
 
 
 class LossPolicy(Enum):
-    """What to do when a request cannot be carried whole."""
+    """What to do with a request that cannot be translated without a loss: record the loss, or refuse the request."""
 
     RECORD = "record"
     REFUSE = "refuse"
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """One entry.
+    """One entry of the ledger.
 
-    code: why.
-    path: a JSON Pointer into what the sender sent, e.g. `/messages/3/content/0/cache_control`. For a stream
-        it names the place in the whole answer that the stream stands for.
-    detail: a sentence for people, without the value.
+    Attributes:
+        code: Why the value was not translated.
+        path: A JSON Pointer into what the sender sent, e.g. `/messages/3/content/0/cache_control`. For a stream it is
+            the place in the whole response that the stream stands for.
+        detail: A sentence for people, without the value.
     """
 
     code: LossCode
@@ -56,15 +57,23 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """Collects losses of one request or answer, in the order in which they were found, without repeats."""
+    """The losses of one request or response, in the order in which they were found, without repeats.
+
+    Attributes:
+        overflow: The number of losses beyond MAX_ENTRIES. They are counted only.
+    """
 
     __slots__ = ("_entries", "overflow")
 
     def __init__(self) -> None:
         self._entries: dict[tuple[LossCode, str], Loss] = {}
-        self.overflow = 0  # entries beyond MAX_ENTRIES
+        self.overflow = 0
+
+    def __repr__(self) -> str:
+        return f"<Ledger with {len(self)} losses>"
 
     def add(self, code: LossCode, path: str, detail: str) -> None:
+        """Record a loss, unless there is one with this code and path."""
         key = (code, path)
         if key in self._entries:
             return
@@ -74,17 +83,19 @@ class Ledger:
         self._entries[key] = Loss(code, path, detail)
 
     def dropped(self, path: str, detail: str) -> None:
+        """Record that a value was dropped."""
         self.add(LossCode.DROPPED, path, detail)
 
     def altered(self, path: str, detail: str) -> None:
+        """Record that a value was translated to another form."""
         self.add(LossCode.ALTERED, path, detail)
 
     def unknown_fields(
         self, path: str, extra: JSONObject | None, defined: Collection[str] = frozenset()
     ) -> None:
-        """Enter every key of `extra`, the fields at `path` that nobody reads.
+        """Record every key of `extra`, the fields at `path` that no reader takes.
 
-        defined: those that the sender's protocol has, and others have no place for, be it in an object of this key.
+        defined: the fields that the sender's protocol defines and no other has, by their own key or by one inside them.
         """
         for key, value in (extra or {}).items():
             inner = value if type(value) is dict and value else (key,)
@@ -100,7 +111,7 @@ class Ledger:
         return len(self._entries) + self.overflow
 
     def enforce(self, policy: LossPolicy) -> None:
-        """Raise RequestRefused (400) when the policy refuses losses and there are some."""
+        """Raise RequestRefused (400) if the policy refuses losses and there are some."""
         if policy is LossPolicy.REFUSE and self._entries:
             first = next(iter(self))
             what = first.path or "the request"
@@ -113,5 +124,5 @@ class Ledger:
 
 
 def child(path: str, key: str | int) -> str:
-    """The JSON Pointer of a member (RFC 6901: `~` is `~0`, `/` is `~1`)."""
+    """Return the JSON Pointer of a member. "~" becomes "~0", "/" becomes "~1" (RFC 6901, 3)."""
     return f"{path}/{str(key).replace('~', '~0').replace('/', '~1')}"

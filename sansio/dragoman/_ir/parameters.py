@@ -1,12 +1,13 @@
-"""Plain settings, carried by tables.
+"""Settings of requests, translated by tables, and the scale of reasoning efforts.
 
-Strategy: a protocol declares which wire names mean which neutral names; reading, writing and entering losses
-are the same for all. A value that needs more than another name has a converter in the writer's table.
+A protocol declares which wire names mean which neutral names; reading, writing and recording losses are the same for
+all. A value that needs more than another name has a converter in the writer's table. Efforts and token budgets of
+reasoning have one scale, read in both directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
@@ -68,3 +69,45 @@ def write_params(
                 ledger.dropped(path, "the target protocol has no such setting")
         elif value is not None:
             out[name] = value
+
+
+# From least to most.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+# "budget_tokens must be >= 1024 and less than max_tokens."
+MIN_BUDGET = 1024
+
+# Effort -> budget (tokens) of models that take budgets only. None is all that the output limit leaves.
+BUDGETS: dict[str, int | None] = {
+    "minimal": MIN_BUDGET,
+    "low": 2048,
+    "medium": 8192,
+    "high": 16384,
+    "xhigh": 32768,
+    "max": None,
+}
+
+# The largest budget that still counts as this effort; "max" beyond the last.
+_EFFORT_UP_TO = ((1024, "minimal"), (4096, "low"), (12288, "medium"), (24576, "high"), (49152, "xhigh"))
+
+# Thinking without a word on how much.
+DEFAULT_EFFORT = "high"
+
+
+def effort_of_budget(budget: int) -> str:
+    """The effort that a thinking budget of so many tokens stands for."""
+    for limit, effort in _EFFORT_UP_TO:
+        if budget <= limit:
+            return effort
+    return "max"
+
+
+def fit_effort(effort: str, taken: Collection[str] | None) -> str:
+    """The effort itself if the target takes it, else the nearest that it takes, the lesser of two as near.
+
+    taken: the efforts that the target takes, None for all. An unknown word is passed on: vendors add some.
+    """
+    if taken is None or not taken or effort in taken or effort not in EFFORTS:
+        return effort
+    at = EFFORTS.index(effort)
+    return min(taken, key=lambda other: (abs(EFFORTS.index(other) - at), EFFORTS.index(other)))

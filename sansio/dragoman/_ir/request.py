@@ -1,10 +1,9 @@
 """The request as a document that belongs to no protocol.
 
-Strategy: readers build it, passes change it, writers print it. Conversation content is typed; plain settings
-(temperature, seed, ...) are a mapping from neutral names to JSON values, so that carrying one more of them is
-a row in a protocol's table and not a line of code. Every object remembers where it stood (`path`, a JSON
-Pointer into the client's body) so that a loss can be named, and keeps the fields that its protocol does not
-define (`extra`). Objects are frozen: a pass gives a new document.
+Readers build it, passes change it, writers write it. Conversation content is typed; plain settings (temperature,
+seed, ...) are a mapping from neutral names to JSON values, so another setting is a row in a protocol's table and not
+a line of code. Every object has its place in the client's body (`path`, a JSON Pointer) so that a loss can be named,
+and the fields that its protocol does not define (`extra`). Objects are frozen: a pass returns a new document.
 """
 
 from __future__ import annotations
@@ -84,7 +83,9 @@ Refusable: TypeAlias = (
 class CacheMark(msgspec.Struct, frozen=True, gc=False):
     """A prompt-cache breakpoint: `cache_control` in Messages, `prompt_cache_breakpoint` in the other two.
 
-    ttl: "short" (5 or 30 minutes), "long" (1 or 12 hours) or None for the vendor's default.
+    Attributes:
+        path: A JSON Pointer to it in the client's body.
+        ttl: "short" (5 or 30 minutes), "long" (1 or 12 hours) or None for the vendor's default.
     """
 
     path: str
@@ -92,7 +93,14 @@ class CacheMark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Citation(msgspec.Struct, frozen=True, gc=False):
-    """A web page that a piece of text cites. start, end: the cited span in characters, None for all of it."""
+    """A web page that a text cites.
+
+    Attributes:
+        url: Of the page.
+        title: Of the page, or None.
+        start: The first character of the cited span, None for the whole text.
+        end: The end of that span, or None.
+    """
 
     url: str
     title: str | None = None
@@ -101,11 +109,16 @@ class Citation(msgspec.Struct, frozen=True, gc=False):
 
 
 class Text(msgspec.Struct, frozen=True, gc=False):
-    """A piece of text.
+    """A text of a message.
 
-    citations: the annotations it came with, as they came.
-    sources: those of them that are web pages, in a form that other protocols can print.
-    stand_in: the words of a block that has no counterpart, and no part of what is said beside it.
+    Attributes:
+        text: The characters.
+        cache: A cache mark on it, or None.
+        citations: The annotations that it came with, as they came.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        sources: Those annotations that are web pages, in a form that other protocols can write.
+        rendered: The text was rendered from a block that has no counterpart, and is no part of the text beside it.
     """
 
     text: str
@@ -118,7 +131,13 @@ class Text(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """Text in which the assistant declined."""
+    """Text in which the assistant refused.
+
+    Attributes:
+        text: The characters.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
 
     text: str
     extra: JSONObject | None = None
@@ -128,9 +147,18 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 class Media(msgspec.Struct, frozen=True, gc=False):
     """An image, a file or a sound.
 
-    source: "base64" (data is base64 text), "text" (data is plain text), "url" or "file_id".
-    media_type: e.g. "image/png", None when the protocol does not say.
-    context, citations: Messages' document fields, as they came.
+    Attributes:
+        kind: Which of the three.
+        source: "base64" (data is base64 text), "text" (data is plain text), "url" or "file_id".
+        data: The content, or the URL or id of it.
+        media_type: E.g. "image/png", None if unknown.
+        filename: The name of the file, or None.
+        detail: OpenAI's `detail` of an image, or None.
+        context: The document field of Messages, as it came.
+        citations: The document field of Messages, as it came.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
     """
 
     kind: Literal["image", "file", "audio"]
@@ -149,9 +177,13 @@ class Media(msgspec.Struct, frozen=True, gc=False):
 class Reasoning(msgspec.Struct, frozen=True, gc=False):
     """Reasoning of an earlier assistant turn.
 
-    text: what can be read of it, "" for redacted or summary-less reasoning.
-    seal: its opaque carrier, None when it came unsigned.
-    forged: it came with a carrier in our own form (see `_ir.signatures`) that was not made here, or was changed.
+    Attributes:
+        text: What can be read of it, "" for redacted reasoning or reasoning without a summary.
+        seal: Its signature, None if it came unsigned.
+        item_id: The id of the item in its protocol, if it has one.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        forged: It came with a wrapped signature (see `_ir.signatures`) that was not made here, or was changed.
     """
 
     text: str
@@ -163,10 +195,20 @@ class Reasoning(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
-    """A tool call that the assistant made. input is JSON text for a function, free text for a custom tool.
+    """A tool call that the assistant made.
 
-    hosted: the kind of the HostedTool that was called (`shell`, say), when its calls have a form of their own in
-        the client's protocol. `name` and `input` are then those of its stand-in.
+    Attributes:
+        call_id: The id by which the result refers to it.
+        name: The name of the tool.
+        input: JSON text for a function, free text for a custom tool.
+        kind: How the tool is called.
+        namespace: Of the tool, or None.
+        item_id: The id of the item in its protocol, if it has one.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        hosted: The kind of the HostedTool that was called (`shell`, say), if its calls have a form of their own in the
+            client's protocol. `name` and `input` are then those of its function.
     """
 
     call_id: str
@@ -182,7 +224,19 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolResult(msgspec.Struct, frozen=True, gc=False):
-    """What a tool gave back. is_error is None where the protocol cannot say. hosted: as of its call."""
+    """The result of a tool call.
+
+    Attributes:
+        call_id: The id of the call.
+        parts: The content of the result.
+        kind: How the tool was called.
+        is_error: The tool failed; None if the protocol has no such member.
+        item_id: The id of the item in its protocol, if it has one.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        hosted: As in ToolCall.
+    """
 
     call_id: str
     parts: tuple[Text | Media | OpaquePart, ...]
@@ -196,11 +250,15 @@ class ToolResult(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpaquePart(msgspec.Struct, frozen=True, gc=False):
-    """A block, part or item that has no form of its own here.
+    """A block, part or item that has no class of its own here.
 
-    kind: its type in its protocol.
-    text: what it says in plain words, for a target that does not know it; None when it says nothing alone, "" when
-        it is not for the model but for the server.
+    Attributes:
+        origin: The protocol that it came in.
+        kind: Its type in that protocol.
+        native: The object as it came.
+        path: A JSON Pointer to it in the client's body.
+        text: Its plain text for upstreams of other protocols; None if it has none by itself, "" if it is not for the
+            model but for the server.
     """
 
     origin: str
@@ -216,7 +274,16 @@ Part: TypeAlias = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | O
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message or item, in the order of the conversation.
 
-    Tool results stand in messages of role "user". Readers keep the client's boundaries; writers regroup.
+    Tool results are in messages of role "user". Readers keep the client's boundaries; writers regroup.
+
+    Attributes:
+        role: Who wrote it.
+        parts: Its content.
+        path: A JSON Pointer to it in the client's body.
+        name: OpenAI's `name` of the participant, or None.
+        phase: Responses' `phase`, or None.
+        item_id: The id of the item in its protocol, if it has one.
+        extra: Fields that the protocol does not define, None for none.
     """
 
     role: Role
@@ -229,17 +296,31 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Grammar(msgspec.Struct, frozen=True, gc=False):
-    """What a custom tool's input must look like."""
+    """The grammar of a custom tool's input.
+
+    Attributes:
+        syntax: "lark" or "regex".
+        definition: The grammar in that syntax.
+    """
 
     syntax: str  # "lark" or "regex"
     definition: str
 
 
 class FunctionTool(msgspec.Struct, frozen=True, gc=False):
-    """A tool with a JSON Schema. parameters is None when the client gave none.
+    """A tool with a JSON Schema.
 
-    deferred: the model gets to see it only when a tool search finds it (`defer_loading`); None when unsaid.
-    examples: inputs that show its use (Messages' `input_examples`), None when there are none.
+    Attributes:
+        name: The name of the tool.
+        description: For the model, or None.
+        parameters: The schema, None if the client sent none.
+        strict: The input must match the schema; None if the client sent nothing.
+        namespace: Of the tool, or None.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        deferred: The model gets it only when a tool search finds it (`defer_loading`); None if the client sent nothing.
+        examples: Inputs that show its use (Messages' `input_examples`), None if there are none.
     """
 
     name: str
@@ -255,7 +336,17 @@ class FunctionTool(msgspec.Struct, frozen=True, gc=False):
 
 
 class CustomTool(msgspec.Struct, frozen=True, gc=False):
-    """A tool that takes free text. grammar is None when any text will do."""
+    """A tool that takes free text.
+
+    Attributes:
+        name: The name of the tool.
+        description: For the model, or None.
+        grammar: Of the input, None if any text is allowed.
+        namespace: Of the tool, or None.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
 
     name: str
     description: str | None = None
@@ -267,10 +358,14 @@ class CustomTool(msgspec.Struct, frozen=True, gc=False):
 
 
 class WebSearch(msgspec.Struct, frozen=True, gc=False, tag="web_search"):
-    """A web search that the provider runs. None: not said.
+    """A web search that the provider runs. None means that the client sent nothing.
 
-    location: `{"type": "approximate", "city": ..., "country": ..., "region": ..., "timezone": ...}`.
-    context_size: low, medium or high.
+    Attributes:
+        allowed_domains: The only domains that are searched.
+        blocked_domains: Domains that are not searched.
+        max_uses: The most searches for one response.
+        location: `{"type": "approximate", "city": ..., "country": ..., "region": ..., "timezone": ...}`.
+        context_size: low, medium or high.
     """
 
     allowed_domains: tuple[str, ...] | None = None
@@ -285,7 +380,14 @@ class CodeExecution(msgspec.Struct, frozen=True, gc=False, tag="code_execution")
 
 
 class McpServer(msgspec.Struct, frozen=True, gc=False, tag="mcp"):
-    """An MCP server that the provider connects to. allowed_tools: None for all of them."""
+    """An MCP server that the provider connects to.
+
+    Attributes:
+        label: The name of the server.
+        url: The address of the server.
+        authorization: The token for the server, or None. A secret.
+        allowed_tools: The names of the tools, None for all of them.
+    """
 
     label: str
     url: str
@@ -297,10 +399,16 @@ class McpServer(msgspec.Struct, frozen=True, gc=False, tag="mcp"):
 
 
 class HostedTool(msgspec.Struct, frozen=True, gc=False):
-    """A tool that the provider runs, or whose schema it implies, e.g. web_search. kind: its type.
+    """A tool that the provider runs, or whose schema it implies, e.g. web_search.
 
-    use: what it does, where another protocol may have the same; None for everything else.
-    stand_in: for a tool that the client runs: the same tool as a function, for targets that do not know it.
+    Attributes:
+        origin: The protocol that it came in.
+        kind: Its type in that protocol.
+        native: The object as it came.
+        path: A JSON Pointer to it in the client's body.
+        use: What it does, if another protocol may have the same; None for everything else.
+        function_fallback: For a tool that the client runs: the same tool as a function, for upstreams that do not
+            support it.
     """
 
     origin: str
@@ -312,7 +420,7 @@ class HostedTool(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def loss_code(self) -> LossCode:
-        """How it is entered where the upstream does not run it: a use that others have is no unknown kind."""
+        """The code of the loss if the upstream does not run it: a use that other protocols have is no unknown kind."""
         return LossCode.UNKNOWN_KIND if self.use is None else LossCode.DROPPED
 
 
@@ -320,7 +428,13 @@ Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
 
 
 class Namespace(msgspec.Struct, frozen=True, gc=False):
-    """What a namespace of tools says beside its name and its tools, which name it themselves."""
+    """A namespace of tools. The tools have its name, see FunctionTool.namespace.
+
+    Attributes:
+        description: For the model, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
 
     description: str | None = None
     extra: JSONObject | None = None
@@ -328,7 +442,14 @@ class Namespace(msgspec.Struct, frozen=True, gc=False):
 
 
 class ToolRef(msgspec.Struct, frozen=True, gc=False):
-    """One tool by its name. hosted: the kind of a HostedTool, whose name is of no account then."""
+    """A reference to one tool.
+
+    Attributes:
+        name: The name of the tool.
+        namespace: Of the tool, or None.
+        kind: How the tool is called.
+        hosted: The kind of a HostedTool, for which `name` does not matter.
+    """
 
     name: str
     namespace: str | None = None
@@ -339,8 +460,15 @@ class ToolRef(msgspec.Struct, frozen=True, gc=False):
 class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     """Which tools the model may or must call.
 
-    mode: "named" demands the tool `name` (or the HostedTool of kind `hosted`); "allowed" restricts to
-    `allowed`, `required` says whether one of them must be called.
+    Attributes:
+        mode: "named" requires the tool `name` (or the HostedTool of kind `hosted`); "allowed" restricts to `allowed`.
+        name: The tool for "named".
+        kind: How that tool is called.
+        namespace: Of that tool, or None.
+        allowed: The tools for "allowed".
+        required: One of `allowed` must be called.
+        path: A JSON Pointer to it in the client's body.
+        hosted: The kind of a HostedTool for "named".
     """
 
     mode: Literal["auto", "none", "required", "named", "allowed"]
@@ -354,13 +482,17 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
-    """How much the model should think, and how much of that it should show.
+    """How much the model should reason, and how much of that the client gets.
 
-    mode: "adaptive", "enabled" (with budget) or "disabled"; None when the client spoke of effort alone.
-    effort: one of none minimal low medium high xhigh max.
-    budget: tokens.
-    show: "summarized" or "omitted"; None when the client did not say.
-    effort_path, show_path: where the effort and `show` stood, "" for `path`.
+    Attributes:
+        mode: "adaptive", "enabled" (with budget) or "disabled"; None if the client sent only an effort.
+        effort: One of EFFORTS, or another word of the client's.
+        budget: Tokens.
+        display: "summarized" or "omitted"; None if the client sent nothing.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        effort_path: A JSON Pointer to the effort, "" for `path`.
+        display_path: A JSON Pointer to `display`, "" for `path`.
     """
 
     mode: Literal["adaptive", "enabled", "disabled"] | None = None
@@ -374,14 +506,23 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def thinks(self) -> bool:
-        """Whether the client asks for thinking."""
+        """True if the client requests reasoning."""
         if self.mode == "disabled":
             return False
         return self.mode is not None or self.effort not in (None, "none")
 
 
 class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
-    """Structured output: JSON of a schema, or any JSON object when schema is None."""
+    """Structured output: JSON of a schema, or any JSON object.
+
+    Attributes:
+        schema: The JSON Schema, None for any object.
+        name: Of the format, or None.
+        description: For the model, or None.
+        strict: The response must match the schema; None if the client sent nothing.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
 
     schema: JSON = None
     name: str | None = None
@@ -394,17 +535,26 @@ class ResponseFormat(msgspec.Struct, frozen=True, gc=False):
 class Request(msgspec.Struct, frozen=True, gc=False):
     """One request.
 
-    protocol: the protocol that it came in.
-    parallel_path: where `parallel_tool_calls` stood.
-    namespaces: those that any of the tools are in.
-    params: plain settings by neutral name.
-    param_paths: where each of them stood in the client's body.
-    include_usage: the client wants usage at the end of a stream (always true but in Chat).
-    compact: the client wants the conversation summed up, in the form its protocol has for that, and no answer.
-    extra: top-level fields that nobody reads.
-    defined: names of fields in any `extra` that the protocol defines and no other has.
-    repairs: what its reader understood though it broke the protocol.
-    raw: the client's body as decoded, and repaired; writers of the same protocol echo from it.
+    Attributes:
+        protocol: The protocol that it came in.
+        model: The requested model, "" if the client may leave it out.
+        messages: The conversation, instructions included.
+        raw: The client's body as decoded, and repaired. Writers of the same protocol take values from it.
+        tools: The tools that the client offers.
+        namespaces: The namespaces that any of the tools are in.
+        tool_choice: Which tools may or must be called, None if the client sent nothing.
+        parallel_tool_calls: Several calls in one turn are allowed; None if the client sent nothing.
+        parallel_path: A JSON Pointer to `parallel_tool_calls`.
+        stream: The client requests a stream.
+        include_usage: The client wants usage at the end of a stream (always true but in Chat).
+        params: Plain settings by neutral name.
+        param_paths: A JSON Pointer to each of them in the client's body.
+        reasoning: The settings of reasoning, None if the client sent none.
+        response_format: The format of the output, None for text.
+        extra: Top-level fields that no reader takes.
+        compact: The client requests a summary of the conversation, in the form its protocol has for that.
+        repairs: What the reader repaired, because it broke the protocol.
+        defined: Names of fields in any `extra` that the protocol defines and no other has.
     """
 
     protocol: str

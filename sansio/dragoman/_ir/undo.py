@@ -1,7 +1,7 @@
 """What the passes over a request leave for the way back.
 
-Strategy: a request is changed into what the upstream takes; each change that the answer has to undo is one entry
-here, and nothing else passes from the one direction to the other. The stages over the answer's events read it.
+A request is changed into what the upstream accepts. Each change that the response has to undo is one field here, and
+nothing else passes from one direction to the other. The stages over the response's events read it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from dragoman._ir.request import Grammar, ResponseFormat, ToolChoice
 
 
 class ToolOrigin(msgspec.Struct, frozen=True):
-    """What a tool is called on the client's side.
+    """The client's tool behind a tool that was sent.
 
-    wrapped: it is a custom tool sent as a function.
-    hosted: the kind of the client's HostedTool for which this function stands in.
-    grammar: what the input of a wrapped tool must look like.
+    Attributes:
+        name: The client's name of the tool.
+        namespace: Of the client's tool, or None.
+        kind: How the client's tool is called.
+        wrapped: It is a custom tool sent as a function.
+        hosted: The kind of the client's HostedTool that this function was sent for, or None.
+        grammar: The grammar of the input of a wrapped tool, None for any text.
     """
 
     name: str
@@ -31,16 +35,18 @@ class ToolOrigin(msgspec.Struct, frozen=True):
 
 
 class Undo(msgspec.Struct, frozen=True):
-    """What was changed on the way to the upstream.
+    """The changes on the way to the upstream.
 
-    origins: wire name of a tool -> the client's tool.
-    used_ids: the call ids that the conversation used.
-    json_tool: the wire name of a tool that the client did not offer, whose input is the answer's text.
-    bare_json: the answer was asked to be JSON in words or by a tool, so a code fence around it is not part of it.
-    stops: stop sequences that the upstream does not know.
-    compacts: the answer is a summary that takes the place of the conversation.
-    form, choice: what the client demands of the answer and the upstream is not known to enforce, see
-        `_transforms.response_checks`.
+    Attributes:
+        origins: Sent name of a tool -> the client's tool.
+        used_ids: The call ids that the conversation used.
+        json_tool: The sent name of a tool that the client did not offer, whose input is the text of the response.
+        strip_code_fence: JSON was requested by instructions or by a tool, so a code fence around it is no part of it.
+        stop_sequences: Stop sequences that the upstream does not support.
+        compacts: The response is a summary that takes the place of the conversation.
+        unenforced_format: The format that the client requires and the upstream is not known to enforce, see
+            `_transforms.response_checks`.
+        unenforced_choice: The tool choice of which the same is true.
     """
 
     origins: Mapping[str, ToolOrigin] = {}

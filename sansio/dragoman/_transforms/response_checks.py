@@ -22,8 +22,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import HostedTool, Request, ResponseFormat, ToolChoice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode
-from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword, is_strict
 from dragoman.codec import Capabilities
 
 # In characters. Longer answers are passed on unjudged.

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman._ir.effort import fit_effort
 from dragoman._ir.losses import Ledger
+from dragoman._ir.parameters import fit_effort
 from dragoman._ir.request import (
     FunctionTool,
     HostedTool,

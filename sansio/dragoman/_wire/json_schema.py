@@ -1,9 +1,9 @@
-"""Whether a JSON value matches a JSON Schema, as far as that can be told within bounds.
+"""JSON Schema: if a value matches a schema, and if OpenAI accepts a schema as strict.
 
-Strategy: one function a keyword, found in a table, and one walk over schema and value together. A schema comes with the
-request, so from outside: the walk counts its steps and gives up beyond a bound, and no regular expression is run. What
-is not judged leaves the question open; only a breach that is certain is called one. Words that are no keywords here are
-annotations: "a JSON Schema MAY contain properties which are not schema keywords ... they SHOULD be ignored".
+Both walk over the schema. A schema comes with the request, so from outside: find_broken_keyword() counts its steps and
+gives up beyond a bound, and runs no regular expression. A keyword that is not checked leaves the result open; only a
+certain breach is reported. Other words are annotations: "a JSON Schema MAY contain properties which are not schema
+keywords ... they SHOULD be ignored".
 """
 
 from __future__ import annotations
@@ -307,3 +307,83 @@ _OPEN: Final[dict[str, type | None]] = {
     "unevaluatedItems": list,
     "unevaluatedProperties": dict,
 }
+
+
+# OpenAI's strict subset
+
+# "'default' is not permitted": keywords outside of the subset, and compositions other than anyOf.
+_NOT_STRICT = frozenset(
+    {
+        "allOf",
+        "contains",
+        "default",
+        "dependentRequired",
+        "dependentSchemas",
+        "else",
+        "if",
+        "maxContains",
+        "maxProperties",
+        "minContains",
+        "minProperties",
+        "not",
+        "oneOf",
+        "patternProperties",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "uniqueItems",
+    }
+)
+# "schema must have a 'type' key", for `enum` and `const` as well, unless it refers to others.
+_TYPE_KEYS = ("type", "anyOf", "$ref")
+_STRICT_MAPS = ("properties", "$defs", "definitions")
+# The second is accepted, but not enforced.
+_STRICT_LISTS = ("anyOf", "prefixItems")
+
+
+def is_strict(schema: JSON) -> bool:
+    """True if OpenAI accepts a schema as strict, for tools and for structured output alike.
+
+    A strict schema outside of its subset costs the whole request ("Invalid schema for ..."), and leaving `strict` out
+    costs a guarantee. "The root must be an object and not anyOf", "all fields must be required",
+    "additionalProperties: false must always be set".
+    """
+    if type(schema) is not dict or schema.get("type") != "object" or "anyOf" in schema:
+        return False
+    left: list[JSON] = [schema]
+    while left:
+        each = left.pop()
+        if type(each) is not dict or not _qualifies(each):
+            return False
+        for key in _STRICT_MAPS:
+            inner = each.get(key, {})
+            if type(inner) is not dict:
+                return False
+            left += inner.values()
+        for key in _STRICT_LISTS:
+            inner = each.get(key, [])
+            if type(inner) is not list:
+                return False
+            left += inner
+        if "items" in each:
+            left.append(each["items"])
+    return True
+
+
+def _qualifies(schema: JSONObject) -> bool:
+    """Check the rules for one schema, without the schemas in it."""
+    if not _NOT_STRICT.isdisjoint(schema) or not any(key in schema for key in _TYPE_KEYS):
+        return False
+    kind = schema.get("type")
+    kinds = kind if type(kind) is list else [kind]
+    if "array" in kinds and "items" not in schema:
+        return False  # "array schema missing items"
+    if "object" not in kinds:
+        return "properties" not in schema
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    if type(properties) is not dict or type(required) is not list:
+        return False
+    # "'required' is required to be ... an array including every key in properties. Extra required key supplied."
+    names = {name for name in required if type(name) is str}
+    return schema.get("additionalProperties") is False and properties.keys() == names

@@ -1,9 +1,9 @@
-"""Change one top-level value of a JSON object and leave every other byte.
+"""The top level of a JSON object: read two values of it, replace one, and leave every other byte.
 
-Strategy: a relay must not re-encode (number spelling, escapes and key order feed prompt caches and
-signatures). msgspec gives the exact bytes of each top-level value; walking over them finds where the value
-stands without looking into the others. A body that the walk cannot follow (a key twice, a lone surrogate) is
-scanned token by token.
+A relay must not encode a body again, because the spelling of numbers, escapes and the order of keys feed prompt caches
+and signatures. msgspec returns the exact bytes of each top-level value; walking over them finds the place of a value
+without looking into the others. A body that the walk cannot follow (a key twice, a lone surrogate) is scanned token by
+token.
 """
 
 from __future__ import annotations
@@ -30,29 +30,34 @@ _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class RequestHead(msgspec.Struct, frozen=True):
-    """What routing needs of a request, without decoding the rest.
+    """The part of a request body that routing needs. The rest is not decoded.
 
-    model: "" when the body names none.
-    fields: each top-level value as its exact bytes.
+    Attributes:
+        model: The requested model, "" if the body has none.
+        stream: The body requests a stream.
+        fields: The exact bytes of each top-level value.
     """
 
     model: str
     stream: bool
     fields: dict[str, msgspec.Raw]
 
+    def __repr__(self) -> str:
+        return f"<RequestHead of {self.model} with {', '.join(self.fields)}>"
+
 
 def peek(body: bytes) -> RequestHead:
-    """Look at the top level of a request body.
+    """Read the top level of a request body.
 
-    Raises RemoteProtocolError (400, or 413 when it is too long) when it is not a JSON object, or when `model`
-    or `stream` has the wrong type.
+    Raises RemoteProtocolError: 400 if the body is not a JSON object or `model` or `stream` has the wrong type, 413 if
+    it is too long.
     """
     if len(body) > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(f"the request body has more than {MAX_DOCUMENT_BYTES} bytes", status=413)
     try:
         fields = _decode_raw(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        # msgspec takes no lone surrogate, decode_object() does; of everything else it says what is wrong.
+        # msgspec refuses lone surrogates, decode_object() does not. It raises for everything else.
         decode_object(body, "the request body")
         fields = {key: msgspec.Raw(body[start:end]) for key, start, end in _members(body)}
     model = _field(fields, "model")
@@ -76,7 +81,7 @@ def _field(fields: dict[str, msgspec.Raw], name: str) -> object:
 
 
 def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
-    """The body with another model name. Every byte outside of that one value stays."""
+    """Return the body with another model name. Every byte outside of that one value stays."""
     if request_head.model == model:
         return body
     if "model" not in request_head.fields:  # the caller chose one
@@ -88,7 +93,7 @@ def splice_model(body: bytes, request_head: RequestHead, model: str) -> bytes:
 
 
 def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, int] | None:
-    """Where the value of `name` stands, if every value stands where the order of `fields` says."""
+    """Return the span of the value of `name`, None if the values are not in the order of `fields`."""
     at = body.index(b"{") + 1
     span = None
     for key, raw in fields.items():
@@ -99,17 +104,17 @@ def _walk(body: bytes, fields: dict[str, msgspec.Raw], name: str) -> tuple[int, 
         at = found.end() + len(value)
         if key == name:
             span = found.end(), at
-    # Members are left when a key stood twice, even with the same value: readers take the last one.
+    # Members are left if a key is there twice, even with the same value: readers take the last one.
     return None if _END.match(body, at) is None else span
 
 
 def _scan(body: bytes, name: str) -> tuple[int, int]:
-    """Where the last value of `name` stands. JSON readers let the last of two equal keys win."""
+    """Return the span of the last value of `name`, because JSON readers take the last of two equal keys."""
     return [(start, end) for key, start, end in _members(body) if key == name][-1]
 
 
 def _members(body: bytes) -> Iterator[tuple[str, int, int]]:
-    """The top-level members of a text that is known to be an object: key, start and end of the value."""
+    """Give key, and start and end of the value, of the top-level members of a text that is an object."""
     depth = 0
     start = 0
     key: str | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 from dragoman.protocols import anthropic_messages, openai_chat, openai_responses, simple_chat
 
+__all__ = ["PROTOCOLS", "UPSTREAMS", "client_spec", "upstream_spec"]
+
 PROTOCOLS: dict[str, ProtocolSpec] = {
     folder.SPEC.name: folder.SPEC
     for folder in (
@@ -19,3 +21,21 @@ PROTOCOLS: dict[str, ProtocolSpec] = {
 UPSTREAMS: dict[str, UpstreamSpec] = {
     name: spec for name, spec in PROTOCOLS.items() if isinstance(spec, UpstreamSpec)
 }
+
+
+def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
+    """Return the protocol with this name; a spec is returned as it is. Raises ValueError for an unknown name."""
+    if isinstance(protocol, ProtocolSpec):
+        return protocol
+    spec = PROTOCOLS.get(protocol)
+    if spec is None:
+        raise ValueError(f"no protocol has the name {protocol!r}; there are {', '.join(PROTOCOLS)}")
+    return spec
+
+
+def upstream_spec(protocol: UpstreamSpec | str) -> UpstreamSpec:
+    """Return the protocol with this name, as client_spec() does. Raises ValueError if no upstream speaks it."""
+    spec = client_spec(protocol)
+    if not isinstance(spec, UpstreamSpec):
+        raise ValueError(f"no upstream speaks {spec.name}; there are {', '.join(UPSTREAMS)}")
+    return spec

@@ -1,8 +1,8 @@
-"""What a failed attempt means for the account that it was made with.
+"""Decide what a failed attempt means for its account, and how long the upstream asks to be left alone.
 
-Strategy: one table, looked through from above; the first rule that fits a fault decides. Only what another account
-can cure is tried with another one: "a 400 caused by the request is retried on every account" is the mistake that
-this table is made against. Rules are data, so an upstream can have its own before these.
+The first rule of one table that matches an error decides. Only errors that another account can cure are tried with
+another one, so a 400 that the request caused is never sent with every account. Rules are data, so an upstream can have
+its own before these.
 """
 
 from __future__ import annotations
@@ -12,24 +12,32 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
+from dragoman.errors import STATUS_BY_KIND, ErrorKind, WireError
+
+# The longest real wait is until the next month's quota: a server that sends a longer time has a wrong clock, or
+# counts in another unit.
+MAX_RETRY_AFTER_S = 32 * 24 * 3600.0
 
 
 class ErrorAction(Enum):
-    """Who or what has to change."""
+    """What happens after a failed attempt."""
 
-    RETURN_TO_CLIENT = "return_to_client"  # the request is at fault: the client is told
-    TRY_NEXT = "try_next"  # this account cannot serve this request, another may: nobody is to blame
-    COOL_DOWN = "cool_down"  # the account has a rate limit: it rests
+    RETURN_TO_CLIENT = "return_to_client"  # the request is wrong: the client gets the error
+    TRY_NEXT = "try_next"  # this account cannot serve this request, another may: its state does not change
+    COOL_DOWN = "cool_down"  # the account has reached a rate limit: it is not used for a time
     DISABLE = "disable"  # the account is used up, or its key refused: waiting does not help
-    RETRY_LATER = "retry_later"  # the upstream has a bad moment: the account rests when it has many
+    RETRY_LATER = "retry_later"  # the upstream has a temporary problem: several of them are a cooldown
 
 
 class ErrorRule(msgspec.Struct, frozen=True):
-    """One row. A fault fits when it fits each condition that is given; within one, any of its members.
+    """One row of a table. It matches an error if each of its conditions does; a condition matches by any of its
+    members.
 
-    statuses: as the upstream sent them; of an error inside of an answer, the one that its kind has elsewhere.
-    codes: `code` or `type` of the error. words: in the message, in lower case.
+    action: what follows.
+    kinds: of the error.
+    statuses: as the upstream sent them; for an error inside of a stream, the usual status of its kind.
+    codes: `code` or `type` of the error.
+    words: parts of the message, in lower case.
     """
 
     action: ErrorAction
@@ -38,8 +46,8 @@ class ErrorRule(msgspec.Struct, frozen=True):
     codes: frozenset[str] = frozenset()
     words: tuple[str, ...] = ()
 
-    def fits(self, error: WireError) -> bool:
-        """Whether this row is about the fault."""
+    def matches(self, error: WireError) -> bool:
+        """True if this row applies to the error."""
         if self.kinds and error.kind not in self.kinds:
             return False
         status = STATUS_BY_KIND[error.kind] if error.status is None else error.status
@@ -56,7 +64,7 @@ class ErrorRule(msgspec.Struct, frozen=True):
 ERROR_RULES: tuple[ErrorRule, ...] = (
     # No account could pay for this request.
     ErrorRule(ErrorAction.RETURN_TO_CLIENT, statuses=frozenset({403}), words=("estimated cost",)),
-    # This account has not enough left for it; another may, and this one may for a smaller request.
+    # This account does not have enough left for it; another may, and this one may for a smaller request.
     ErrorRule(
         ErrorAction.TRY_NEXT,
         statuses=frozenset({403}),
@@ -81,8 +89,8 @@ ERROR_RULES: tuple[ErrorRule, ...] = (
 )
 
 
-# Signatures and ciphertexts can be read in the organization alone that they were made in.
-_UNREADABLE: tuple[ErrorRule, ...] = (
+# Signatures and ciphertexts can be read only in the organization that they were made in.
+_SIGNATURE_REFUSED: tuple[ErrorRule, ...] = (
     ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"invalid_encrypted_content"})),
     ErrorRule(
         ErrorAction.TRY_NEXT,
@@ -93,17 +101,61 @@ _UNREADABLE: tuple[ErrorRule, ...] = (
 
 
 def refuses_signed_reasoning(error: WireError) -> bool:
-    """Whether the upstream cannot read the signatures or ciphertexts of earlier reasoning.
+    """True if the upstream cannot read the signatures or ciphertexts of earlier reasoning.
 
     They may come from another organization's account. Without them the request can be sent again.
     """
-    return any(rule.fits(error) for rule in _UNREADABLE)
+    return any(rule.matches(error) for rule in _SIGNATURE_REFUSED)
 
 
-def classify(error: WireError, own: Iterable[ErrorRule] = ()) -> ErrorAction:
-    """The verdict on a fault. own: the upstream's rules, which come first."""
-    for rules in (own, ERROR_RULES):
+def classify(error: WireError, upstream_rules: Iterable[ErrorRule] = ()) -> ErrorAction:
+    """Return what follows from an error. upstream_rules: the upstream's own, which come first."""
+    for rules in (upstream_rules, ERROR_RULES):
         for rule in rules:
-            if rule.fits(error):
+            if rule.matches(error):
                 return rule.action
     return ErrorAction.RETURN_TO_CLIENT
+
+
+def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
+    """Return the seconds that an upstream asks to be left alone, None if no header has them.
+
+    headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. `retry-after` is RFC 9110,
+    10.2.3; `retry-after-ms`, which is more precise and counts first, is OpenAI's and Azure's.
+    """
+    values = dict(headers)
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = values.get(name, "").strip()
+        seconds = _number(text)
+        if seconds is not None:
+            return _bounded(seconds * unit)
+        if unit == 1.0 and text:
+            date = _date(text)
+            return None if date is None else _bounded(date - now)
+    return None
+
+
+def _number(text: str) -> float | None:
+    # float() accepts more than digits: "nan", "1_0" and "inf" are no times.
+    if not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    return float(text)
+
+
+def _date(text: str) -> float | None:
+    # Slow to import, and few servers send dates.
+    from email.utils import parsedate_tz
+
+    parsed = parsedate_tz(text)
+    if parsed is None:
+        return None
+    from email.utils import mktime_tz
+
+    try:
+        return float(mktime_tz(parsed))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)

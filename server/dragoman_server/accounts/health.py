@@ -1,8 +1,8 @@
-"""What is known of one account, and what an outcome changes about it.
+"""The state of one account, and how the outcome of an attempt changes it.
 
-Strategy: a value and pure transitions, so that every store of accounts (memory, a file, a server that many gateways
-share) does the same. Time and chance come in as arguments. A cool-down is never made shorter by a later report: two
-requests that fail at once come back in any order.
+It is a value with pure transitions, so that every account store (memory, a file, a server that many gateways share)
+does the same. Time and a random number are arguments. A later report never shortens a cooldown, because two requests
+that fail at once are reported in any order.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from dragoman_server.accounts.error_actions import ErrorAction
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """How long accounts rest. Seconds.
+    """How long accounts cool down. Times are seconds.
 
-    limit_s: after a rate limit without a time. trouble_s: after too many troubles. Both double with each strike, up
-    to most_s.
-    troubles, window_s: so many within this time are too many.
-    jitter: a rest is longer by up to this share, so that accounts and gateways do not come back all at once.
+    rate_limit_s: after a rate limit without a time. Doubles with each consecutive cooldown, as failure_s.
+    failure_s: after too many failures.
+    max_s: the longest of both.
+    max_failures: this many within window_s are too many.
+    window_s: see max_failures.
+    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not come back all at once.
     """
 
     rate_limit_s: float = 15.0
@@ -29,19 +31,20 @@ class Backoff(msgspec.Struct, frozen=True):
     jitter: float = 0.1
 
     def delay(self, seconds: float, consecutive_cooldowns: int) -> float:
-        """How long a rest is that would be `seconds` without strikes."""
+        """Return the cooldown that is `seconds` long the first time."""
         return min(seconds * 2.0 ** min(consecutive_cooldowns, 32), self.max_s)
 
 
 class Health(msgspec.Struct, frozen=True):
-    """One account's state. Times are seconds of the wall clock: gateways share them.
+    """One account's state. Times are seconds since the epoch, because gateways share them.
 
-    cools_until: it rests until then. cause: why, in words for the operator.
-    disabled: why it is out of use until somebody resets it, None while it is in use.
-    troubles: when it had trouble lately, oldest first.
-    strikes: rests in a row without a success between them.
-    used: when it was last chosen.
-    remaining: the share of its rate limit that is left, 0 to 1, None when unknown.
+    cooldown_until: the account is not used until then.
+    cause: of the cooldown, for the operator.
+    disabled: why it is out of use until an operator resets it, None while it is in use.
+    failures: the times of recent temporary failures, oldest first.
+    consecutive_cooldowns: without a success between them.
+    last_used: when it was last chosen.
+    remaining: the share of its rate limit that is left, 0 to 1, None if unknown.
     """
 
     cooldown_until: float = 0.0
@@ -53,7 +56,7 @@ class Health(msgspec.Struct, frozen=True):
     remaining: float | None = None
 
     def usable(self, now: float) -> bool:
-        """Whether a request may be sent with it."""
+        """True if a request may be sent with it."""
         return self.disabled is None and self.cooldown_until <= now
 
     def after_failure(
@@ -66,9 +69,10 @@ class Health(msgspec.Struct, frozen=True):
         random: float = 0.0,
         backoff: Backoff = Backoff(),
     ) -> Health:
-        """The account after an attempt that ended with `verdict`.
+        """Return the state after a failed attempt.
 
-        after: seconds that the upstream asked for. draw: from 0 to 1, by chance.
+        action: from classify(). cause: for the operator. retry_after: the seconds that the upstream asked for.
+        random: a random number from 0 to 1.
         """
         if action is ErrorAction.DISABLE:
             return msgspec.structs.replace(self, disabled=cause)
@@ -80,9 +84,9 @@ class Health(msgspec.Struct, frozen=True):
             )
             return self._cooled(seconds, cause, now, random, backoff)
         if action is ErrorAction.RETRY_LATER:
-            lately = (*(at for at in self.failures if at > now - backoff.window_s), now)
-            if retry_after is None and len(lately) < backoff.max_failures:
-                return msgspec.structs.replace(self, failures=lately)
+            failures = (*(at for at in self.failures if at > now - backoff.window_s), now)
+            if retry_after is None and len(failures) < backoff.max_failures:
+                return msgspec.structs.replace(self, failures=failures)
             seconds = (
                 backoff.delay(backoff.failure_s, self.consecutive_cooldowns)
                 if retry_after is None
@@ -92,22 +96,22 @@ class Health(msgspec.Struct, frozen=True):
         return self
 
     def after_success(self, *, remaining: float | None = None) -> Health:
-        """The account after an answer that was whole."""
+        """Return the state after a complete response. remaining: as in the class."""
         if not self.consecutive_cooldowns and not self.failures and remaining == self.remaining:
             return self
         return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
 
     def after_reset(self) -> Health:
-        """The account as the operator puts it back into use."""
+        """Return the state after the operator has put the account back into use."""
         return Health(last_used=self.last_used)
 
     def _cooled(self, seconds: float, cause: str, now: float, random: float, backoff: Backoff) -> Health:
         until = now + seconds * (1 + backoff.jitter * random)
         if until <= self.cooldown_until:
             return self
-        # Requests that were on their way when the first one failed are no further strikes.
-        resting = self.cooldown_until > now
-        consecutive_cooldowns = self.consecutive_cooldowns if resting else self.consecutive_cooldowns + 1
+        # Requests that were under way when the first one failed do not count as further cooldowns.
+        cooling = self.cooldown_until > now
+        consecutive_cooldowns = self.consecutive_cooldowns if cooling else self.consecutive_cooldowns + 1
         return msgspec.structs.replace(
             self, cooldown_until=until, cause=cause, consecutive_cooldowns=consecutive_cooldowns
         )

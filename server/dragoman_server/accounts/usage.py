@@ -1,72 +1,84 @@
-"""What a request took, for those who count it: the upstream's own figures, else an estimate.
+"""Compute the tokens that a request used, and their price by the `[[prices]]` of the configuration.
 
-Strategy: the upstream's word counts wherever the answer came to its end. A client that leaves early, or that does not
-ask for figures where it is relayed, would pay nothing by that word, so the rest is estimated: the prompt from the
-request, the answer from what the client was sent.
+The upstream's figures count if its response came to its end. A client that leaves early, or that requests no figures
+where it is relayed, would pay nothing by them, so the rest is estimated: the prompt from the request, the output from
+the bytes that were sent to the client.
+
+A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
+own. The first table that matches any of them counts, so an exception stands before the rule.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dragoman import RemoteProtocolError, Usage, estimate_tokens
 from dragoman.jsontext import decode_object
+from dragoman_server.settings import Price
+from dragoman_server.settings.patterns import matches
 
 if TYPE_CHECKING:
     from dragoman_server.log import RequestRecord
     from dragoman_server.proxying.plan import Plan
 
-# What stands around the text in an event of a stream: 110 bytes in Messages, 200 to 300 in the others.
+# The bytes around the text in an event of a stream: 110 in Messages, 200 to 300 in the others.
 _FRAME_BYTES = 200
 _BYTES_PER_TOKEN = 4
 
+_MILLION = 1_000_000
+
 
 class Meter:
-    """Measures the bytes and the events that a client is sent."""
+    """Measure the bytes and the events that are sent to a client."""
 
     __slots__ = ("_events", "_size")
 
     def __init__(self) -> None:
-        self._size = 0  # without what stands around the text in events
+        self._size = 0  # without what is around the text in events
         self._events = 0
 
     def add(self, data: bytes) -> None:
+        """Count bytes of the response's body."""
         events = data.count(b"\n\n")
-        # The first events of a stream repeat the request, and come in one piece with the first words.
+        # The first events of a stream repeat the request, and are sent together with the first text.
         if self._events or not events:
             self._size += len(data) - events * _FRAME_BYTES
         self._events += events
 
     def tokens(self) -> int:
-        """About how many tokens an answer had. Servers send one or some in an event, so the larger figure counts."""
+        """Estimate the tokens of the response. Servers send one or more in an event, so the larger figure counts."""
         return max(self._events, self._size // _BYTES_PER_TOKEN)
 
 
 def usage_of(record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
-    """The usage of a request that has ended. record: says so where it is an estimate (`estimated`)."""
-    told = Usage(
+    """Return the usage of a request that has ended, and put it into its record.
+
+    record: the figures that the upstream reported; `estimated` is set if they had to be completed.
+    """
+    reported = Usage(
         input=record.input_tokens,
         output=record.output_tokens,
         cached=record.cached_tokens,
         cache_write=record.cache_write_tokens,
     )
     ended = record.outcome == "completed" or record.upstream_completed
-    if told.input is not None and told.output is not None and ended:
-        return told
-    if not _was_answered(record):
-        return told
-    tokens_in, tokens_out = told.input, told.output or 0
+    if reported.input is not None and reported.output is not None and ended:
+        return reported
+    if not _was_processed(record):
+        return reported
+    tokens_in, tokens_out = reported.input, reported.output or 0
     if tokens_in is None:
         tokens_in = _estimated_input(plan) * plan.translated.fan_out
-    if told.output is None or not ended:
-        # What an upstream says first of its output is a figure from before there was any.
+    if reported.output is None or not ended:
+        # The first figure of output that an upstream sends is from before there was any.
         tokens_out = max(tokens_out, meter.tokens())
     record.input_tokens, record.output_tokens, record.estimated = tokens_in, tokens_out, True
-    return Usage(tokens_in, tokens_out, told.cached, told.cache_write)
+    return Usage(tokens_in, tokens_out, reported.cached, reported.cache_write)
 
 
-def _was_answered(record: RequestRecord) -> bool:
-    """Whether the upstream has worked for it. One whose client has left may have, before it said a word."""
+def _was_processed(record: RequestRecord) -> bool:
+    """True if the upstream may have worked on the request: also if the client left before anything came back."""
     return record.status == 200 or (record.status is None and record.outcome in ("client_left", "cancelled"))
 
 
@@ -74,10 +86,32 @@ def _estimated_input(plan: Plan) -> int:
     if not plan.translated.relayed:
         return estimate_tokens(plan.context.request)
     try:
-        # A relay has not looked into its request.
-        asked = plan.client.read_request(
+        # A relay has not read its request.
+        request = plan.client.read_request(
             decode_object(plan.translated.body, "the request"), plan.context.signer
         )
-        return estimate_tokens(asked)
+        return estimate_tokens(request)
     except (RemoteProtocolError, RecursionError):
         return plan.context.prompt_tokens
+
+
+def names_of(model: str | None, upstream: str | None, upstream_model: str | None) -> list[str]:
+    """Return all names of one model. model: as the client sent it."""
+    full_name = f"{upstream}/{upstream_model}" if upstream and upstream_model else None
+    return [name for name in (model, full_name, upstream_model) if name]
+
+
+def price_of(prices: Sequence[Price], names: Sequence[str]) -> Price | None:
+    """Return the first price that matches one of the names, None if there is none."""
+    return next((price for price in prices if any(matches(name, price.model) for name in names)), None)
+
+
+def cost(price: Price, usage: Usage) -> float:
+    """Return the cost in US dollars. Unknown figures of the usage cost nothing."""
+    usage = usage.consistent()
+    cached, written = usage.cached or 0, usage.cache_write or 0
+    plain = max(0, (usage.input or 0) - cached - written)
+    dollars = plain * price.input + (usage.output or 0) * price.output
+    dollars += cached * (price.input if price.cached_input is None else price.cached_input)
+    dollars += written * (price.input if price.cache_write is None else price.cache_write)
+    return dollars / _MILLION

@@ -1,11 +1,8 @@
-"""What the models of well-known families take, where the configuration does not say it.
+"""The table of well-known model families: capabilities of their models that the configuration does not set.
 
-Strategy: a table from patterns to capabilities, in the vendors' own words where they have some. All rows that fit
-count, later ones over earlier ones; a None takes back what an earlier row said. Names are compared in lower case,
-with dashes for dots and colons, and without what clouds put before them (`vendor/`, `us.anthropic.`): so one row covers
-every spelling.
-
-A model that is newer than the table is taken for one like the newest in it.
+All rows that match apply, later ones over earlier ones; None removes what an earlier row has set. Names are compared in
+lower case, with dashes for dots and colons, and without the prefixes of clouds (`vendor/`, `us.anthropic.`), so that
+one row covers every spelling. A model that is newer than the table gets the capabilities of the newest in it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +14,11 @@ from dragoman_server.settings.capabilities import NONE
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """provider: the row counts at this provider's own hosts alone, by its name in `_providers`.
+    """One row.
 
-    source: where that is written. date: when it was looked up.
+    pattern: of names, as normalized_model_name() spells them.
+    source: where the capabilities are documented. date: when that was read.
+    provider: the row applies only at this provider's hosts, by its name in `providers`.
     """
 
     pattern: str
@@ -32,7 +31,9 @@ class ModelFamily:
 def _rows(
     source: str, date: str, *rows: tuple[str, Mapping[str, object]], provider: str | None = None
 ) -> tuple[ModelFamily, ...]:
-    return tuple([ModelFamily(pattern, takes, source, date, provider) for pattern, takes in rows])
+    return tuple(
+        [ModelFamily(pattern, capabilities, source, date, provider) for pattern, capabilities in rows]
+    )
 
 
 # Messages.
@@ -51,7 +52,7 @@ _CLAUDE = {
 # "Both thinking: {type: disabled} and manual extended thinking return a 400 error."
 _CLAUDE_ALWAYS_THINKS = {"efforts": ("low", "medium", "high", "xhigh", "max")}
 _CLAUDE_4_7 = {**_CLAUDE, "mid_system": False}
-# These take sampling on the API version that has it.
+# These accept sampling parameters in the API version that has them.
 # "`temperature` and `top_p` cannot both be specified for this model."
 _CLAUDE_4_6 = {
     **_CLAUDE_4_7,
@@ -83,13 +84,13 @@ _O_SERIES = {
     "refuses": (*_REFUSED_WHEN_REASONING, "verbosity"),
     "custom_tools": False,
 }
-# Older ones make one call at a time anyway, and refuse to be told.
+# Older ones make one call at a time, and refuse the parameter.
 _O_SERIES_ONE_CALL = {**_O_SERIES, "refuses": (*_REFUSED_WHEN_REASONING, "verbosity", "parallel_tool_calls")}
 # "gpt-5.1 defaults to none ... All models before gpt-5.1 do not support none. xhigh is supported for all models
 # after gpt-5.1-codex-max."
 _GPT_5 = {"efforts": ("none", "low", "medium", "high", "xhigh"), "refuses": _REFUSED_WHEN_REASONING}
-# "Function tools with reasoning_effort are not supported for gpt-5.6-luna in /v1/chat/completions." So it is from
-# gpt-5.4 on.
+# "Function tools with reasoning_effort are not supported for gpt-5.6-luna in /v1/chat/completions." The
+# same holds from gpt-5.4 on.
 _NO_EFFORT_BESIDE_TOOLS = {"tools_with_effort": False}
 # "gpt-6-astra accepts low, medium, high and xhigh in Chat Completions, Responses adds max; none is rejected."
 _GPT_6 = {**_GPT_5, **_NO_EFFORT_BESIDE_TOOLS, "efforts": ("low", "medium", "high", "xhigh")}
@@ -114,7 +115,7 @@ _KIMI = {
     "efforts": ("low", "high", "max"),
     "refuses": ("frequency_penalty", "n", "presence_penalty", "temperature", "top_p"),
 }
-_SWITCH = {"reasoning_setting": "thinking", "efforts": None}  # without degrees
+_SWITCH = {"reasoning_setting": "thinking", "efforts": None}  # on or off, without efforts
 
 _FROM_MINIMAL = ("minimal", "low", "medium", "high")
 
@@ -122,7 +123,7 @@ MODEL_FAMILIES = (
     *_rows(
         "platform.claude.com/docs: models",
         "2026-11-22",
-        # Of Messages. Servers of other protocols in front of these models put system text where they like.
+        # Messages only. Servers of other protocols in front of these models have their own place for system text.
         ("claude-*", {"mid_system": True}),
         provider="anthropic",
     ),
@@ -193,7 +194,7 @@ MODEL_FAMILIES = (
     *_rows(
         "kilocode#13022; stacklok/mecatl#1573; bifrost#7240",
         "2026-11-22",
-        # "prompt_cache_breakpoint is not supported on this model", of every older one.
+        # "prompt_cache_breakpoint is not supported on this model": all older ones.
         ("gpt-5-[6-9]*", {"cache_marks": "breakpoint"}),
         ("gpt-6*", {"cache_marks": "breakpoint"}),
         provider="openai",
@@ -202,7 +203,7 @@ MODEL_FAMILIES = (
     *_rows(
         "docs.x.ai: reasoning; @ai-sdk/xai 3.0.97, 4.0.8",
         "2026-11-22",
-        # Models before grok-4.3 refuse the setting, but for grok-3-mini.
+        # Models before grok-4.3 refuse the setting, except for grok-3-mini.
         ("grok-*", _GROK),
         ("grok-4-3*", {"efforts": ("none", "low", "medium", "high")}),
         ("grok-2*", {"efforts": (), "refuses": ()}),
@@ -219,7 +220,7 @@ MODEL_FAMILIES = (
     *_rows(
         "mistral-vibe#578 (vLLM); hermes-agent#20154 (NIM); crush#279 (OpenRouter); opencode#19115; llama.cpp#19851",
         "2026-11-22",
-        # "Unexpected role 'user' after role 'tool'", wherever a model of Mistral's runs. "Expected last role User or
+        # "Unexpected role 'user' after role 'tool'", on every host of Mistral's models. "Expected last role User or
         # Tool (or Assistant with prefix True) for serving but got assistant."
         ("*[sx]tral-*", {"turn_order": "no_user_after_tool", "prefill": False}),
         # "After the optional system message, conversation roles must alternate user and assistant roles except for
@@ -229,7 +230,7 @@ MODEL_FAMILIES = (
     *_rows(
         "docs.mistral.ai: reasoning",
         "2026-11-21",
-        # "reasoning_effort: high or none", with these alone; magistral always reasons and takes no such setting.
+        # "reasoning_effort: high or none", only with these; magistral always reasons and has no such setting.
         ("mistral-small-latest", {"efforts": ("none", "high")}),
         ("mistral-small-26*", {"efforts": ("none", "high")}),
         ("mistral-medium-3-5*", {"efforts": ("none", "high")}),
@@ -239,7 +240,7 @@ MODEL_FAMILIES = (
     *_rows(
         "console.groq.com/docs: reasoning, structured outputs",
         "2026-11-21",
-        # Of Groq's models, these alone take an effort in words, and these alone keep to a schema.
+        # Of Groq's models, only these accept an effort, and only these enforce a schema.
         ("gpt-oss*", {"efforts": ("low", "medium", "high"), "structured_output": "schema"}),
         ("kimi-k2*", {"structured_output": "schema"}),
         ("llama-4*", {"structured_output": "schema"}),
@@ -277,7 +278,7 @@ MODEL_FAMILIES = (
 
 
 def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
-    """The rows that fit a model by its name at an upstream, in order. provider: of the upstream's host, if known."""
+    """Yield the rows that match a model, by its name at the upstream, in order. provider: of the upstream's host."""
     name = normalized_model_name(model)
     for family in MODEL_FAMILIES:
         if family.provider in (None, provider) and fnmatchcase(name, family.pattern):
@@ -285,10 +286,10 @@ def families_of(model: str, provider: str | None) -> Iterator[ModelFamily]:
 
 
 def normalized_model_name(model: str) -> str:
-    """The name in the spelling of the table."""
+    """Return the name in the spelling of the table."""
     name = model.rpartition("/")[2].lower()
     # Bedrock: region.vendor.name-date-version
     for vendor in ("anthropic.", "openai."):
         name = name.rpartition(vendor)[2]
-    # OpenRouter's variants and Ollama's tags stand behind a colon.
+    # OpenRouter's variants and Ollama's tags follow a colon.
     return name.replace(".", "-").replace(":", "-")

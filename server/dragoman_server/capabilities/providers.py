@@ -1,8 +1,7 @@
-"""Upstreams that an environment variable is enough for, and what well-known hosts take.
+"""The table of well-known providers: which environment variable makes an upstream of each, and what its hosts accept.
 
-A table of well-known providers. A provider that also speaks a second protocol in part (a beta of
-Responses, say) is listed with the one it speaks in full: a translation loses less than a half-implemented
-endpoint.
+A provider that implements a second protocol only in part (a beta of Responses, say) is listed with the one that it
+implements in full, because a translation loses less than a half-implemented endpoint.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dragoman._ir.effort import EFFORTS
+from dragoman.document import EFFORTS
 from dragoman_server.settings.capabilities import ENFORCED, HOSTED_USES, NONE
 
 # The protocols that the hosts of these tables speak, by their names in the registry. Apart from such tables and the
@@ -22,13 +21,16 @@ RESPONSES = "openai_responses"
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """`keys` are pairs of variable and `auth` setting, the first that is set wins.
+    """A provider, by its public hosts.
 
-    `takes` are settings that hold at the provider's hosts where nobody set them, however the upstream came to be. One
-    of them is `default_model`, its best known model.
-    `source` says where that is written, `date` when it was looked up. `refuses` among them is of Chat Completions.
-    `hosts` are the provider's further public hosts, such as those of other regions.
-    `compatible` is what servers speak that call themselves compatible with it, where that is another protocol.
+    keys: pairs of an environment variable and the `auth` setting; the first variable that is set wins.
+    base_url: of its public API, as the vendor's SDK takes it.
+    protocol: the preferred one. protocols: all that it speaks.
+    source: where the capabilities are documented. date: when that was read.
+    capabilities: settings for upstreams at its hosts that do not set them; `default_model` is its best known model,
+        `refuses` applies to Chat Completions only.
+    hosts: further public hosts, such as those of other regions.
+    compatible: the protocol of servers that call themselves compatible with it, if that is another one.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredProvider:
-    """A provider whose key is set; `base_url_variable` is None where the public URL is used."""
+    """A provider whose key is set. base_url_variable: None if the public URL is used."""
 
     provider: Provider
     key_variable: str
@@ -60,9 +62,9 @@ class DiscoveredProvider:
     protocols: tuple[str, ...]
 
 
-# What means something at OpenAI alone. Elsewhere it does nothing, and servers that check bodies refuse it: "property
+# Parameters that only OpenAI has. Elsewhere they have no effect, and servers that check bodies refuse them: "property
 # 'store' is unsupported", "Extra inputs are not permitted".
-_OPENAIS = (
+_OPENAI_ONLY = (
     "metadata",
     "prompt_cache_key",
     "prompt_cache_retention",
@@ -72,8 +74,8 @@ _OPENAIS = (
     "user",
     "verbosity",
 )
-_REFUSED = (*_OPENAIS, "allowed_tools", "message_name", "tool_strict")
-# Of servers that are compatible with Chat Completions, many know no other name of the limit, and no other efforts.
+_REFUSED = (*_OPENAI_ONLY, "allowed_tools", "message_name", "tool_strict")
+# Many servers that are compatible with Chat Completions accept no other name of the limit, and no other efforts.
 _LOCAL: Mapping[str, object] = {
     "max_tokens_field": "max_tokens",
     "efforts": ("low", "medium", "high"),
@@ -87,16 +89,16 @@ def _chat(
     name: str,
     base_url: str,
     source: str,
-    takes: Mapping[str, object],
+    capabilities: Mapping[str, object],
     *,
     refuses: tuple[str, ...] = (*_REFUSED, "top_k"),
     more: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> Provider:
-    """A host of Chat Completions. takes: beyond what every one takes. more: refused beyond `refuses`."""
+    """Make a provider of Chat Completions. capabilities: beyond _PUBLIC. more: refused in addition to `refuses`."""
     keys = ((f"{name.upper()}_API_KEY", "bearer"),)
-    whole = {**_PUBLIC, **takes, "refuses": (*refuses, *more)}
-    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, whole, hosts)
+    merged = {**_PUBLIC, **capabilities, "refuses": (*refuses, *more)}
+    return Provider(name, keys, base_url, CHAT, (CHAT,), source, _DATE, merged, hosts)
 
 
 PROVIDERS = (
@@ -110,7 +112,7 @@ PROVIDERS = (
         _DATE,
         {
             "default_model": "gpt-5.6",
-            # "UnsupportedGrammar parameter: 'max_tokens' is not supported with this model."
+            # "Unsupported parameter: 'max_tokens' is not supported with this model."
             "max_tokens_field": "max_completion_tokens",
             "reasoning_field": NONE,
             "custom_tools": True,
@@ -121,10 +123,10 @@ PROVIDERS = (
             "enforces": ENFORCED,
             "stores_responses": True,
             "counts_tokens": True,
-            # "Unknown parameter: 'web_search_options'." Models that take it search without it, too.
+            # "Unknown parameter: 'web_search_options'." The models that accept it also search without it.
             "refuses": ("top_k", "web_search_options"),
         },
-        # Responses only now and then.
+        # Few compatible servers have Responses.
         compatible=CHAT,
     ),
     Provider(
@@ -149,7 +151,7 @@ PROVIDERS = (
         "api-docs.deepseek.com/guides/thinking_mode; cloudwego/eino#994; pi#3636; hermes-webui#2297",
         # "Thinking mode does not support this tool_choice": it is on by default. "reasoning_effort: low, high, max."
         # "minimal goes to low, medium to high."
-        # "The `reasoning_content` in the thinking mode must be passed back." JSON mode is all there is.
+        # "The `reasoning_content` in the thinking mode must be passed back." There is JSON mode, but no schema.
         {
             "default_model": "deepseek-v4-pro",
             "reasoning_setting": "thinking",
@@ -165,9 +167,9 @@ PROVIDERS = (
         "openrouter",
         "https://openrouter.ai/api/v1",
         "openrouter.ai/docs: api-reference, sdk DefaultEffort; bifrost#7261",
-        # Its own setting, which it fits to each model; what a model does not take, it leaves out.
+        # It fits its own setting to each model, and leaves out what a model does not accept.
         {
-            # It chooses a model for each request.
+            # Chooses a model for each request.
             "default_model": "openrouter/auto",
             "reasoning_field": "reasoning",
             "reasoning_setting": "reasoning",
@@ -181,8 +183,8 @@ PROVIDERS = (
         "groq",
         "https://api.groq.com/openai/v1",
         "console.groq.com/docs/openai",
-        # Other names are refused: "property 'reasoning_content' is unsupported". So is an effort by most models,
-        # and a schema; see the model families. Of these, "a 400 error will be returned".
+        # Other names are refused: "property 'reasoning_content' is unsupported". Most models refuse an effort
+        # and a schema, see the model families. Of those in `more`, "a 400 error will be returned".
         {
             "default_model": "openai/gpt-oss-120b",
             "reasoning_field": "reasoning",
@@ -195,7 +197,7 @@ PROVIDERS = (
         "cerebras",
         "https://api.cerebras.ai/v1",
         "req_llm's guide to Cerebras",
-        # Tools are to be strict there, and `tool_choice` is auto or none.
+        # Tools should be strict there, and `tool_choice` is auto or none.
         {
             "default_model": "gpt-oss-120b",
             "max_tokens_field": "max_completion_tokens",
@@ -215,7 +217,7 @@ PROVIDERS = (
         "mistral",
         "https://api.mistral.ai/v1",
         "eca#231; crush#1590; avante#2695; mistral-go#2",
-        # Members that it does not know are refused: "Extra inputs are not permitted".
+        # Unknown members are refused: "Extra inputs are not permitted".
         # "Tool call id must be a-z, A-Z, 0-9, with a length of 9." "Unexpected role 'user' after role 'tool'."
         {
             "default_model": "mistral-large-latest",
@@ -260,7 +262,7 @@ PROVIDERS = (
         "zai",
         "https://api.z.ai/api/paas/v4",
         "docs.z.ai/guides/capabilities/thinking-mode; agentscope's page on GLM",
-        # On by default, a switch without degrees. "Thoughts go back unmodified with tool results."
+        # Thinking is on by default, and has no efforts. "Thoughts go back unmodified with tool results."
         {
             "default_model": "glm-5.3",
             "reasoning_setting": "thinking",
@@ -312,12 +314,12 @@ PROVIDERS = (
 
 
 def host_capabilities(url: str, protocol: str) -> Mapping[str, object]:
-    """Return what is known of the host of `url` where this protocol is spoken, for settings that nobody set."""
+    """Return the capabilities of the host of `url` for this protocol, for settings that the user did not set."""
     provider = _provider_at(url)
     if provider is not None:
         known = provider.capabilities
     else:
-        # Servers that people run themselves take top_k; public ones may refuse it.
+        # Local servers accept top_k; public ones may refuse it.
         known = _LOCAL if is_local(url) else _PUBLIC
     if protocol == CHAT:
         return known
@@ -330,13 +332,13 @@ def preferred_protocol(provider: str) -> str:
 
 
 def provider_name(url: str) -> str | None:
-    """The name of the provider whose public host `url` leads to."""
+    """Return the name of the provider whose public host `url` leads to, or None."""
     provider = _provider_at(url)
     return None if provider is None else provider.name
 
 
 def _provider_at(url: str) -> Provider | None:
-    """The provider whose public host, or a subdomain of it (a region), `url` leads to."""
+    """Return the provider to whose public host, or a subdomain of it (a region), `url` leads."""
     host = _host(url)
     for provider in PROVIDERS:
         for public in (_host(provider.base_url), *provider.hosts):
@@ -346,7 +348,7 @@ def _provider_at(url: str) -> Provider | None:
 
 
 def is_local(url: str) -> bool:
-    """Whether the host is this machine, or one of a private network: by its address, or a name without a dot."""
+    """True if the host is this machine or in a private network: by its address, or by a name without a dot."""
     host = _host(url)
     try:
         return ip_address(host).is_private
@@ -362,7 +364,7 @@ def _host(url: str) -> str:
 
 
 def port_of(url: str) -> int | None:
-    """The port that a URL names."""
+    """Return the port in a URL, or None."""
     try:
         return urlsplit(url).port
     except ValueError:
@@ -370,17 +372,19 @@ def port_of(url: str) -> int | None:
 
 
 def discover_providers(environ: Mapping[str, str]) -> list[DiscoveredProvider]:
-    """The providers whose keys are set, in the table's order. An empty variable counts as unset."""
+    """Return the providers whose keys are set, in the table's order. An empty variable counts as unset."""
     found = []
     for provider in PROVIDERS:
         for variable, auth in provider.keys:
             if environ.get(variable):
-                found.append(_found(provider, variable, auth, environ))
+                found.append(_discovered(provider, variable, auth, environ))
                 break
     return found
 
 
-def _found(provider: Provider, variable: str, auth: str, environ: Mapping[str, str]) -> DiscoveredProvider:
+def _discovered(
+    provider: Provider, variable: str, auth: str, environ: Mapping[str, str]
+) -> DiscoveredProvider:
     url = environ.get(provider.base_url_variable)
     protocol, protocols = provider.protocol, provider.protocols
     if url and provider.compatible is not None and _provider_at(url) is not provider:

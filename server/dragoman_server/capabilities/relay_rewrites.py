@@ -1,7 +1,7 @@
-"""Relays that are known to need mending: where an upstream speaks a protocol in a way that its clients cannot read, or
-refuses what they send.
+"""Relays that need to be rewritten: the upstream sends what clients of its protocol cannot read, or refuses what they
+send.
 
-A local server is known by the port that it takes by itself. Who has something else there says so with `relay`.
+A local server is recognized by its default port. If another server has that port, set `relay`.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from dragoman_server.capabilities.providers import (
 class RelayRewrite:
     """A protocol at a provider's hosts (`provider`), or at a local server's (`port`).
 
-    models: patterns of names in the spelling of the model families; empty: all.
-    why: what goes wrong. source: where that is written. date: when it was looked up.
+    models: patterns of names, as normalized_model_name() spells them; empty: all.
+    why: what goes wrong without. source: where that is documented. date: when it was read.
     """
 
     protocol: str
@@ -61,7 +61,7 @@ RELAY_REWRITES = (
         provider="openai",
         models=("gpt-5-[4-6]", "gpt-5-[4-6]-*", "gpt-6*"),
     ),
-    # A client that knows these hosts' ways knows them by their address, which is ours now: it sends what OpenAI takes.
+    # Clients adapt to these hosts by their address. Here they have the gateway's, and send what OpenAI accepts.
     RelayRewrite(
         CHAT,
         "DeepSeek",
@@ -90,7 +90,7 @@ RELAY_REWRITES = (
 
 
 def needs_rewrite(url: str, protocol: str, model: str) -> bool:
-    """Whether relays of a protocol to a model at `url` are in the table."""
+    """True if the table has a row for relays of this protocol to this model at `url`."""
     return any(_fits(row, url, model) for row in RELAY_REWRITES if row.protocol == protocol)
 
 

@@ -1,8 +1,8 @@
-"""What a model at an upstream takes: everything that is said of it, laid one over the other.
+"""Resolve the capabilities of a model at an upstream from all sources.
 
-Strategy: five who may say something, the later over the earlier: the host (_providers), the model's family
-(_model_families), the configuration's `[[upstreams]]`, its `[[capabilities]]` in their order. What nobody says is
-as the core's Target has it. One table says which setting is which field there.
+Later sources win: the host (`providers`), the model's family (`model_families`), `relay_rewrites`, the configuration's
+`[[upstreams]]`, its `[[capabilities]]` in their order. What none of them sets is the default of the core's
+Capabilities.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from dragoman_server.settings.capabilities import NONE, ModelCapabilitySettings
 from dragoman_server.settings.patterns import matches
 
 # Clients choose model names, so there may be any number of them.
-_MOST_KEPT = 1024
+_MAX_CACHED = 1024
 
 
 def _same(value: object) -> object:
@@ -42,7 +42,7 @@ def _frozen(value: object) -> object:
     return frozenset(value) if isinstance(value, tuple) else value
 
 
-# Setting -> field of Target and what becomes of the value.
+# Setting -> field of Capabilities, and a function that converts the value.
 _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
     "max_tokens": ("max_tokens", _same),
     "max_tokens_field": ("max_tokens_field", _same),
@@ -81,70 +81,75 @@ _FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
 def capabilities_for(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
 ) -> Capabilities:
-    """What the upstream's model takes. model: by its name there. protocol: that is spoken, by default the preferred."""
+    """Return the capabilities of an upstream's model.
+
+    model: by its name there. protocol: that requests use, by default the preferred one.
+    """
     key = upstream.name, model, protocol
     found = settings.resolved_capabilities.get(key)
     if found is None:
-        if len(settings.resolved_capabilities) >= _MOST_KEPT:
+        if len(settings.resolved_capabilities) >= _MAX_CACHED:
             settings.resolved_capabilities.clear()
-        found = settings.resolved_capabilities[key] = _target(settings, upstream, model, protocol)
+        found = settings.resolved_capabilities[key] = _resolve(settings, upstream, model, protocol)
     return found
 
 
 def known_capabilities(
     settings: Settings, upstream: UpstreamSettings, model: str, protocol: str = ""
 ) -> dict[str, object]:
-    """The settings by name. Those of which nobody says anything are missing."""
+    """Return the settings by name, without those that no source sets."""
     protocol = protocol or upstream.protocol
     host = host_capabilities(upstream.base_url, protocol)
-    said = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
-    # A server's checks and a model's are two things: what either refuses is refused.
-    refused = _names(said.pop("refuses", ()))
+    known = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
+    # Servers and models refuse parameters independently, so the union is refused.
+    refused = _names(known.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):
-        said.update(family.capabilities)
+        known.update(family.capabilities)
     if refused:
-        said["refuses"] = (*refused, *_names(said.get("refuses")))
+        known["refuses"] = (*refused, *_names(known.get("refuses")))
     if needs_rewrite(upstream.base_url, protocol, model):
-        said["relay"] = "rewrite"
-    said.update(upstream.explicit_values())
+        known["relay"] = "rewrite"
+    known.update(upstream.explicit_values())
     for row in settings.capabilities:
-        if _counts(row, upstream.name, model):
-            said.update(row.explicit_values())
-    return {name: value for name, value in said.items() if value is not None}
+        if _applies(row, upstream.name, model):
+            known.update(row.explicit_values())
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def upstreams_without_grammars(settings: Settings) -> list[str]:
-    """Names of upstreams that enforce no grammar, as far as can be told without knowing the model."""
+    """Return the names of upstreams that enforce no grammar, as far as that does not depend on the model."""
     found = []
     for upstream in settings.upstreams:
-        usual = any(UPSTREAMS[protocol].tool_limits.custom_by_default for protocol in upstream.protocols)
-        if not known_capabilities(settings, upstream, "").get("custom_tools", usual):
+        by_default = any(UPSTREAMS[protocol].tool_limits.custom_by_default for protocol in upstream.protocols)
+        if not known_capabilities(settings, upstream, "").get("custom_tools", by_default):
             found.append(upstream.name)
     return found
 
 
-def _counts(row: ModelCapabilitySettings, upstream: str, model: str) -> bool:
+def _applies(row: ModelCapabilitySettings, upstream: str, model: str) -> bool:
     return row.upstream in (None, upstream) and matches(model, row.model)
 
 
-def _target(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:
-    said = known_capabilities(settings, upstream, model, protocol)
-    said.setdefault("max_tokens", settings.server.default_max_tokens)
-    said.setdefault("sampling", _has_sampling(upstream.anthropic_version))
-    if said.get("efforts") == ():
-        # No reasoning, however it might be asked for.
-        said.update(thinking=NONE, reasoning_setting=NONE)
-    if "web_search_options" in _names(said.get("refuses")):
-        # That is all there is of a web search in Chat Completions.
-        said["hosted_tools"] = tuple([use for use in _names(said.get("hosted_tools")) if use != "web_search"])
+def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:
+    known = known_capabilities(settings, upstream, model, protocol)
+    known.setdefault("max_tokens", settings.server.default_max_tokens)
+    known.setdefault("sampling", _has_sampling(upstream.anthropic_version))
+    if known.get("efforts") == ():
+        # No reasoning, by whichever parameter.
+        known.update(thinking=NONE, reasoning_setting=NONE)
+    if "web_search_options" in _names(known.get("refuses")):
+        # In Chat Completions, a web search is requested only by this parameter.
+        known["hosted_tools"] = tuple(
+            [use for use in _names(known.get("hosted_tools")) if use != "web_search"]
+        )
     values: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in known.items():
         field, convert = _FIELDS[name]
         values[field] = convert(value)
     return Capabilities(**values)
 
 
 def _has_sampling(version: str) -> bool:
-    """Whether the version of the Messages API has temperature, top_p and top_k."""
+    """True if the version of the Messages API has temperature, top_p and top_k."""
     # Clouds put their own name before the date, as in bedrock-2023-05-31.
     return version == AUTO_VERSION or version[-len(NEWEST_VERSION) :] < NEWEST_VERSION

@@ -1,0 +1,1 @@
+"""The `dragoman` command: its subcommands, and the banner of `dragoman serve`."""

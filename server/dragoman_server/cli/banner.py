@@ -1,6 +1,6 @@
-"""What `dragoman serve` prints when it accepts connections: upstreams, and lines to copy for each client.
+"""Print the banner of `dragoman serve` once it accepts connections: the upstreams, and lines to copy for each client.
 
-The text is made by pure functions. It is coloured on a terminal; elsewhere, or where NO_COLOR is set, it is plain.
+Pure functions make the text. It is coloured on a terminal; elsewhere, or if NO_COLOR is set, it is plain.
 """
 
 import enum
@@ -33,24 +33,24 @@ from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD
 from dragoman_server.upstream.client import UpstreamClient, origin_of
 
-# The vendors' clients insist on some key, also where none is needed.
+# The vendors' clients require a key even if the gateway needs none.
 _ANY_KEY = "any"
-# The gateway itself does not know the keys that it takes.
-_OWN_KEY = "YOUR_KEY"
+# The gateway has only the hashes of client keys.
+_KEY_PLACEHOLDER = "YOUR_KEY"
 _UNKNOWN_MODEL = "MODEL"
 
-# Of the providers so many are named.
-_EXAMPLES = 4
+# How many providers are named.
+_NAMED_PROVIDERS = 4
 
 # How long the banner waits for lists of models.
-LISTS_S = 2.0
+LISTS_TIMEOUT_S = 2.0
 
-# By upstream: its models, or why it has told none.
+# The models of each upstream by its name, or why it has returned no list.
 ModelLists: TypeAlias = Mapping[str, tuple[ModelInfo, ...] | str]
 
 
 class Style(enum.Enum):
-    """The role of a line, and how it looks: its colour, and True for bold."""
+    """The role of a line. A value is its colour, and True for bold."""
 
     TITLE = (None, True)
     LABEL = ("cyan", True)
@@ -69,7 +69,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A model to try. context: what it reads, in tokens, if its upstream has told."""
+    """A model to try. context: the size of its context window in tokens, if its upstream reports it."""
 
     model: str
     context: int | None = None
@@ -78,7 +78,7 @@ class Example:
 def banner(
     loaded: LoadedConfig, listening: BoundAddress, version: str, lists: ModelLists = MappingProxyType({})
 ) -> Iterator[Line]:
-    """All lines, the last one being `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
+    """Yield all lines; the last one is `Dragoman listens on URL (BACKEND)`. lists: what the upstreams list."""
     settings = loaded.settings
     yield Line(Style.TITLE, f"Dragoman {version}, configured by {loaded.path or 'the environment'}")
     for warning in loaded.warnings:
@@ -89,7 +89,7 @@ def banner(
     if settings.lists_simulator:
         yield Line(Style.TEXT, f"  {SIMULATOR}: built in, needs no key")
     if not settings.upstreams:
-        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_EXAMPLES])
+        variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
         yield Line(Style.TEXT, f"  for a real model set {variables} or another provider's key,")
         yield Line(
             Style.TEXT, f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and start again"
@@ -99,11 +99,11 @@ def banner(
         first = settings.upstreams[0]
         example = Example(f"{first.name}/{_UNKNOWN_MODEL}")
         reason = lists.get(first.name, "it was not asked")
-        told = reason if isinstance(reason, str) else "its list is empty"
+        reported = reason if isinstance(reason, str) else "its list is empty"
         add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
         yield Line(
             Style.WARNING,
-            f"warning: the models of {first.name} are not known ({told}): write one in place of "
+            f"warning: the models of {first.name} are not known ({reported}): write one in place of "
             f"{_UNKNOWN_MODEL}{'' if first.variables else add}",
         )
     for title, command in commands(
@@ -115,7 +115,7 @@ def banner(
 
 
 def example_of(settings: Settings, lists: ModelLists = MappingProxyType({})) -> Example | None:
-    """A model that works, as far as we know: what people have named comes first, then what upstreams list."""
+    """Return a model that should work: one that the configuration names, else one that an upstream lists."""
     infos = {
         name: {model.id: model for model in models}
         for name, models in lists.items()
@@ -138,25 +138,25 @@ def _candidates(settings: Settings, listed: ListedModels) -> Iterator[str]:
         if WILDCARD not in target:
             yield target
     for upstream in settings.upstreams:
-        there = listed.get(upstream.name, ())
-        default = default_model_of(upstream, there)
-        for model in [*([default] if default else ()), *filter_chat_models([*upstream.models, *there])]:
+        models = listed.get(upstream.name, ())
+        default = default_model_of(upstream, models)
+        for model in [*([default] if default else ()), *filter_chat_models([*upstream.models, *models])]:
             yield f"{upstream.name}/{model}"
     if not settings.upstreams:
         yield SIMULATOR_DEFAULT_MODEL
 
 
 def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str, str]:
-    """A shell command for each kind of client, ready to be pasted. needs_key: with a place for the user's own key."""
+    """Return a shell command for each kind of client. needs_key: with a placeholder for the user's key."""
     model = example.model
-    own_key = _OWN_KEY if needs_key else _ANY_KEY
+    client_key = _KEY_PLACEHOLDER if needs_key else _ANY_KEY
     headers = ["-H", "content-type: application/json"]
-    headers += ["-H", f"authorization: Bearer {own_key}"] if needs_key else []
+    headers += ["-H", f"authorization: Bearer {client_key}"] if needs_key else []
     chat = {"model": model, "messages": [{"role": "user", "content": "Hello"}]}
     codex_key = ',env_key="DRAGOMAN_KEY"' if needs_key else ""
     provider = f'{{name="dragoman",base_url="{url}/v1",wire_api="responses"{codex_key}}}'
-    # JSON's strings are Python's too, and their double quotes need no escape in the shell's single ones.
-    name, base, key = json.dumps(model), json.dumps(url), json.dumps(own_key)
+    # JSON's strings are valid in Python too, and their double quotes need no escape within single quotes of the shell.
+    name, base, key = json.dumps(model), json.dumps(url), json.dumps(client_key)
     openai = (
         f"from openai import OpenAI; client = OpenAI(base_url={json.dumps(url + '/v1')}, api_key={key}); "
         f'print(client.responses.create(model={name}, input="Hello").output_text)'
@@ -166,9 +166,9 @@ def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str
         f"print(client.messages.create(model={name}, max_tokens=1024, "
         f"messages={json.dumps(chat['messages'])}).content[0].text)"
     )
-    claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": own_key, "ANTHROPIC_MODEL": model}
+    claude = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": client_key, "ANTHROPIC_MODEL": model}
     if example.context is not None:
-        # It takes every model for one with 200,000 tokens.
+        # Without it, Claude Code assumes 200,000 tokens for every model.
         claude["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(example.context)
     return {
         "curl": _shell(
@@ -196,7 +196,7 @@ def commands(url: str, example: Example, *, needs_key: bool = False) -> dict[str
 
 
 def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str]) -> None:
-    """Print to `stream`: in colours on a terminal, plain elsewhere and where NO_COLOR is set."""
+    """Print to `stream`: in colours on a terminal, plain elsewhere or if NO_COLOR is set."""
     coloured = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     for line in lines:
         colour, bold = line.style.value
@@ -206,39 +206,39 @@ def print_lines(lines: Iterable[Line], stream: TextIO, environ: Mapping[str, str
 def print_banner(
     loaded: LoadedConfig, version: str, environ: Mapping[str, str], listening: BoundAddress
 ) -> None:
-    """Print the banner to stderr: at once, or within LISTS_S where upstreams are to be asked for their models first."""
-    # What well-known hosts have is known.
-    asked = [
+    """Print the banner to stderr: at once, or within LISTS_TIMEOUT_S if lists of models have to be fetched first."""
+    # The models of well-known hosts are in a table.
+    to_fetch = [
         upstream
         for upstream in loaded.settings.upstreams
         if can_list(upstream) and provider_name(upstream.base_url) is None
     ]
 
     def show() -> None:
-        lists = anyio.run(_ask, loaded.settings, asked) if asked else {}
+        lists = anyio.run(_fetch_lists, loaded.settings, to_fetch) if to_fetch else {}
         print_lines(banner(loaded, listening, version, lists), sys.stderr, environ)
 
-    if asked:
-        # The caller serves already, and must not wait.
+    if to_fetch:
+        # The caller serves clients already, and must not wait.
         threading.Thread(target=show, name="banner", daemon=True).start()
     else:
         show()
 
 
-async def _ask(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
+async def _fetch_lists(settings: Settings, upstreams: Sequence[UpstreamSettings]) -> ModelLists:
     async with UpstreamClient() as client:
-        return await fetch_all(client, settings, upstreams, LISTS_S)
+        return await fetch_all(client, settings, upstreams, LISTS_TIMEOUT_S)
 
 
 def _upstream(upstream: UpstreamSettings) -> str:
-    # Only the host: a path may hold the name of an account, or worse.
+    # Only the host, because a path may contain the name of an account or a key.
     origin, _ = origin_of(upstream.base_url)
     key = f"key {upstream.api_key}" if upstream.api_key is not None else "no key"
     return f"{upstream.name}: {origin}, {', '.join(upstream.protocols)}, {key}"
 
 
 def _reachable(listening: BoundAddress) -> str:
-    """The URL for a client on this machine: an address that means "all of them" is none to call."""
+    """Return the URL for a client on this machine, also if the gateway is bound to all addresses."""
     local = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     host = local.get(listening.host, listening.host)
     return BoundAddress(listening.scheme, host, listening.port, listening.backend).url

@@ -34,17 +34,17 @@ from dragoman_server.tool_grammar.check import grammar_check_available
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
 
-# Beside the gateway's own, so that both run at once.
+# Not the gateway's port, so that both can run at once.
 _SIMULATOR_PORT = 8081
 
-# The key commands serve nobody, so it is no matter whether the configured address may be bound.
+# The key commands bind no address, so a public one in the configuration does not matter.
 _ANY_HOST = "127.0.0.1"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _server_options(command: _Command) -> _Command:
-    """One flag for each key of `[server]`. Values stay text, so that config.py checks them like all others."""
+    """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
     for key in reversed(SERVER_KEYS.values()):
         if key.kind is SettingKind.SECRET:
             continue  # everybody on a machine can read the command lines of its processes
@@ -76,7 +76,7 @@ def _completer(key: SettingSpec) -> Callable[[click.Context, click.Parameter, st
 
 
 def _load(config_file: str | None, options: Mapping[str, str | bool | None]) -> LoadedConfig:
-    """Load, or print what is wrong and leave."""
+    """Load the configuration, or print what is wrong with it and exit."""
     flags = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in options.items()
@@ -245,7 +245,7 @@ def list_keys(config_file: str | None) -> None:
 
 
 def _what_it_may(key: ClientKey) -> Iterator[str]:
-    """What the configuration says of a key beside its hash: `name=value`, and `name` for what is on."""
+    """Yield the settings of a key except for its hash: `name=value`, or `name` for a switch that is on."""
     for name in CLIENT_KEY_KEYS:
         value = getattr(key, name)
         if name in ("name", "hash", "budget_period") or value is None or value is False or value == ():

@@ -1,7 +1,7 @@
 """Print the settings, make their JSON Schema, and change the configuration file, for `dragoman config` and `keys`.
 
 The schema is made from the tables of keys, for editors that complete and check. It accepts more than the loader does,
-because any string may hold a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes the file.
+because any string may contain a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes the file.
 """
 
 import codecs
@@ -109,7 +109,7 @@ def _toml_text(value: object) -> str:
 def json_schema() -> Schema:
     """Return the JSON Schema of `dragoman.toml`."""
     upstream = _table_schema(UPSTREAM_KEYS)
-    # The preferred protocol is the first of `protocols` where it is not named.
+    # Without `protocol`, the preferred one is the first of `protocols`.
     upstream["required"] = [
         name for name, key in UPSTREAM_KEYS.items() if key.required and name != "protocol"
     ]
@@ -202,7 +202,7 @@ _SCHEMA_BY_KIND: dict[SettingKind, Callable[[SettingSpec], Schema]] = {
 
 
 class ConfigEditError(Exception):
-    """The file cannot be changed; the text says why and what to do by hand."""
+    """The file cannot be changed; the text has the reason and what to do by hand."""
 
 
 def remove_client_key(path: Path, index: int) -> int:

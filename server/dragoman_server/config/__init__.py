@@ -1,0 +1,1 @@
+"""Load the configuration from a file, the environment and the command line. Start with `loader`."""

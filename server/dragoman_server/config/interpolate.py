@@ -66,7 +66,7 @@ def _read(name: str, directory: Path) -> str:
         # Editors and `echo` end a file with a newline, which is not part of the key.
         return data.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
-        # `from None`, because the cause holds the bytes of the file.
+        # `from None`, because the cause contains the bytes of the file.
         raise InterpolationError(f"the file {name} is not UTF-8 text") from None
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -27,13 +27,13 @@ from dragoman_server.config.problems import (
     COMMAND_LINE,
     ENVIRONMENT,
     ConfigError,
-    KeyPath,
     ValueOrigin,
     did_you_mean,
     dotted,
     quote_value,
 )
 from dragoman_server.config.sources import DEFAULT_FILE, ConfigSources
+from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
 from dragoman_server.config.values import is_loopback
 from dragoman_server.keys import hash_client_key
@@ -164,7 +164,7 @@ class _Loader:
     flags: Mapping[str, str]
     upstream_keys: Mapping[str, SettingSpec]
     warnings: list[str] = field(default_factory=list)
-    # The upstreams' names, and where the file gives them.
+    # The names of all upstreams, and where the file has them.
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from dragoman_server.config.problems import KeyPath, did_you_mean, quote_value, type_name
+from dragoman_server.config.problems import did_you_mean, quote_value, type_name
 from dragoman_server.config.sources import ConfigSources
+from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.settings import Settings
 from dragoman_server.settings.patterns import WILDCARD
 
@@ -83,7 +84,7 @@ def _destination_problem(destination: object, raw: object, upstreams: Mapping[st
 
 
 def _wildcard_problem(destination: str, raw: object, alias: str) -> str | None:
-    """Each `*` of the destination stands for what one of the alias matched, so there can be no more of them."""
+    """Return what is wrong if the destination has more `*` than the alias, whose matches replace them."""
     here, there = destination.count(WILDCARD), alias.count(WILDCARD)
     if here <= there:
         return None

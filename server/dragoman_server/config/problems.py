@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-KeyPath = tuple[str | int, ...]
-
 # The sources that are not files.
 ENVIRONMENT = "environment"
 COMMAND_LINE = "command line"
@@ -14,7 +12,7 @@ COMMAND_LINE = "command line"
 _CREDENTIALS = re.compile(r"//[^@]*@")
 # Some vendors take the key there.
 _QUERY = re.compile(r"(//[^?#]*[?#]).+", re.DOTALL)
-_SHOWN_LENGTH = 80
+_MAX_QUOTED_LENGTH = 80
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -31,7 +29,9 @@ def quote_value(value: object) -> str:
     if isinstance(value, str):
         visible = _QUERY.sub(r"\1****", _CREDENTIALS.sub("//****@", value))
         visible = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in visible)
-        return f'"{visible}"' if len(visible) <= _SHOWN_LENGTH else f'"{visible[:_SHOWN_LENGTH]}..."'
+        return (
+            f'"{visible}"' if len(visible) <= _MAX_QUOTED_LENGTH else f'"{visible[:_MAX_QUOTED_LENGTH]}..."'
+        )
     try:
         return str(value)
     except ValueError:  # CPython prints no integers of more than 4300 digits
@@ -99,7 +99,7 @@ class ConfigProblem:
 
 
 class ConfigError(Exception):
-    """The configuration is wrong. `str()` gives one line for each problem, in the order of their places."""
+    """The configuration is wrong. `str()` is one line for each problem, in the order of their places."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))

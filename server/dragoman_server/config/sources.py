@@ -14,7 +14,6 @@ from dragoman_server.config.interpolate import InterpolationError, expand
 from dragoman_server.config.problems import (
     ConfigError,
     ConfigProblem,
-    KeyPath,
     ValueOrigin,
     by_place,
     did_you_mean,
@@ -22,7 +21,7 @@ from dragoman_server.config.problems import (
     quote_value,
     type_name,
 )
-from dragoman_server.config.toml_lines import TomlLines
+from dragoman_server.config.toml_lines import KeyPath, TomlLines
 from dragoman_server.config.values import InvalidValue, check_value, header_name, header_value, parse_text
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
@@ -110,11 +109,11 @@ class ConfigSources:
         path: KeyPath,
         references: Sequence[str],
         raw: str | None = None,
-        shown_as: KeyPath | None = None,
+        recorded_as: KeyPath | None = None,
     ) -> None:
         source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
         origin = ValueOrigin(source, line, references=tuple(references), raw=raw)
-        self.origins[dotted(shown_as or path)] = origin
+        self.origins[dotted(recorded_as or path)] = origin
 
     # Tables.
 
@@ -186,7 +185,7 @@ class ConfigSources:
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
             else:
-                self.record_file_origin((*path, name), references, shown_as=(*path, lowered))
+                self.record_file_origin((*path, name), references, recorded_as=(*path, lowered))
         return headers
 
     def _value(self, values: dict[str, object], key: SettingSpec, path: KeyPath, raw: object) -> None:
@@ -205,8 +204,8 @@ class ConfigSources:
             checked = str(self._directory() / Path(str(checked)).expanduser())
         values[key.name] = checked
         # Part of a URL may be private, so an expanded one is printed as it was written.
-        shown = quote_value(raw) if key.kind is SettingKind.URL and references else None
-        self.record_file_origin(path, references, shown)
+        written = quote_value(raw) if key.kind is SettingKind.URL and references else None
+        self.record_file_origin(path, references, written)
 
     def check_text(
         self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str

@@ -242,24 +242,24 @@ def _path(key: SettingSpec, value: object, raw: object) -> str:
     return text
 
 
-def _split(text: str, shown: str) -> SplitResult:
+def _split(text: str, quoted: str) -> SplitResult:
     # urlsplit drops tabs and line ends without an error, so they are checked first.
     if not _VISIBLE.fullmatch(text):
         raise InvalidValue(
-            f"{shown} is no URL: it has spaces, control characters or characters outside ASCII"
+            f"{quoted} is no URL: it has spaces, control characters or characters outside ASCII"
         )
     if "://" not in text:
-        raise InvalidValue(f'{shown} has no scheme: write "http://..." or "https://..."')
+        raise InvalidValue(f'{quoted} has no scheme: write "http://..." or "https://..."')
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError:
         # The exception's own text quotes parts of the URL, which may come from a secret.
-        raise InvalidValue(f"{shown} is no URL: its host or port is malformed") from None
+        raise InvalidValue(f"{quoted} is no URL: its host or port is malformed") from None
     if not url.hostname:
-        raise InvalidValue(f"{shown} names no host")
+        raise InvalidValue(f"{quoted} names no host")
     if port == 0:
-        raise InvalidValue(f"{shown} has port 0")
+        raise InvalidValue(f"{quoted} has port 0")
     return url
 
 

@@ -1,9 +1,9 @@
-"""The accounts of upstreams, for the operator: who rests, who is out of use, and how to change that.
+"""List the accounts of upstreams for the operator, and enable, disable or reset one.
 
-Strategy: an application of its own beside the one for clients. Everything below /admin is behind one gate, whatever
-is added here later: without `server.admin_key` nothing is there, with it nothing is told without it. Client keys open
-nothing here. Browsers get no CORS headers, so no page of another origin can read an answer. Answers name accounts and
-say how they are; they hold nothing of a key.
+This is an application of its own beside the one for clients. Everything below /admin needs the admin key, also what is
+added later; without `server.admin_key` every path is a 404. Client keys do not count here. Browsers get no CORS
+headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and
+nothing of a key.
 """
 
 import time
@@ -18,70 +18,41 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from dragoman import RemoteProtocolError, RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.headers import BROWSER_HEADERS
-from dragoman_server.keys import presented_key, same_key
+from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
-from dragoman_server.settings.secret import Secret
 
-ADMIN_PATH = "/admin"
-
-# The store has a deadline of its own. This one is for a store that does not keep it.
+# The store has a deadline of its own. This one is for a store that does not meet it.
 _STORE_S = 5.0
 
-# Why an account is out of use that nobody but the operator wanted out of use.
+# Reason shown for an account that the operator disabled.
 DISABLED_BY_OPERATOR = "disabled by the operator"
 
-_LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-
-# Answers an error in the form of the other paths: see FallbackErrors.
-Refuse = Callable[[Scope, RemoteProtocolError | RequestRefused, Send], Awaitable[None]]
+_LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 def is_admin_path(path: str) -> bool:
-    """path: without what the application is mounted under."""
+    """True if the operator's application serves this path. path: see path_below_mount()."""
     return path == ADMIN_PATH or path.startswith(ADMIN_PATH + "/")
-
-
-class AdminKeyMiddleware:
-    """Lets requests with the admin key pass, and no others."""
-
-    def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
-        self._app = app
-        self._key = key
-        self._refuse = refuse
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._key is None:
-            await self._refuse(scope, RemoteProtocolError("there is nothing at this path", status=404), send)
-            return
-        presented = presented_key(scope["headers"])
-        if presented is None or not same_key(presented, self._key):
-            what = "needs the admin key" if presented is None else "is closed to this key"
-            error = RemoteProtocolError(
-                f"what is below {ADMIN_PATH} {what}", status=401, code="invalid_api_key"
-            )
-            await self._refuse(scope, error, send)
-            return
-        await self._app(scope, receive, send)
 
 
 def admin_app(
     settings: Settings, accounts: AccountStore, refuse: Refuse, exception_handlers: Mapping[Any, Any]
 ) -> ASGIApp:
-    """All that is below /admin, behind its gate."""
+    """Return the application for all paths below /admin. It checks the admin key."""
     app = Starlette(routes=admin_routes(settings, accounts), exception_handlers=exception_handlers)
     app.router.redirect_slashes = False  # a redirect would be built from the Host header
     return AdminKeyMiddleware(app, settings.server.admin_key, refuse)
 
 
 def admin_routes(settings: Settings, accounts: AccountStore) -> list[BaseRoute]:
+    """Return the routes below /admin."""
     admin = _Accounts(settings, accounts)
     routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"])]
     for name, change in admin.changes.items():
@@ -105,7 +76,7 @@ class _Accounts:
     async def list_all(self, request: Request) -> Response:
         now, health = time.time(), self._store.health()
         found = [account_json(account, health.get(account.id, Health()), now) for account in self._all()]
-        return _answer(request, {"accounts": found})
+        return _respond(request, {"accounts": found})
 
     def changer(self, change: Callable[[str], Awaitable[None]]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -123,12 +94,12 @@ class _Accounts:
                     503, "the store of accounts does not answer; nothing may have changed"
                 ) from None
             health = self._store.health().get(account.id, Health())
-            return _answer(request, account_json(account, health, time.time()))
+            return _respond(request, account_json(account, health, time.time()))
 
         return endpoint
 
     async def _enable(self, account: str) -> None:
-        """Undo `disable`: an account that only rests goes on resting."""
+        """Undo `disable`. An account that is only cooling down stays so."""
         if self._store.health().get(account, Health()).disabled is not None:
             await self._store.reset(account)
 
@@ -141,15 +112,15 @@ class _Accounts:
 
 
 def account_json(account: AccountSettings, health: Health, now: float) -> JSONObject:
-    """What is told of an account. Times are RFC 3339, in UTC."""
-    rests = health.cooldown_until > now
+    """Return the state of an account. Times are RFC 3339, in UTC."""
+    cooling = health.cooldown_until > now
     return {
         "id": account.id,
         "upstream": account.upstream,
         "name": account.name,
-        "state": "disabled" if health.disabled is not None else "cooling" if rests else "ready",
-        "cause": health.disabled or (health.cause if rests else None) or None,
-        "cools_until": _time(health.cooldown_until) if rests else None,
+        "state": "disabled" if health.disabled is not None else "cooling" if cooling else "ready",
+        "cause": health.disabled or (health.cause if cooling else None) or None,
+        "cools_until": _time(health.cooldown_until) if cooling else None,
         "strikes": health.consecutive_cooldowns,
         "troubles": len(health.failures),
         "remaining": health.remaining,
@@ -160,13 +131,13 @@ def account_json(account: AccountSettings, health: Health, now: float) -> JSONOb
 def _time(seconds: float) -> str:
     # An upstream may ask for any number of seconds, and dates end.
     return (
-        datetime.fromtimestamp(min(seconds, _LAST_MOMENT), UTC)
+        datetime.fromtimestamp(min(seconds, _LAST_TIME), UTC)
         .isoformat(timespec="milliseconds")
         .replace("+00:00", "Z")
     )
 
 
-def _answer(request: Request, value: JSONObject) -> Response:
+def _respond(request: Request, value: JSONObject) -> Response:
     record = RequestRecord(
         id=uuid.uuid4().hex, protocol="admin", path=request.scope["path"], status=200, outcome="completed"
     )

@@ -1,9 +1,8 @@
-"""Input tokens without an answer: the upstream's own count where it has one, else an estimate.
+"""Count the input tokens of a request: with the upstream's own endpoint where it has one, else by an estimate.
 
-Strategy: an upstream that counts is asked, in its own protocol if that is another one. An estimate is always marked
-by the header `dragoman-estimate: true`. It is counted from what the client sent, tools and images and all. A count is
-no request that matters to an account: it has a time limit of its own, and when the upstream cannot count just now, an
-estimate is better than an error.
+An upstream that counts gets the request in its own protocol. An estimate is made from what the client sent, tools and
+images included, and is marked by the header `dragoman-estimate: true`. A count has a time limit of its own, and if the
+upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 
 from dataclasses import replace
@@ -12,7 +11,7 @@ import anyio
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, estimate_tokens, peek
+from dragoman import RemoteProtocolError, RequestRefused, estimate_tokens, peek
 from dragoman.codec import ProtocolSpec, TokenCount
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -32,7 +31,7 @@ ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]
 
 
 def counting_routes(gateway: Gateway) -> list[BaseRoute]:
-    """Return one path for each protocol that has one."""
+    """Return one route for each protocol that has a token count."""
     return [
         Route(
             spec.endpoints[0].path + spec.token_count.path,
@@ -47,107 +46,108 @@ def counting_routes(gateway: Gateway) -> list[BaseRoute]:
 class CountEndpoint(BaseEndpoint):
     """POST /v1/messages/count_tokens and POST /v1/responses/input_tokens."""
 
-    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, form: TokenCount) -> None:
+    def __init__(self, gateway: Gateway, protocol: ProtocolSpec, count_spec: TokenCount) -> None:
         super().__init__(gateway, protocol)
-        self._form = form
-        self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
+        self._count_spec = count_spec
+        self._generation_endpoint = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
         self._stored = StoredResponseService(gateway.responses)
-        self._sealer = make_signer(gateway.settings.server.secret)
+        self._signer = make_signer(gateway.settings.server.secret)
 
-    async def serve(self, call: ClientRequest) -> None:
-        body = await call.body()
+    async def serve(self, request: ClientRequest) -> None:
+        body = await request.body()
         request_head = peek(body)
-        await self.admit(call, request_head.model, counts=False)
-        goal = self.destination(request_head.model)
-        _note(call.record, request_head.model, goal)
-        unknown = None
+        await self.admit(request, request_head.model, counts=False)
+        destination = self.destination(request_head.model)
+        _record_destination(request.record, request_head.model, destination)
+        unresolved = None
         if self.protocol.stored_responses:
             expanded = await self._stored.expand(
-                body, request_head, goal, store_response=False, now=call.now, owner=call.owner
+                body, request_head, destination, store_response=False, now=request.now, owner=request.owner
             )
-            body, unknown = expanded.body, expanded.unresolved
-        form = goal.upstream.token_count if goal.settings.counts_tokens else None
-        if form is not None:
-            counted = await self._ask(call, body, goal, form)
-            if call.record.outcome == "client_left":
+            body, unresolved = expanded.body, expanded.unresolved
+        count_spec = destination.upstream.token_count if destination.settings.counts_tokens else None
+        if count_spec is not None:
+            reply = await self._count_upstream(request, body, destination, count_spec)
+            if request.record.outcome == "client_left":
                 return
-            if counted is not None:
-                await call.respond(counted)
+            if reply is not None:
+                await request.respond(reply)
                 return
-        if unknown is not None:
-            raise unknown if form is None else _unable(call.record)
+        if unresolved is not None:
+            raise unresolved if count_spec is None else _cannot_count_error(request.record)
         tokens = self._estimate(body)
-        call.record.input_tokens, call.record.estimated = tokens, True
-        await call.respond_json({**self._form.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
+        request.record.input_tokens, request.record.estimated = tokens, True
+        await request.respond_json({**self._count_spec.constant, "input_tokens": tokens}, ESTIMATE_HEADERS)
 
-    async def _ask(
-        self, call: ClientRequest, body: bytes, goal: Destination, form: TokenCount
+    async def _count_upstream(
+        self, request: ClientRequest, body: bytes, destination: Destination, count_spec: TokenCount
     ) -> Reply | None:
-        """What the upstream says, None when it cannot say now. form: the upstream's.
+        """Return the upstream's count, None if it cannot count now. count_spec: the upstream's.
 
-        Of a translated request, a refusal is no concern of the client: the upstream refused what we made.
+        The client does not get the refusal of a translated request, because the upstream refused what we made.
         """
-        target = capabilities_for(
-            self.gateway.settings, goal.settings, goal.upstream_model, goal.upstream.name
+        capabilities = capabilities_for(
+            self.gateway.settings, destination.settings, destination.upstream_model, destination.upstream.name
         )
-        relayed = goal.upstream.name == self.protocol.name and target.relay == "exact"
-        plan = self._asking.plan(call, body if relayed else encode(self._complete(body)))
+        relayed = destination.upstream.name == self.protocol.name and capabilities.relay == "exact"
+        plan = self._generation_endpoint.plan(request, body if relayed else encode(self._complete(body)))
         if not relayed:
-            plan = _in_form(plan, form)
-        plan = plan.at_subpath(form.path, "input_tokens")
+            plan = _as_count_request(plan, count_spec)
+        plan = plan.at_subpath(count_spec.path, "input_tokens")
         reply = None
         with anyio.move_on_after(COUNT_TIMEOUT_S):
-            reply = await self.fetch_reply(plan, call)
+            reply = await self.fetch_reply(plan, request)
         if reply is None:
-            if call.record.outcome != "client_left":
-                call.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
+            if request.record.outcome != "client_left":
+                request.record.error = f"the upstream did not count within {COUNT_TIMEOUT_S:g} s"
             return None
         if reply.status == 200:
             tokens = decode_object(reply.body, "the count").get("input_tokens")
             if type(tokens) is not int:
-                call.record.error = "the upstream's answer is no count"
+                request.record.error = "the upstream's answer is no count"
                 return None
-            call.record.input_tokens = tokens
+            request.record.input_tokens = tokens
             if not relayed:
-                reply = replace(reply, body=encode({**self._form.constant, "input_tokens": tokens}))
+                reply = replace(reply, body=encode({**self._count_spec.constant, "input_tokens": tokens}))
             return reply
         return reply if relayed and reply.status < 500 else None
 
     def _complete(self, body: bytes) -> JSONObject:
-        """What could be a request for an answer, too."""
+        """Return the body with what a request for a response needs beyond one for a count."""
         value = decode_object(body, "the request body")
-        for name, stand_in in self._form.stand_ins.items():
+        for name, default in self._count_spec.stand_ins.items():
             if value.get(name) is None:
-                value[name] = stand_in
+                value[name] = default
         return value
 
     def _estimate(self, body: bytes) -> int:
-        """Raises RemoteProtocolError for a request that could not be answered either."""
+        """Return the estimated count. Raises RemoteProtocolError for a request that could not get a response either."""
         value = self._complete(body)
         try:
-            return estimate_tokens(self.protocol.read_request(value, self._sealer))
+            return estimate_tokens(self.protocol.read_request(value, self._signer))
         except RecursionError:
             raise RemoteProtocolError("the request body is nested too deep") from None
 
 
-def _in_form(plan: Plan, form: TokenCount) -> Plan:
-    """A translated request for an answer as one for a count, in the upstream's protocol on both sides."""
-    asked = decode_object(plan.translated.body, "the translated request")
-    body = encode({name: value for name, value in asked.items() if name in form.fields})
+def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
+    """Turn a translated request for a response into one for a count, in the upstream's protocol on both sides."""
+    fields = decode_object(plan.translated.body, "the translated request")
+    body = encode({name: value for name, value in fields.items() if name in count_spec.fields})
     translated = msgspec.structs.replace(plan.translated, body=body, fan_out=1)
     return replace(plan, client=plan.upstream, translated=translated, fallbacks=(), unsigned=None)
 
 
-def _unable(record: RequestRecord) -> RemoteProtocolError:
-    return RemoteProtocolError(
+def _cannot_count_error(record: RequestRecord) -> RequestRefused:
+    return RequestRefused(
         f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
         status=503,
     )
 
 
-def _note(record: RequestRecord, model: str, goal: Destination) -> None:
+def _record_destination(record: RequestRecord, model: str, destination: Destination) -> None:
+    """Note where a request goes, for the log."""
     record.model = model
     record.stream = False
-    record.upstream = goal.settings.name
-    record.upstream_protocol = goal.upstream.name
-    record.upstream_model = goal.upstream_model
+    record.upstream = destination.settings.name
+    record.upstream_protocol = destination.upstream.name
+    record.upstream_model = destination.upstream_model

@@ -1,7 +1,7 @@
-"""What all endpoints have in common: one log line a request, and errors in the client's form.
+"""The base of all endpoints: one log line per request, and errors in the client's form.
 
-Strategy: plain ASGI applications, for a stream needs `receive` and `send` and nothing in between. An endpoint says
-in `serve` what it does; whatever goes wrong there is told by the code here.
+Endpoints are plain ASGI applications, because a stream needs `receive` and `send` with nothing in between. An endpoint
+implements `serve()`; the code here turns what goes wrong there into a response.
 """
 
 import logging
@@ -16,15 +16,16 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestHead, RequestRefused, Usage, WireError, peek
-from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
 from dragoman.codec import Endpoint, ProtocolSpec
+from dragoman.document import CachedReasoning, ReasoningLookup
 from dragoman.jsontext import JSON, encode
 from dragoman_server.accounts.limits import BudgetReservation, ClientRefused
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import JSON_HEADERS, HeaderList, request_id_headers
-from dragoman_server.http.request_body import ClientDisconnected, read_body
-from dragoman_server.keys import SCOPE_KEY
+from dragoman_server.http.auth import SCOPE_KEY
+from dragoman_server.http.errors import INTERNAL_ERROR
+from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
 from dragoman_server.proxying.plan import Destination, Plan, find_destination, make_plan
@@ -35,25 +36,24 @@ from dragoman_server.upstream.content_coding import ACCEPTED_CODINGS
 
 ERRORS = logging.getLogger("dragoman.errors")
 
-# Seconds for counting what a request took, when everything else was cancelled.
+# Seconds for counting what a request used, after everything else was cancelled.
 _SETTLE_S = 5.0
 
-# Seconds for the answer that an internal error still gets, when everything else was cancelled.
-_LAST_WORDS_S = 5.0
+# Seconds for the last error response, after everything else was cancelled.
+_LAST_ERROR_S = 5.0
 
-_CUT = WireError(
+_GATEWAY_STOPS = WireError(
     ErrorKind.OVERLOADED,
     "the gateway is stopping, and the upstream had not answered yet; send the request again",
     status=503,
 )
-INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
 
 
 class TrackingSend:
-    """`send`, and what became of it.
+    """An ASGI `send` that records how far the response got.
 
     started: a response has begun, or is about to.
-    meter: measures what the client gets, None where nobody asks.
+    meter: measures what the client gets, None where nothing needs it.
     broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
     """
 
@@ -77,14 +77,17 @@ class TrackingSend:
 
 
 class ClientRequest:
-    """One request to an endpoint.
+    """The HTTP side of one request: what the client sent, its `send`, and its log record.
 
-    headers: lower-case names; of a repeated header the values joined, as HTTP allows.
-    now: seconds since the epoch.
-    key: the client key that it came with, None where none are needed.
+    headers: lower-case names; the values of a repeated header are joined, as HTTP allows.
+    query: the query string, without the question mark.
+    http1: the client speaks HTTP/1.
+    now: when it arrived, in seconds since the epoch.
+    key: the client key that it came with, None where none is needed.
     body_bytes: the length of its body, once that was read.
-    admitted: its key may send it, see BaseEndpoint.admit(). reserved: that much of its budget.
-    plan: what went out for it, None while nothing did.
+    admitted: its key may send it, see BaseEndpoint.admit().
+    reserved: the part of its key's budget that is reserved for it.
+    plan: the plan that was carried out for it, None until then.
     """
 
     __slots__ = (
@@ -116,7 +119,7 @@ class ClientRequest:
         self.receive = receive
         self.send = send
         self.record = record
-        self.headers = _flat(Headers(scope=scope))
+        self.headers = _join_repeated(Headers(scope=scope))
         self.query: str = scope.get("query_string", b"").decode("latin-1")
         self.http1: bool = scope.get("http_version", "1.1").startswith("1")
         self.now = unix_time()
@@ -131,11 +134,11 @@ class ClientRequest:
 
     @property
     def owner(self) -> str:
-        """Whose is what is kept of this request: the name of its key, "" where nobody has one."""
+        """Owner of anything stored for this request: the client key's name, or "" without keys."""
         return "" if self.key is None else self.key.name
 
     async def body(self) -> bytes:
-        """The request's body. Raises ClientDisconnected and RemoteProtocolError."""
+        """Read the request's body. Raises ClientDisconnected, RemoteProtocolError and RequestRefused."""
         body = await read_body(
             self.receive,
             self.headers.get("content-encoding", ""),
@@ -147,11 +150,12 @@ class ClientRequest:
         return body
 
     async def respond(self, reply: Reply) -> None:
+        """Send a whole response."""
         self.record.status = reply.status
         await send_reply(self.send, reply)
 
     async def respond_json(self, value: JSON, headers: HeaderList | None = None) -> None:
-        """Answer 200 with a JSON value."""
+        """Send a JSON value with status 200."""
         record = self.record
         record.outcome = "completed"
         await self.respond(
@@ -167,95 +171,99 @@ class BaseEndpoint(ABC):
         self.protocol = protocol
 
     @abstractmethod
-    async def serve(self, call: ClientRequest) -> None:
-        """Answer one request.
+    async def serve(self, request: ClientRequest) -> None:
+        """Respond to one request.
 
-        RemoteProtocolError, raised before anything is sent, is answered in the client's form: it is for what is
-        wrong with the request.
+        A RemoteProtocolError or RequestRefused that is raised before anything is sent becomes an error response in the
+        client's form.
         """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = RequestRecord(id=uuid.uuid4().hex, protocol=self.protocol.name, path=scope["path"])
-        begun = anyio.current_time()
+        started = anyio.current_time()
         out = TrackingSend(send)
-        call = ClientRequest(scope, receive, out, record, self.gateway.settings.server)
+        request = ClientRequest(scope, receive, out, record, self.gateway.settings.server)
         try:
-            await self._serve_or_refuse(call)
+            await self._serve_or_refuse(request)
         except ClientDisconnected:
             record.outcome = "client_left"
-        except Exception:  # alone, or in the group of the exchange's tasks
+        except Exception:  # by itself, or in the group of the request's tasks
             if out.broken:
                 record.outcome = "client_left"
                 return
             record.outcome, record.error = "failed", "internal error"
             ERRORS.exception("request %s failed", record.id)
             if out.started:
-                raise  # the server then closes the connection without a proper end, which is the honest signal
-            await self._say_last(out, INTERNAL_ERROR, record)
+                raise  # the server then closes the connection in the middle, so the client sees a broken response
+            await self._send_last_error(out, INTERNAL_ERROR, record)
         except anyio.get_cancelled_exc_class():
             record.outcome = "cancelled"
             if not out.started:
-                # hypercorn 0.18 protocol/http_stream.py:139 would send a 500 with nothing in it.
-                await self._say_last(out, _CUT, record)
+                # hypercorn 0.18 protocol/http_stream.py:139 would send an empty 500.
+                await self._send_last_error(out, _GATEWAY_STOPS, record)
             raise
         finally:
-            record.duration_s = anyio.current_time() - begun
-            settling = self._settling(call)
+            record.duration_s = anyio.current_time() - started
+            settlement = self._settlement(request)
             log_request(record)
-            if settling is not None:
+            if settlement is not None:
                 with anyio.move_on_after(_SETTLE_S, shield=True):
-                    await settling
+                    await settlement
 
-    async def _say_last(self, out: TrackingSend, error: WireError, record: RequestRecord) -> None:
-        with anyio.move_on_after(_LAST_WORDS_S, shield=True), suppress(OSError):
+    async def _send_last_error(self, out: TrackingSend, error: WireError, record: RequestRecord) -> None:
+        with anyio.move_on_after(_LAST_ERROR_S, shield=True), suppress(OSError):
             await self._refuse(out, error, record)
 
-    async def admit(self, call: ClientRequest, model: str, *, counts: bool = True) -> None:
-        """Let a request pass if its client key may send it. Nothing goes out for one that has not passed here.
+    async def admit(self, request: ClientRequest, model: str, *, counts: bool = True) -> None:
+        """Check that a request's client key may send it. Nothing is sent upstream for a request without this.
 
-        model: as the request names it, "" when it names none. counts: it is one of the requests that have limits.
-        Raises RemoteProtocolError.
+        model: as the request names it, "" if it names none. counts: the request counts for the key's limits.
+        Raises RequestRefused.
         """
         model = model or default_model(self.gateway.settings) or ""
         await self.gateway.catalog.ensure_list_for(model)
-        if call.key is not None:
-            if model:  # else it is refused when it is planned
+        if request.key is not None:
+            if model:  # otherwise the request is refused when it is planned
                 self.gateway.limits.check_model(
-                    call.key, self.protocol.name, model, self.gateway.catalog.listed
+                    request.key, self.protocol.name, model, self.gateway.catalog.listed
                 )
             if counts:
                 limits, listed = self.gateway.limits, self.gateway.catalog.listed
                 estimate = 0.0
-                if call.key.budget is not None:
-                    estimate = limits.estimate(self.protocol.name, model, call.body_bytes, listed)
-                call.reserved = await limits.admit(call.key, estimate)
-        if counts and self.gateway.limits.wants_usage(call.key):
-            call.send.meter = Meter()
-        call.admitted = True
+                if request.key.budget is not None:
+                    estimate = limits.estimate(self.protocol.name, model, request.body_bytes, listed)
+                request.reserved = await limits.admit(request.key, estimate)
+        if counts and self.gateway.limits.wants_usage(request.key):
+            request.send.meter = Meter()
+        request.admitted = True
 
-    def _settling(self, call: ClientRequest) -> Awaitable[None] | None:
-        """What counts the tokens and the money of a request that has ended, None where there is nothing to count.
+    def _settlement(self, request: ClientRequest) -> Awaitable[None] | None:
+        """Put the price into the record of a request that has ended.
 
-        The record gets the price.
+        Return an awaitable that counts its tokens and its price, None if there is nothing to count.
         """
-        record, meter = call.record, call.send.meter
+        record, meter = request.record, request.send.meter
         limits, usage = self.gateway.limits, Usage()
-        if call.plan is not None and meter is not None:
-            usage = usage_of(record, call.plan, meter)
+        if request.plan is not None and meter is not None:
+            usage = usage_of(record, request.plan, meter)
             record.cost_usd = limits.cost(record.model, record.upstream, record.upstream_model, usage)
-        elif call.reserved is None:
+        elif request.reserved is None:
             return None
-        return None if call.key is None else limits.settle(call.key, usage, record.cost_usd, call.reserved)
+        return (
+            None
+            if request.key is None
+            else limits.settle(request.key, usage, record.cost_usd, request.reserved)
+        )
 
-    async def _serve_or_refuse(self, call: ClientRequest) -> None:
+    async def _serve_or_refuse(self, request: ClientRequest) -> None:
         try:
-            await self.serve(call)
+            await self.serve(request)
         except (RemoteProtocolError, RequestRefused) as error:
-            if call.send.started:
+            if request.send.started:
                 raise
-            call.record.outcome, call.record.error = "refused", error.message
+            request.record.outcome, request.record.error = "refused", error.message
             more = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(call.send, error.as_wire_error(), call.record, more)
+            await self._refuse(request.send, error.as_wire_error(), request.record, more)
 
     async def _refuse(
         self, send: Send, error: WireError, record: RequestRecord, more: Iterable[tuple[str, str]] = ()
@@ -268,59 +276,66 @@ class BaseEndpoint(ABC):
         record.status = reply.status
         await send_reply(send, reply)
 
-    def _remember(self, call: ClientRequest) -> CacheReasoning | None:
-        thoughts = self.gateway.reasoning_store
-        if thoughts is None:
+    def _cache_reasoning(self, request: ClientRequest) -> CacheReasoning | None:
+        """Return what stores the reasoning of the request's response, None where nothing is stored."""
+        store = self.gateway.reasoning_store
+        if store is None:
             return None
-        owner = call.owner  # the call refers to the plan, which must not refer to the call
+        owner = request.owner  # the request refers to the plan, which must not refer to the request
 
         def cache_reasoning(cached_reasoning: CachedReasoning) -> None:
-            thoughts.put(owner, *cached_reasoning, anyio.current_time())
+            store.put(owner, *cached_reasoning, anyio.current_time())
 
         return cache_reasoning
 
     def request_handler(
         self,
         plan: Plan,
-        call: ClientRequest,
+        request: ClientRequest,
         *,
         send: Send | None = None,
         store_response: StoreResponse | None = None,
     ) -> RequestHandler:
-        """The exchange of a planned request. send: what takes the answer, by default the client."""
-        if not call.admitted:
+        """Return what carries out a planned request. Its `run()` sends the response.
+
+        send: receives the response, by default the client's `send`. store_response: see RequestHandler.
+        """
+        if not request.admitted:
             raise RuntimeError("a request must be admitted before it is sent")
-        call.plan = plan
-        record_plan(call.record, plan)
+        request.plan = plan
+        record_plan(request.record, plan)
         return RequestHandler(
             plan,
             self.gateway.sender_for,
-            call.receive,
-            send or call.send,
-            call.record,
+            request.receive,
+            send or request.send,
+            request.record,
             pool=self.gateway.pool,
             keepalive_s=self.gateway.settings.server.keepalive_s,
-            http1=call.http1,
+            http1=request.http1,
             store_response=store_response,
-            cache_reasoning=self._remember(call),
+            cache_reasoning=self._cache_reasoning(request),
         )
 
     def destination(self, model: str) -> Destination:
-        """Where the requests of a client for a model go first. Raises RemoteProtocolError, see find_destinations()."""
+        """Return where a request for this model goes first. Raises RemoteProtocolError, see find_destinations()."""
         gateway = self.gateway
         return find_destination(
             gateway.settings, self.protocol, model, gateway.upstreams, gateway.catalog.listed
         )
 
-    async def fetch_reply(self, plan: Plan, call: ClientRequest) -> Reply | None:
-        """The reply to a plan without a stream, before the client has it. None when the client has left."""
-        taken = _ReplyCapture()
-        await self.request_handler(plan, call, send=taken).run()
-        return taken.reply
+    async def fetch_reply(self, plan: Plan, request: ClientRequest) -> Reply | None:
+        """Carry out a plan that does not stream, and return its reply instead of sending it.
+
+        None if the client has left.
+        """
+        capture = _ReplyCapture()
+        await self.request_handler(plan, request, send=capture).run()
+        return capture.reply
 
 
 class _ReplyCapture:
-    """Stands in for `send`, and takes a whole reply."""
+    """An ASGI `send` that collects a whole reply."""
 
     def __init__(self) -> None:
         self.reply: Reply | None = None
@@ -340,53 +355,56 @@ class _ReplyCapture:
 
 
 class ProtocolEndpoint(BaseEndpoint):
-    """One endpoint of a protocol: POST a request, get an answer in the same protocol."""
+    """One endpoint of a protocol: POST a request, get a response in the same protocol."""
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol)
         self.endpoint = endpoint
 
-    async def serve(self, call: ClientRequest) -> None:
-        body = await call.body()
+    async def serve(self, request: ClientRequest) -> None:
+        body = await request.body()
         request_head = peek(body)
-        await self.admit(call, request_head.model)
-        await self.request_handler(self.plan(call, body, request_head), call).run()
+        await self.admit(request, request_head.model)
+        await self.request_handler(self.plan(request, body, request_head), request).run()
 
-    def plan(self, call: ClientRequest, body: bytes, request_head: RequestHead | None = None) -> Plan:
-        """peeked: what peek() gave for this body, if it was looked at. Raises RemoteProtocolError."""
+    def plan(self, request: ClientRequest, body: bytes, request_head: RequestHead | None = None) -> Plan:
+        """Plan the request with this body, which may differ from the client's. Raises RemoteProtocolError.
+
+        request_head: from peek() for this body, if that was called already.
+        """
         return make_plan(
             self.gateway.settings,
             self.protocol,
-            call.headers,
-            call.query,
+            request.headers,
+            request.query,
             body,
-            id=call.record.id,
-            now=call.now,
+            id=request.record.id,
+            now=request.now,
             clock=unix_time,
             endpoint=self.endpoint,
             request_head=request_head,
             upstreams=self.gateway.upstreams,
             listed=self.gateway.catalog.listed,
-            client_key=call.key,
-            reasoning_lookup=self._reasoning_lookup(call),
+            client_key=request.key,
+            reasoning_lookup=self._reasoning_lookup(request),
             check_input=self.gateway.check_input,
         )
 
-    def _reasoning_lookup(self, call: ClientRequest) -> ReasoningLookup | None:
-        thoughts = self.gateway.reasoning_store
-        if thoughts is None:
+    def _reasoning_lookup(self, request: ClientRequest) -> ReasoningLookup | None:
+        store = self.gateway.reasoning_store
+        if store is None:
             return None
-        owner = call.owner  # as in _remember()
-        return lambda calls: thoughts.get(owner, calls, anyio.current_time())
+        owner = request.owner  # as in _cache_reasoning()
+        return lambda tool_call_ids: store.get(owner, tool_call_ids, anyio.current_time())
 
 
 def unix_time() -> int:
-    """Since the epoch."""
+    """Return the seconds since the epoch."""
     return int(time.time())
 
 
 def record_plan(record: RequestRecord, plan: Plan) -> None:
-    """What the log says of where a request went."""
+    """Note where a request goes, for the log."""
     record.model = plan.context.model
     record.stream = plan.streams
     record.upstream = plan.settings.name
@@ -394,8 +412,8 @@ def record_plan(record: RequestRecord, plan: Plan) -> None:
     record.upstream_model = plan.upstream_model
 
 
-def _flat(headers: Headers | Mapping[str, str]) -> dict[str, str]:
-    flat: dict[str, str] = {}
+def _join_repeated(headers: Headers | Mapping[str, str]) -> dict[str, str]:
+    joined: dict[str, str] = {}
     for name, value in headers.items():
-        flat[name] = f"{flat[name]}, {value}" if name in flat else value
-    return flat
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined

@@ -1,7 +1,7 @@
-"""GET /v1/models and /v1/models/{id}: the catalog in OpenAI's form or Anthropic's, as the client's headers tell.
+"""GET /v1/models and /v1/models/{id}: the catalog of models in OpenAI's form or in Anthropic's.
 
-Strategy: one path, two endpoints behind it, each in the form of its protocol. OpenAI's form is one list; Anthropic's
-has pages, which are cut here from what the catalog knows. What a client may not use is not there for it.
+The client's headers decide which of two endpoints responds at a path. OpenAI's form is one list; Anthropic's has pages.
+Models that the client's key may not use are left out.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,30 +11,31 @@ from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from dragoman import RemoteProtocolError
+from dragoman import RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest
-from dragoman_server.http.query import Query, integer_parameter, invalid_parameter, last_value, parse_query
+from dragoman_server.http.request import Query, integer_parameter, invalid_parameter, last_value, parse_query
 from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import CatalogEntry
 from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
 # "Ranges from 1 to 1000."
-_MOST_ON_A_PAGE = 1000
+_MAX_PAGE_SIZE = 1000
 # "When omitted, the list contains the active and deprecated models." Requests that name a retired one fail.
-_USUAL_LIFECYCLES = ("active", "deprecated")
+_DEFAULT_LIFECYCLES = ("active", "deprecated")
 
 
 def models_routes(gateway: Gateway) -> list[BaseRoute]:
+    """Return the routes of the model list and of single models."""
     return [
-        Route(MODELS_PATH, _ByDialect(gateway, _LISTS), methods=["GET"]),
-        Route(MODELS_PATH + "/{model:path}", _ByDialect(gateway, _MODELS), methods=["GET"]),
+        Route(MODELS_PATH, _ByProtocol(gateway, _LISTS), methods=["GET"]),
+        Route(MODELS_PATH + "/{model:path}", _ByProtocol(gateway, _MODELS), methods=["GET"]),
     ]
 
 
-class _ByDialect:
-    """Lets the endpoint answer whose form the client reads. forms: by ProtocolSpec.model_list_form."""
+class _ByProtocol:
+    """Pass a request on to the endpoint in the client's form. forms: by ProtocolSpec.model_list_form."""
 
     def __init__(self, gateway: Gateway, forms: Mapping[str, type[BaseEndpoint]]) -> None:
         self._protocols = gateway.protocols
@@ -47,21 +48,23 @@ class _ByDialect:
         await self._endpoints[spec.name](scope, receive, send)
 
 
-async def _listed(gateway: Gateway, call: ClientRequest, lifecycles: Collection[str]) -> list[CatalogEntry]:
+async def _visible_entries(
+    gateway: Gateway, request: ClientRequest, lifecycles: Collection[str]
+) -> list[CatalogEntry]:
     entries = await gateway.catalog.entries()
     return [
         entry
         for entry in entries.values()
-        if entry.listed and lifecycle_of(entry) in lifecycles and may_use(call.key, entry.name)
+        if entry.listed and lifecycle_of(entry) in lifecycles and may_use(request.key, entry.name)
     ]
 
 
-async def _one(gateway: Gateway, call: ClientRequest) -> CatalogEntry:
-    """The model that the path names. Raises RemoteProtocolError (404)."""
-    name: str = call.scope["path_params"]["model"]
+async def _named_entry(gateway: Gateway, request: ClientRequest) -> CatalogEntry:
+    """Return the model that the path names. Raises RequestRefused (404)."""
+    name: str = request.scope["path_params"]["model"]
     entry = (await gateway.catalog.entries()).get(name)
-    if entry is None or not may_use(call.key, name):
-        raise RemoteProtocolError(
+    if entry is None or not may_use(request.key, name):
+        raise RequestRefused(
             f"the model {name[:100]!a} is not listed here",
             status=404,
             path="/model",
@@ -73,25 +76,27 @@ async def _one(gateway: Gateway, call: ClientRequest) -> CatalogEntry:
 class OpenAIModelListEndpoint(BaseEndpoint):
     """The list in OpenAI's form."""
 
-    async def serve(self, call: ClientRequest) -> None:
-        entries = await _listed(self.gateway, call, _USUAL_LIFECYCLES)
-        await call.respond_json({"object": "list", "data": [openai_model(entry) for entry in entries]})
+    async def serve(self, request: ClientRequest) -> None:
+        entries = await _visible_entries(self.gateway, request, _DEFAULT_LIFECYCLES)
+        await request.respond_json({"object": "list", "data": [openai_model(entry) for entry in entries]})
 
 
 class OpenAIModelEndpoint(OpenAIModelListEndpoint):
-    async def serve(self, call: ClientRequest) -> None:
-        await call.respond_json(openai_model(await _one(self.gateway, call)))
+    """One model in OpenAI's form."""
+
+    async def serve(self, request: ClientRequest) -> None:
+        await request.respond_json(openai_model(await _named_entry(self.gateway, request)))
 
 
 class AnthropicModelListEndpoint(BaseEndpoint):
-    """The list in Anthropic's form. Without `limit` all is one page: many clients read no second one."""
+    """The list in Anthropic's form. Without `limit` it is one page, because many clients read no second one."""
 
-    async def serve(self, call: ClientRequest) -> None:
-        query = parse_query(call.query)
+    async def serve(self, request: ClientRequest) -> None:
+        query = parse_query(request.query)
         # SDKs write lists as `lifecycle[]=`.
-        lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _USUAL_LIFECYCLES
-        page, has_more = page_of(await _listed(self.gateway, call, lifecycles), query)
-        await call.respond_json(
+        lifecycles = [*query.get("lifecycle", ()), *query.get("lifecycle[]", ())] or _DEFAULT_LIFECYCLES
+        page, has_more = page_of(await _visible_entries(self.gateway, request, lifecycles), query)
+        await request.respond_json(
             {
                 "data": [anthropic_model(entry) for entry in page],
                 "first_id": page[0].name if page else None,
@@ -102,8 +107,10 @@ class AnthropicModelListEndpoint(BaseEndpoint):
 
 
 class AnthropicModelEndpoint(AnthropicModelListEndpoint):
-    async def serve(self, call: ClientRequest) -> None:
-        await call.respond_json(anthropic_model(await _one(self.gateway, call)))
+    """One model in Anthropic's form."""
+
+    async def serve(self, request: ClientRequest) -> None:
+        await request.respond_json(anthropic_model(await _named_entry(self.gateway, request)))
 
 
 _LISTS: Mapping[str, type[BaseEndpoint]] = {
@@ -117,37 +124,37 @@ _MODELS: Mapping[str, type[BaseEndpoint]] = {
 
 
 def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[CatalogEntry], bool]:
-    """A page, and whether there is more in its direction. Raises RemoteProtocolError."""
-    limit = integer_parameter(query, "limit", 1, _MOST_ON_A_PAGE) or len(entries)
+    """Return a page, and true if there are more entries in its direction. Raises RemoteProtocolError."""
+    limit = integer_parameter(query, "limit", 1, _MAX_PAGE_SIZE) or len(entries)
     after, before = last_value(query, "after_id"), last_value(query, "before_id")
     if after is not None and before is not None:
         raise invalid_parameter("before_id", "left out beside after_id")
     if before is not None:
-        entries = entries[: _place(entries, "before_id", before)]
+        entries = entries[: _index_of(entries, "before_id", before)]
         return entries[-limit:], len(entries) > limit
     if after is not None:
-        entries = entries[_place(entries, "after_id", after) + 1 :]
+        entries = entries[_index_of(entries, "after_id", after) + 1 :]
     return entries[:limit], len(entries) > limit
 
 
-def _place(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int:
-    for place, entry in enumerate(entries):
+def _index_of(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int:
+    for index, entry in enumerate(entries):
         if entry.name == name:
-            return place
+            return index
     raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is none")
 
 
 def openai_model(entry: CatalogEntry) -> JSONObject:
-    """What is not known is left out, for OpenAI's own models have none of it."""
+    """Return a model in OpenAI's form. Unknown figures are left out, because OpenAI's own models have none of them."""
     info = entry.info
     known = {
         "name": entry.display_name if entry.display_name != entry.name else None,
-        # Clients look for either. Not `max_tokens`: there are some that take it for the context.
+        # Clients read either of them. Not `max_tokens`: some clients take it for the context.
         "context_length": info.context,
         "max_input_tokens": info.context,
         "max_completion_tokens": info.output,
         "max_output_tokens": info.output,
-        "shutdown_date": None if info.retires is None else _moment(info.retires)[:10],
+        "shutdown_date": None if info.retires is None else _rfc3339(info.retires)[:10],
     }
     return {
         "id": entry.name,
@@ -159,28 +166,29 @@ def openai_model(entry: CatalogEntry) -> JSONObject:
 
 
 def anthropic_model(entry: CatalogEntry) -> JSONObject:
+    """Return a model in Anthropic's form."""
     info = entry.info
     return {
         "type": "model",
         "id": entry.name,
         "display_name": entry.display_name,
         # "May be set to an epoch value if the release date is unknown."
-        "created_at": _moment(info.created or 0),
+        "created_at": _rfc3339(info.created or 0),
         "lifecycle": lifecycle_of(entry),
         "max_input_tokens": info.context,
         "max_tokens": info.output,
         "line": None,
         "deprecated_at": None,
-        "retires_at": None if info.retires is None else _moment(info.retires),
+        "retires_at": None if info.retires is None else _rfc3339(info.retires),
         "capabilities": None,
         **info.anthropic,
     }
 
 
 def lifecycle_of(entry: CatalogEntry) -> str:
-    """As the upstream has it. "retires_at: null while the model is active." """
+    """Return the lifecycle that the upstream reports. "retires_at: null while the model is active." """
     return entry.info.lifecycle or ("active" if entry.info.retires is None else "deprecated")
 
 
-def _moment(seconds: int) -> str:
+def _rfc3339(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

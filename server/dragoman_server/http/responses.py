@@ -1,7 +1,7 @@
-"""The Responses API beside the making of answers: stored responses, and summing up a conversation.
+"""The endpoints of the Responses API: create responses that are stored, read and delete them, compact a conversation.
 
-Strategy: the endpoint of answers puts in what a request refers to, plans as for every other request, and keeps
-the answer when it has ended, before the client is told that it has: what the client asks next may build on it.
+POST /v1/responses inserts what a request refers to, plans it as every other request, and stores the response once it is
+complete, before the client gets its end, because the client's next request may refer to it.
 """
 
 import time
@@ -10,7 +10,7 @@ from dataclasses import replace
 import msgspec
 from starlette.routing import BaseRoute, Route
 
-from dragoman import RemoteProtocolError, ResponseTranslator, peek
+from dragoman import RequestRefused, ResponseTranslator, peek
 from dragoman.codec import Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.document import Request
 from dragoman.jsontext import JSONObject, decode, decode_object, encode
@@ -18,7 +18,7 @@ from dragoman.sse import SSEParser
 from dragoman_server.gateway import Gateway
 from dragoman_server.headers import STREAM_HEADERS, request_id_headers
 from dragoman_server.http.endpoint import BaseEndpoint, ClientRequest, ProtocolEndpoint
-from dragoman_server.http.query import (
+from dragoman_server.http.request import (
     boolean_parameter,
     integer_parameter,
     invalid_parameter,
@@ -31,16 +31,16 @@ from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, St
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 # The limits and the default of a page, as OpenAI's reference has them.
-_MOST_ITEMS = 100
-_USUAL_ITEMS = 20
+_MAX_ITEMS = 100
+_DEFAULT_ITEMS = 20
 
-_TRIGGER = b'{"type":"compaction_trigger"}'
-# Settings of a request for an answer that a request for a summary does not have.
-_NO_SUMMARY_SETTINGS = frozenset(("stream", "stream_options", "store", "background"))
+_COMPACTION_TRIGGER = b'{"type":"compaction_trigger"}'
+# Parameters of a request for a response that a request for a summary does not have.
+_RESPONSE_ONLY_PARAMS = frozenset(("stream", "stream_options", "store", "background"))
 
 
 def responses_routes(gateway: Gateway) -> list[BaseRoute]:
-    """Return all paths below the one where answers are made, for each protocol whose answers can be kept."""
+    """Return all routes below the one that creates responses, for each protocol whose responses can be stored."""
     routes: list[BaseRoute] = []
     for protocol in gateway.upstreams.values():
         if protocol.stored_responses:
@@ -55,73 +55,76 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
-    """POST /v1/responses."""
+    """POST /v1/responses: create a response, and store it if that is wanted."""
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol, endpoint)
         self._stored = StoredResponseService(gateway.responses)
 
-    async def serve(self, call: ClientRequest) -> None:
-        body = await call.body()
+    async def serve(self, request: ClientRequest) -> None:
+        body = await request.body()
         request_head = peek(body)
-        await self.admit(call, request_head.model)
+        await self.admit(request, request_head.model)
         if not self._stored.applies_to(request_head):
-            await self.request_handler(self.plan(call, body, request_head), call).run()
+            await self.request_handler(self.plan(request, body, request_head), request).run()
             return
-        goal = self.destination(request_head.model)
+        destination = self.destination(request_head.model)
         expanded = await self._stored.expand(
-            body, request_head, goal, store_response=True, now=call.now, owner=call.owner
+            body, request_head, destination, store_response=True, now=request.now, owner=request.owner
         )
-        plan = self.plan(call, expanded.body)
-        keeps = expanded.conversation is not None
+        plan = self.plan(request, expanded.body)
+        stores = expanded.conversation is not None
         plan = plan.changed(
-            lambda each: replace(each, store_response=keeps, context=_told(each.context, expanded))
+            lambda each: replace(
+                each, store_response=stores, context=_with_original_request(each.context, expanded)
+            )
         )
 
-        async def store_response(answer: JSONObject, left: bool) -> bool:
-            if left:
-                answer = chain.mark_cancelled(answer)
-            return await self._stored.store(answer, expanded, int(time.time()), call.owner)
+        async def store_response(response: JSONObject, client_left: bool) -> bool:
+            if client_left:
+                response = chain.mark_cancelled(response)
+            return await self._stored.store(response, expanded, int(time.time()), request.owner)
 
-        await self.request_handler(plan, call, store_response=store_response if keeps else None).run()
+        await self.request_handler(plan, request, store_response=store_response if stores else None).run()
 
 
-def _told(context: ResponseContext, expanded: ExpandedRequest) -> ResponseContext:
-    """What the answer repeats of the request is what the client sent, not what was made of it."""
-    request, keeps = context.request, expanded.conversation is not None
+def _with_original_request(context: ResponseContext, expanded: ExpandedRequest) -> ResponseContext:
+    """Make the response repeat the request as the client sent it, not as it was expanded."""
+    request, stores = context.request, expanded.conversation is not None
     if expanded.previous is not None:
         raw = {**request.raw, "previous_response_id": expanded.previous}
         request = msgspec.structs.replace(request, raw=raw)
-    return msgspec.structs.replace(context, request=request, stored=keeps)
+    return msgspec.structs.replace(context, request=request, stored=stores)
 
 
 class StoredResponseBase(BaseEndpoint):
-    """An endpoint about one stored response."""
+    """Base of the endpoints about one stored response."""
 
     def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
         super().__init__(gateway, protocol)
         self.responses = protocol
         self.stored = StoredResponseService(gateway.responses)
 
-    async def find(self, call: ClientRequest) -> StoredResponse:
-        """Raises RemoteProtocolError."""
-        id = self.id_of(call)
-        found = await self.stored.get(id, call.now, call.owner)
+    async def find(self, request: ClientRequest) -> StoredResponse:
+        """Return the response that the path names. Raises RemoteProtocolError."""
+        id = self.id_of(request)
+        found = await self.stored.get(id, request.now, request.owner)
         if found is None:
-            raise self.no_such(id)
+            raise self.not_found(id)
         return found
 
-    def id_of(self, call: ClientRequest) -> str:
-        """The id in the path. Raises RemoteProtocolError where nothing is kept."""
+    def id_of(self, request: ClientRequest) -> str:
+        """Return the id in the path. Raises RemoteProtocolError where nothing is stored."""
         if not self.stored.enabled:
-            raise RemoteProtocolError(
+            raise RequestRefused(
                 f"this gateway keeps no answers: {HOW_TO_ENABLE} in its configuration",
                 code="unsupported_operation",
             )
-        return str(call.scope["path_params"]["id"])
+        return str(request.scope["path_params"]["id"])
 
-    def no_such(self, id: str) -> RemoteProtocolError:
-        return RemoteProtocolError(
+    def not_found(self, id: str) -> RequestRefused:
+        """Return the error for an id that is not stored."""
+        return RequestRefused(
             f"Response with id '{chain.printable_id(id)}' not found.",
             status=404,
             code="response_not_found",
@@ -129,46 +132,46 @@ class StoredResponseBase(BaseEndpoint):
 
 
 class StoredResponseEndpoint(StoredResponseBase):
-    """GET and DELETE /v1/responses/{id}."""
+    """GET and DELETE /v1/responses/{id}: return a stored response, whole or as a stream, or delete it."""
 
-    async def serve(self, call: ClientRequest) -> None:
-        if call.scope["method"] == "DELETE":
-            await self._delete(call)
+    async def serve(self, request: ClientRequest) -> None:
+        if request.scope["method"] == "DELETE":
+            await self._delete(request)
             return
-        query = parse_query(call.query)
-        found = await self.find(call)
+        query = parse_query(request.query)
+        found = await self.find(request)
         if boolean_parameter(query, "stream"):
             after = integer_parameter(query, "starting_after", 0, 2**53)
             data = replay(found, self.responses, -1 if after is None else after)
             headers = [("content-type", self.responses.endpoints[0].media_type), *STREAM_HEADERS]
-            call.record.stream, call.record.outcome = True, "completed"
-            await call.respond(Reply(200, [*headers, *request_id_headers((), call.record.id)], data))
+            request.record.stream, request.record.outcome = True, "completed"
+            await request.respond(Reply(200, [*headers, *request_id_headers((), request.record.id)], data))
         else:
-            await call.respond_json(chain.response_body(found))
+            await request.respond_json(chain.response_body(found))
 
-    async def _delete(self, call: ClientRequest) -> None:
-        id = self.id_of(call)
-        if not await self.stored.delete(id, call.owner):
-            raise self.no_such(id)
-        await call.respond_json({"id": id, "object": "response", "deleted": True})
+    async def _delete(self, request: ClientRequest) -> None:
+        id = self.id_of(request)
+        if not await self.stored.delete(id, request.owner):
+            raise self.not_found(id)
+        await request.respond_json({"id": id, "object": "response", "deleted": True})
 
 
 class InputItemsEndpoint(StoredResponseBase):
-    """GET /v1/responses/{id}/input_items: all that the model was given, page by page."""
+    """GET /v1/responses/{id}/input_items: list the items of the model's input, page by page."""
 
-    async def serve(self, call: ClientRequest) -> None:
-        query = parse_query(call.query)
-        limit = integer_parameter(query, "limit", 1, _MOST_ITEMS)
+    async def serve(self, request: ClientRequest) -> None:
+        query = parse_query(request.query)
+        limit = integer_parameter(query, "limit", 1, _MAX_ITEMS)
         order = last_value(query, "order") or "desc"
         if order not in ("asc", "desc"):
             raise invalid_parameter("order", "asc or desc")
-        found = await self.find(call)
+        found = await self.find(request)
         items = list(found.input if order == "asc" else reversed(found.input))
         after = last_value(query, "after")
         if after is not None:
-            items = items[_place(items, after) + 1 :]
-        page = [chain.item_for_list(item) for item in items[: limit or _USUAL_ITEMS]]
-        await call.respond_json(
+            items = items[_index_of(items, after) + 1 :]
+        page = [chain.item_for_list(item) for item in items[: limit or _DEFAULT_ITEMS]]
+        await request.respond_json(
             {
                 "object": "list",
                 "data": page,
@@ -179,64 +182,67 @@ class InputItemsEndpoint(StoredResponseBase):
         )
 
 
-def _place(items: list[StoredItem], id: str) -> int:
-    for place, item in enumerate(items):
+def _index_of(items: list[StoredItem], id: str) -> int:
+    for index, item in enumerate(items):
         if item.id == id:
-            return place
+            return index
     raise invalid_parameter("after", "the id of an item of this list")
 
 
 class CancelEndpoint(StoredResponseBase):
-    """POST /v1/responses/{id}/cancel: nothing runs in the background here, so there is nothing to cancel."""
+    """POST /v1/responses/{id}/cancel: always an error, because nothing runs in the background here."""
 
-    async def serve(self, call: ClientRequest) -> None:
-        await self.find(call)
-        raise RemoteProtocolError("Cannot cancel a synchronous response.")
+    async def serve(self, request: ClientRequest) -> None:
+        await self.find(request)
+        raise RequestRefused("Cannot cancel a synchronous response.")
 
 
 class CompactEndpoint(BaseEndpoint):
-    """POST /v1/responses/compact: a conversation in, user messages and one compaction item out."""
+    """POST /v1/responses/compact: replace a conversation by its user messages and one compaction item."""
 
     def __init__(self, gateway: Gateway, protocol: UpstreamSpec) -> None:
         super().__init__(gateway, protocol)
         self._stored = StoredResponseService(gateway.responses)
-        self._asking = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
+        self._responses_endpoint = ProtocolEndpoint(gateway, protocol, protocol.endpoints[0])
 
-    async def serve(self, call: ClientRequest) -> None:
-        body = await call.body()
+    async def serve(self, request: ClientRequest) -> None:
+        body = await request.body()
         request_head = peek(body)
-        await self.admit(call, request_head.model)
-        goal = self.destination(request_head.model)
+        await self.admit(request, request_head.model)
+        destination = self.destination(request_head.model)
         expanded = await self._stored.expand(
-            body, request_head, goal, store_response=False, now=call.now, owner=call.owner
+            body, request_head, destination, store_response=False, now=request.now, owner=request.owner
         )
-        if goal.upstream.stored_responses:
-            plan = self._asking.plan(call, expanded.body).at_subpath("/compact", "output")
-            await self.request_handler(plan, call).run()
+        if destination.upstream.stored_responses:
+            plan = self._responses_endpoint.plan(request, expanded.body).at_subpath("/compact", "output")
+            await self.request_handler(plan, request).run()
         else:
-            await self._summarize(call, expanded.body)
+            await self._summarize(request, expanded.body)
 
-    async def _summarize(self, call: ClientRequest, body: bytes) -> None:
+    async def _summarize(self, request: ClientRequest, body: bytes) -> None:
+        """Have a model that has no such endpoint write the summary."""
         request_head = peek(body)
         items = chain.input_items(request_head)
-        asking = chain.replace_input(request_head, [*items, _TRIGGER], without=_NO_SUMMARY_SETTINGS)
-        reply = await self.fetch_reply(self._asking.plan(call, asking), call)
+        summary_request = chain.replace_input(
+            request_head, [*items, _COMPACTION_TRIGGER], without=_RESPONSE_ONLY_PARAMS
+        )
+        reply = await self.fetch_reply(self._responses_endpoint.plan(request, summary_request), request)
         if reply is None:
             return
         if reply.status == 200:
-            whole = decode_object(reply.body, "the answer")
-            reply = replace(reply, body=encode(chain.build_compaction(whole, items)))
-        await call.respond(reply)
+            response = decode_object(reply.body, "the answer")
+            reply = replace(reply, body=encode(chain.build_compaction(response, items)))
+        await request.respond(reply)
 
 
 # Replaying a stored response as a stream.
 
 
 def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int) -> bytes:
-    """The events of a stored answer, those numbered up to `starting_after` left out.
+    """Return the events of a stored response that are numbered above `starting_after`.
 
-    The stream is made anew from the answer: its deltas are cut otherwise than they were.
-    Raises RemoteProtocolError for an answer that does not come out the same.
+    The stream is made again from the response, so its deltas are cut in other places than they were.
+    Raises RemoteProtocolError for a response that such a stream cannot repeat exactly.
     """
     body = chain.response_body(response)
     failed = body.get("status") == "failed"
@@ -250,36 +256,39 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
         now=int(created) if isinstance(created, int | float) else response.created,
         model=request.model,
     )
-    translator = ResponseTranslator(protocol, protocol, context, upstream_streams=False, client_streams=True)
-    # Up to its last event, a stream that failed is one that was not completed.
+    translator = ResponseTranslator(
+        client=protocol, upstream=protocol, context=context, upstream_streams=False, client_streams=True
+    )
+    # Up to its last event, a stream that failed equals one that was not completed.
     translator.receive_data(encode({**body, "status": "incomplete", "error": None} if failed else body))
     translator.receive_eof()
     events = [
         (frame.event, decode(frame.data)) for frame in SSEParser().receive_data(translator.data_to_send())
     ]
-    said = [event["item"] for _, event in events if event.get("type") == "response.output_item.done"]
+    replayed = [event["item"] for _, event in events if event.get("type") == "response.output_item.done"]
     output = decode(encode(body["output"]))
-    whole = [item for item in output if item.get("status") != "incomplete" or item in said]
-    # No event tells of an answer that was cancelled.
-    if said != whole or body.get("status") == "cancelled":
-        raise RemoteProtocolError(
+    expected = [item for item in output if item.get("status") != "incomplete" or item in replayed]
+    # No event reports a cancelled response.
+    if replayed != expected or body.get("status") == "cancelled":
+        raise RequestRefused(
             "this response cannot be replayed as a stream; ask for it without stream", path="/stream"
         )
     frames = []
     for name, event in events:
         if event["sequence_number"] > starting_after:
             if "response" in event:
-                # The answer itself is kept: it says more than what could be made of its items.
-                then = event["response"]["status"]
-                event["response"] = _at_the_time(body, then)
-                if failed and then == "incomplete":
+                # The stored response has members that cannot be made from its items.
+                status = event["response"]["status"]
+                event["response"] = _with_status(body, status)
+                if failed and status == "incomplete":
                     name = b"response.failed"
                     event["type"] = name.decode("ascii")
             frames.append(b"event: %b\ndata: %b\n\n" % (name, encode(event)))
     return b"".join(frames)
 
 
-def _at_the_time(body: JSONObject, status: str) -> JSONObject:
+def _with_status(body: JSONObject, status: str) -> JSONObject:
+    """Return the response as it was when it had this status."""
     if status == "in_progress":
         unknown: JSONObject = {"output": [], "status": "in_progress", "completed_at": None, "usage": None}
         return {**body, **unknown, "error": None, "incomplete_details": None}

@@ -1,9 +1,8 @@
-"""All names that the gateway answers to: aliases, what is configured, what the upstreams list.
+"""Collect all model names that the gateway serves: aliases, configured names, and what the upstreams list.
 
-Strategy: whoever asks gets what is known at once. A list that is too old is asked for in the background, in a task of
-the group that lives as long as the gateway, one task an upstream; until it has come, the old one is good enough. Only
-while an upstream is asked for the very first time is its answer waited for, and not for long. An upstream that fails
-keeps its last list, and the log has one line about it.
+Callers get the known names at once. A list that is too old is fetched again in the background, by one task per
+upstream; until it has arrived the old one is used. Only the first fetch of an upstream's list is waited for, and not
+for long. An upstream that fails keeps its last list, and the log has one line about it.
 """
 
 import logging
@@ -34,18 +33,18 @@ LOG = logging.getLogger("dragoman.models")
 
 # Claude Code gives up on a list after 3 s.
 FIRST_WAIT_S = 2.0
-# Nobody waits for a list that takes longer, but it may still come in time for the next one who asks.
+# A list may take this long in the background.
 REFRESH_S = 30.0
-# An upstream that has failed is asked again after so long, if somebody wants to know.
+# Seconds after which a failed upstream is tried again, if a list is needed.
 RETRY_S = 30.0
 
-# Who owns a name that leads nowhere.
-_NOBODY = "dragoman"
+# The owner of a name that leads nowhere.
+_NO_OWNER = "dragoman"
 
 # By upstream: its models by their names there.
 _Infos = Mapping[str, Mapping[str, ModelInfo]]
 
-# Which accounts may ask for an upstream's list, the first that can be used first.
+# Returns the accounts with which an upstream's list can be fetched, the best first.
 AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
 
 
@@ -53,8 +52,10 @@ AccountsOf = Callable[[UpstreamSettings], Sequence[AccountSettings]]
 class CatalogEntry:
     """A name that clients may send.
 
-    owner: the upstream that it leads to first. info: of the model there, but with the smallest limits of all models
-    that it may lead to. listed: it stands in lists; else it is only known to those who ask for it.
+    display_name: for people.
+    owner: the upstream that it leads to first.
+    info: of the model there, with the smallest limits of all models that it may lead to.
+    listed: it is in lists; otherwise it is found only by its name.
     """
 
     name: str
@@ -65,28 +66,30 @@ class CatalogEntry:
 
 
 class _UpstreamList:
-    """What is known of one upstream's models, and of the asking.
+    """One upstream's models, and the state of fetching them.
 
-    due: when it is to be asked again. begun: when it was asked first. ended: set when the task that asks now has
-    ended. tried: it has been asked, however that went.
+    due: when to fetch again. first_fetch: when the first fetch began. ended: set when the running fetch has ended, None
+    while none runs. tried: a fetch has succeeded or failed. failing: the last fetch failed.
     """
 
-    __slots__ = ("begun", "due", "ended", "failing", "models", "tried", "upstream")
+    __slots__ = ("due", "ended", "failing", "first_fetch", "models", "tried", "upstream")
 
     def __init__(self, upstream: UpstreamSettings) -> None:
         self.upstream = upstream
         self.models: tuple[ModelInfo, ...] = ()
         self.due = float("-inf")
-        self.begun: float | None = None
+        self.first_fetch: float | None = None
         self.ended: anyio.Event | None = None
         self.tried = False
         self.failing = False
 
 
 class ModelCatalog(BackgroundTaskGroup):
-    """The names. Outside of running() nobody is asked, and what the settings say is all there is.
+    """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
-    door: where requests to the upstream of a name go out. accounts: see AccountsOf. specs: see Gateway.
+    sender: returns what sends requests to the upstream of a name. accounts: see AccountsOf. specs: see
+    Gateway.upstreams.
+    listed: the names of the models that each upstream lists, as far as they are known.
     """
 
     def __init__(
@@ -97,80 +100,79 @@ class ModelCatalog(BackgroundTaskGroup):
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self._settings = settings
-        self._door = sender
+        self._sender_for = sender
         self._specs = specs
         self._accounts = accounts or settings.accounts_of
         self._lists = [
             _UpstreamList(upstream) for upstream in settings.upstreams if can_list(upstream, specs)
         ]
-        self._merged: dict[str, CatalogEntry] | None = None
-        # For routes: the names of the models that each upstream lists, as far as they are known.
+        self._entries: dict[str, CatalogEntry] | None = None
         self.listed: dict[str, Collection[str]] = {}
 
     async def entries(self) -> Mapping[str, CatalogEntry]:
-        """All names, in the order of lists. Takes FIRST_WAIT_S at most."""
-        await self._have(self._lists)
-        if self._merged is None:
+        """Return all names, in the order of lists. Takes FIRST_WAIT_S at most."""
+        await self._ensure(self._lists)
+        if self._entries is None:
             known = {each.upstream.name: each.models for each in self._lists}
-            self._merged = build_entries(self._settings, known)
-        return self._merged
+            self._entries = build_entries(self._settings, known)
+        return self._entries
 
     async def ensure_list_for(self, model: str) -> None:
-        """Have the list by which it is decided where a name leads, if there is one. Takes FIRST_WAIT_S at most."""
+        """Fetch the list that decides where a name leads, if there is one. Takes FIRST_WAIT_S at most."""
         upstream = deciding_upstream(self._settings, model)
         if upstream is not None:
-            await self._have([each for each in self._lists if each.upstream is upstream])
+            await self._ensure([each for each in self._lists if each.upstream is upstream])
 
-    async def _have(self, lists: Sequence[_UpstreamList]) -> None:
+    async def _ensure(self, lists: Sequence[_UpstreamList]) -> None:
         if self._tasks is not None:
-            self._ask(self._tasks, lists)
+            self._start_fetches(self._tasks, lists)
             await self._wait_for_the_first(lists)
 
-    def _ask(self, tasks: TaskGroup, lists: Sequence[_UpstreamList]) -> None:
+    def _start_fetches(self, tasks: TaskGroup, lists: Sequence[_UpstreamList]) -> None:
         """Start a task for each list that is due."""
         now = anyio.current_time()
         for each in lists:
             if each.ended is None and now >= each.due:
                 each.ended = anyio.Event()
-                if each.begun is None:
-                    each.begun = now
+                if each.first_fetch is None:
+                    each.first_fetch = now
                 tasks.start_soon(self._refresh, each, each.ended, name=f"models of {each.upstream.name}")
 
     async def _wait_for_the_first(self, lists: Sequence[_UpstreamList]) -> None:
         for each in lists:
-            if not each.tried and each.ended is not None and each.begun is not None:
-                # From when it was first asked: one slow upstream makes nobody wait twice.
-                with anyio.CancelScope(deadline=each.begun + FIRST_WAIT_S):
+            if not each.tried and each.ended is not None and each.first_fetch is not None:
+                # From the start of the first fetch, so that no client waits twice for one slow upstream.
+                with anyio.CancelScope(deadline=each.first_fetch + FIRST_WAIT_S):
                     await each.ended.wait()
 
     async def _refresh(self, each: _UpstreamList, ended: anyio.Event) -> None:
         upstream = each.upstream
-        again = self._settings.server.model_list_ttl_s
+        next_in = self._settings.server.model_list_ttl_s
         try:
             with anyio.fail_after(REFRESH_S):
-                sender, accounts = self._door(upstream.name), self._accounts(upstream)
+                sender, accounts = self._sender_for(upstream.name), self._accounts(upstream)
                 models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
-            _note_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
-            again = min(again, RETRY_S)
+            _log_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
+            next_in = min(next_in, RETRY_S)
         except Exception:  # a bug: it must not end the gateway, whose group this task is in
             LOG.exception("the models of upstream %s cannot be listed", upstream.name)
-            again = min(again, RETRY_S)
+            next_in = min(next_in, RETRY_S)
         else:
             if each.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
             each.models, each.failing = models, False
             self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
-            self._merged = None
+            self._entries = None
         finally:
             each.tried = True
             each.ended = None
-            each.due = anyio.current_time() + again
+            each.due = anyio.current_time() + next_in
             ended.set()
 
 
-def _note_failure(each: _UpstreamList, reason: str) -> None:
-    """The first of a row of failures is told, the others are no news."""
+def _log_failure(each: _UpstreamList, reason: str) -> None:
+    """Log the first of consecutive failures."""
     if not each.failing:
         each.failing = True
         LOG.warning(
@@ -181,7 +183,7 @@ def _note_failure(each: _UpstreamList, reason: str) -> None:
 
 
 def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) -> dict[str, CatalogEntry]:
-    """Every name once: aliases, then the models of each upstream, then the simulator's.
+    """Return every name once: aliases, then the models of each upstream, then the simulator's.
 
     lists: by the upstream's name.
     """
@@ -200,7 +202,7 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
 
 
 def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
-    """The names of a model: its own where that leads to it, and `upstream/model`. A setting says which are listed."""
+    """Return the names of a model: its own if that leads to it, and `upstream/model`. A setting lists one or both."""
     form = settings.server.model_names
     plain = _entry(settings, infos, model)
     leads_here = (plain.owner, plain.info.id) == (upstream, model)
@@ -215,7 +217,7 @@ def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> I
 def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
     routes = _routes(settings, infos, name)
     if not routes:
-        return CatalogEntry(name, name, _NOBODY, ModelInfo(""))
+        return CatalogEntry(name, name, _NO_OWNER, ModelInfo(""))
     known = [
         infos.get(route.upstream, {}).get(route.upstream_model) or ModelInfo(route.upstream_model)
         for route in routes

@@ -1,8 +1,7 @@
-"""What lists of models say, whoever wrote them. Pure: a body in, models out.
+"""Read the model lists of all vendors. Pure: a body in, models out.
 
-Strategy: every vendor has names of its own for the same few facts, so tables say where each fact may stand, the most
-telling place first. A model that is described badly is listed all the same, for its name is what counts; what is no
-list at all is an error.
+Vendors have different names for the same few facts, so tables have the places of each fact, the most exact one first. A
+model with a wrong description is listed too, because its name is what counts; a body that is no list is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,15 +12,15 @@ from types import MappingProxyType
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSON, decode
 
-# Names of models are short. What is longer, or cannot be printed, is no name.
-_LONGEST_NAME = 256
-# No model reads or writes more, and no text of a vendor's is this long.
-_MOST_TOKENS = 10**10
-_LONGEST_TEXT = 200
+# Names of models are short. A longer text, or one that cannot be printed, is no name.
+_MAX_NAME_LENGTH = 256
+# Larger numbers of tokens and longer texts of a vendor are errors.
+_MAX_TOKENS = 10**10
+_MAX_TEXT_LENGTH = 200
 
 _Path = tuple[str, ...]
 
-# How much a model reads, in tokens. Vendors do not agree whether the answer counts as well.
+# The context window in tokens. Vendors do not agree if the output counts as well.
 CONTEXT_FIELDS: tuple[_Path, ...] = (
     ("max_input_tokens",),  # Anthropic
     ("context_length",),  # OpenRouter, Together, Fireworks, Moonshot
@@ -35,7 +34,7 @@ CONTEXT_FIELDS: tuple[_Path, ...] = (
     ("limits", "max_input_tokens"),  # GitHub Models
     ("top_provider", "context_length"),  # OpenRouter
 )
-# How much it writes at most.
+# The longest output in tokens.
 OUTPUT_FIELDS: tuple[_Path, ...] = (
     ("top_provider", "max_completion_tokens"),  # OpenRouter
     ("max_completion_tokens",),  # Groq
@@ -51,22 +50,26 @@ RETIRES_FIELDS: tuple[_Path, ...] = (("retires_at",), ("shutdown_date",))  # Ant
 NAME_FIELDS: tuple[_Path, ...] = (("display_name",), ("name",))  # Anthropic, OpenRouter
 ID_FIELDS: tuple[_Path, ...] = (("id",), ("model",), ("name",))  # the others: Ollama's own list
 
-# Where the list stands, where it is not the whole body.
-_LISTS = ("data", "models")
+# The member with the list, if the body is not the list itself.
+_LIST_FIELDS = ("data", "models")
 
-# What only Anthropic tells, and only its clients ask for.
+# Members that only Anthropic's lists have, and only its clients read.
 _LIFECYCLES = ("active", "deprecated", "retired")
-_ANTHROPIC: Mapping[str, tuple[type, ...]] = MappingProxyType(
+_ANTHROPIC_FIELDS: Mapping[str, tuple[type, ...]] = MappingProxyType(
     {"line": (str,), "deprecated_at": (str,), "capabilities": (dict,)}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a model. None: nobody says.
+    """The description of a model. None: unknown.
 
-    id: its name at the upstream. context, output: tokens. created, retires: seconds since the epoch.
-    anthropic: more members of its form, as they came.
+    id: its name at the upstream.
+    display_name: for people.
+    context, output: in tokens.
+    created, retires: seconds since the epoch.
+    lifecycle: in Anthropic's words.
+    anthropic: more members of Anthropic's form, unchanged.
     """
 
     id: str
@@ -81,14 +84,14 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """next: the id to ask for more with, None at the end."""
+    """One page of a list. next: the id with which the next page is requested, None at the end."""
 
     models: tuple[ModelInfo, ...]
     next: str | None
 
 
 def read_models(body: bytes) -> ModelPage:
-    """One page of a list. Raises RemoteProtocolError where it is none; the message never repeats the body."""
+    """Read one page of a list. Raises RemoteProtocolError for another body; the message never repeats the body."""
     value = decode(body)
     items = value if isinstance(value, list) else _items(value)
     if items is None:
@@ -100,13 +103,13 @@ def read_models(body: bytes) -> ModelPage:
 def _items(value: JSON) -> list[JSON] | None:
     if not isinstance(value, dict):
         return None
-    return next((value[name] for name in _LISTS if isinstance(value.get(name), list)), None)
+    return next((value[name] for name in _LIST_FIELDS if isinstance(value.get(name), list)), None)
 
 
 def _next(page: Mapping[str, JSON], models: Sequence[ModelInfo]) -> str | None:
     if page.get("has_more") is not True:
         return None
-    return _text(page.get("last_id"), _LONGEST_NAME) or (models[-1].id if models else None)
+    return _text(page.get("last_id"), _MAX_NAME_LENGTH) or (models[-1].id if models else None)
 
 
 def _model(item: JSON) -> ModelInfo | None:
@@ -114,14 +117,14 @@ def _model(item: JSON) -> ModelInfo | None:
         item = {"id": item}
     if not isinstance(item, dict):
         return None
-    id = next((text for value in _values(item, ID_FIELDS) if (text := _text(value, _LONGEST_NAME))), None)
+    id = next((text for value in _values(item, ID_FIELDS) if (text := _text(value, _MAX_NAME_LENGTH))), None)
     if id is None:
         return None
     lifecycle = item.get("lifecycle")
     return ModelInfo(
         id,
         display_name=next(
-            (t for value in _values(item, NAME_FIELDS) if (t := _text(value, _LONGEST_TEXT))), None
+            (t for value in _values(item, NAME_FIELDS) if (t := _text(value, _MAX_TEXT_LENGTH))), None
         ),
         context=_tokens(item, CONTEXT_FIELDS),
         output=_tokens(item, OUTPUT_FIELDS),
@@ -129,13 +132,13 @@ def _model(item: JSON) -> ModelInfo | None:
         retires=_seconds(item, RETIRES_FIELDS),
         lifecycle=lifecycle if lifecycle in _LIFECYCLES else None,
         anthropic={
-            name: item[name] for name, types in _ANTHROPIC.items() if isinstance(item.get(name), types)
+            name: item[name] for name, types in _ANTHROPIC_FIELDS.items() if isinstance(item.get(name), types)
         },
     )
 
 
 def _values(item: Mapping[str, JSON], paths: Sequence[_Path]) -> Iterator[JSON]:
-    """What stands in these places, where there is something."""
+    """Return the values at these places, as far as there are any."""
     for path in paths:
         value: JSON = item
         for name in path:
@@ -149,9 +152,9 @@ def _text(value: JSON, longest: int) -> str | None:
 
 
 def _tokens(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
-    # `type`: a truth value is an int to Python.
-    found = (value for value in _values(item, paths) if type(value) is int and 0 < value <= _MOST_TOKENS)
-    return next(found, None)
+    # `type`, because bool is a subclass of int.
+    numbers = (value for value in _values(item, paths) if type(value) is int and 0 < value <= _MAX_TOKENS)
+    return next(numbers, None)
 
 
 def _seconds(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
@@ -167,7 +170,7 @@ def _time(value: JSON) -> int | None:
             value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         if type(value) not in (int, float):
             return None
-        # What no calendar has is no time.
+        # A time that no calendar has is an error.
         return int(datetime.fromtimestamp(value, UTC).timestamp())
     except (ValueError, OverflowError, OSError):
         return None

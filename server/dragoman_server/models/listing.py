@@ -1,8 +1,8 @@
-"""Asking an upstream for its models: one bounded question, page after page.
+"""Fetch the model list of an upstream, page after page.
 
-Strategy: the list is asked for where the upstream's own SDK would ask, with the key of an account. An answer that is
-about the account alone (a wrong key, a limit) lets the next one ask. Bytes, pages and models have limits, and so has
-the time, which the caller sets.
+The list is requested where the upstream's own SDK would request it, with the key of an account. After a response that
+is about the account only (a wrong key, a limit) the next account is tried. Bytes, pages and models are limited, and the
+caller limits the time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,30 +15,30 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo, ModelPage, read_models
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 from dragoman_server.upstream.account_get import account_get
-from dragoman_server.upstream.client import UpstreamError
+from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 
 # OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
 MAX_BYTES = 16 * 2**20
 MAX_PAGES = 20
 MAX_MODELS = 5000
-# Of an upstream's accounts, so many are tried for one list.
+# The number of accounts that are tried for one list.
 MAX_ACCOUNTS = 3
 
-# Answers that are about the account: another one may be told more.
-_ABOUT_ACCOUNT = frozenset({401, 402, 403, 429})
+# Statuses that are about the account: another one may get the list.
+_ACCOUNT_STATUSES = frozenset({401, 402, 403, 429})
 
 
 class ModelListError(Exception):
-    """There is no list. `str()` of it is for the log: it has neither keys nor what the upstream wrote."""
+    """There is no list. `str()` of it is for the log: it has neither keys nor the upstream's text."""
 
 
-class _Refused(ModelListError):
+class _AccountRefused(ModelListError):
     """The account was refused."""
 
 
 def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
-    """Whether this upstream is to be asked, and it is known how. specs: by name, see Gateway."""
+    """True if the settings want this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
     spec = specs.get(upstream.protocol)
     return upstream.model_list and spec is not None and spec.model_list is not None
 
@@ -49,14 +49,14 @@ async def fetch_models(
     accounts: Sequence[AccountSettings],
     specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
 ) -> tuple[ModelInfo, ...]:
-    """All models that the upstream lists, each once. It must be one of can_list(). Raises ModelListError."""
+    """Return all models that the upstream lists, each once. Needs can_list(). Raises ModelListError."""
     if not accounts:
         raise ModelListError("no account can be used")
     refusal = None
     for account in accounts[:MAX_ACCOUNTS]:
         try:
             return await _fetch_with(sender, upstream, account, specs)
-        except _Refused as error:
+        except _AccountRefused as error:
             refusal = error
         except UpstreamError as error:
             raise ModelListError(str(error)) from None
@@ -69,7 +69,7 @@ async def fetch_models(
 async def fetch_all(
     sender: UpstreamSender, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
 ) -> dict[str, tuple[ModelInfo, ...] | str]:
-    """The models of several upstreams, asked at the same time; of one that gives no list in time, the reason."""
+    """Fetch the models of several upstreams at the same time. Return the reason for one that has no list in time."""
     found: dict[str, tuple[ModelInfo, ...] | str] = {
         upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
     }
@@ -108,7 +108,7 @@ async def _fetch_with(
         known = len(found)
         for model in page.models:
             found.setdefault(model.id, model)
-        # A server that knows no pages sends the first one again and again.
+        # A server without pages sends the first one again and again.
         if page.next is None or len(found) == known or len(found) >= MAX_MODELS:
             break
         query[places.cursor] = page.next
@@ -125,8 +125,8 @@ async def _page(
 ) -> tuple[ModelPage, int]:
     """Return a page and the number of its bytes."""
     status, body = await account_get(sender, upstream, spec, account, url, room)
-    if status in _ABOUT_ACCOUNT:
-        raise _Refused(f"it answered with status {status}")
+    if status in _ACCOUNT_STATUSES:
+        raise _AccountRefused(f"it answered with status {status}")
     if status != 200:
         raise ModelListError(f"it answered with status {status}")
     return read_models(body), len(body)

@@ -1,18 +1,18 @@
-"""Which upstream serves a model name. Pure: settings in, a route or a reason out.
+"""Find the upstream that serves a model name. Pure: settings in, a route or a reason out.
 
-The first rule that fits decides:
+The first rule that matches decides:
 
 1. an alias of `[models]`, exact before patterns with `*`; it may lead to a chain, the best first;
 2. `upstream/NAME`, where the first segment is the name of an upstream;
-3. a name that stands in an upstream's own `models` list;
+3. a name in an upstream's own `models` list;
 4. a well-known family, such as `claude-*`, by the table below;
-5. the only upstream there is, if there is one: it may know names that we do not;
+5. the only upstream, if there is just one: it may have models that are not listed here;
 6. with no upstream but the simulator, the simulator's `echo`, so that any client works at the first try.
 
-Everything else is UnknownModel. A client whose own protocol the upstream speaks is relayed in it.
+Everything else is UnknownModel. A client whose protocol the upstream speaks is relayed in that protocol.
 
-Rules 4 and 5 guess. Agents ask for models of one vendor whatever upstream there is, so a guess leads to the upstream's
-default model where the upstream neither lists the name nor is that vendor's.
+Rules 4 and 5 guess. Agents request models of one vendor whatever upstream there is, so a guess leads to the upstream's
+default model if the upstream neither lists the name nor is that vendor's.
 """
 
 import json
@@ -26,16 +26,26 @@ from dragoman_server.settings import SIMULATOR, Settings, UpstreamSettings
 from dragoman_server.settings.patterns import WILDCARD, captures, matches, substitute
 from dragoman_server.simulator import MODELS
 
-# The simulator's model that answers when there is nothing else.
+# The simulator's model that serves all names when there is no upstream.
 SIMULATOR_DEFAULT_MODEL = f"{SIMULATOR}/echo"
 
-# What Claude Code and Codex ask for by themselves.
+# The models that Claude Code and Codex request by themselves.
 AGENT_MODELS = ("claude-*", "gpt-*", "codex-*")
 
-# Words in names of models that take no conversation. Few lists say what a model is for.
-_OTHER_USES = ("embed", "rerank", "whisper", "tts", "transcribe", "moderation", "dall-e", "image", "realtime")
+# Words in names of models that do not chat. Few lists have the purpose of a model.
+_NO_CHAT_WORDS = (
+    "embed",
+    "rerank",
+    "whisper",
+    "tts",
+    "transcribe",
+    "moderation",
+    "dall-e",
+    "image",
+    "realtime",
+)
 
-# The names of models that upstreams list, by upstream. One that has not told is missing.
+# The names of models that upstreams list, by upstream. One without a list is missing.
 ListedModels = Mapping[str, Collection[str]]
 NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 
@@ -44,7 +54,7 @@ NO_LISTED_MODELS: ListedModels = MappingProxyType({})
 class ModelRoute:
     """Where a request goes: the upstream's name, and the model and the protocol to use there.
 
-    advice: what to do if the upstream does not know the model, "" where it is likely to.
+    advice: what to do if the upstream does not have the model, "" if it probably has it.
     """
 
     upstream: str
@@ -55,7 +65,7 @@ class ModelRoute:
 
 @dataclass(frozen=True, slots=True)
 class UnknownModel:
-    """No rule fits. `message` is fit for the client; `suggestion` is a name that would work."""
+    """No rule matches. message: for the client. suggestion: a name that would work."""
 
     model: str
     message: str
@@ -75,7 +85,7 @@ class VendorModels:
 
 
 VENDOR_MODELS = (
-    # Messages is spoken for Claude alone often enough that any upstream which speaks it is a fair guess.
+    # Most upstreams that speak Messages serve Claude.
     VendorModels("claude-*", "anthropic", by_protocol=True),
     VendorModels("gpt-*", "openai"),
     VendorModels("chatgpt-*", "openai"),
@@ -98,14 +108,14 @@ VENDOR_MODELS = (
 
 
 def default_model(settings: Settings) -> str | None:
-    """The name of the model for requests that may leave it out and do, None when there is none."""
+    """Return the name of the model for requests that name none, None if there is none."""
     if settings.server.default_model is None and not settings.upstreams and settings.server.offers_simulator:
         return SIMULATOR_DEFAULT_MODEL  # rule 6
     return settings.server.default_model
 
 
 def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -> str | None:
-    """The upstream's model for names that it does not have: as it is set, else the only one that it has."""
+    """Return the upstream's model for names that it does not have: the configured one, else the only one it has."""
     if upstream.default_model is not None:
         return upstream.default_model
     models = filter_chat_models([*upstream.models, *listed])
@@ -113,24 +123,24 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
 
 
 def filter_chat_models(models: Collection[str]) -> list[str]:
-    """The models that can be talked to, as far as their names tell, each once."""
+    """Return the models that chat, judged by their names, each once."""
     return [
-        model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _OTHER_USES)
+        model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _NO_CHAT_WORDS)
     ]
 
 
 def deciding_upstream(settings: Settings, model: str) -> UpstreamSettings | None:
-    """The upstream whose list decides what the name means there, None where no list is needed."""
+    """Return the upstream whose list decides where the name leads, None if no list is needed."""
     if _alias(settings, model) or _named(settings, model):
         return None
     upstream = _guessed(settings, model)
-    return upstream if upstream is not None and _is_foreign(upstream, model) else None
+    return upstream if upstream is not None and _is_agent_default(upstream, model) else None
 
 
 def resolve(
     settings: Settings, client_protocol: str | None, model: str, listed: ListedModels = NO_LISTED_MODELS
 ) -> ModelRoute | UnknownModel:
-    """Where a request of a client of `client_protocol` for `model` goes first, see resolve_chain()."""
+    """Return where a request goes first, see resolve_chain()."""
     chain = resolve_chain(settings, client_protocol, model, listed)
     return chain if isinstance(chain, UnknownModel) else chain[0]
 
@@ -138,9 +148,9 @@ def resolve(
 def resolve_chain(
     settings: Settings, client_protocol: str | None, model: str, listed: ListedModels = NO_LISTED_MODELS
 ) -> tuple[ModelRoute, ...] | UnknownModel:
-    """Where a request goes, and where it goes when that fails. At least one route.
+    """Return where a request goes, and where it goes if that fails: at least one route.
 
-    client_protocol: decides which protocol is spoken there, not where it goes; None stands for any.
+    client_protocol: decides which protocol is spoken there, not where the request goes; None means any.
     """
     if not model:
         return UnknownModel(model, "the request names no model")
@@ -149,8 +159,8 @@ def resolve_chain(
     if not targets:
         guess = _guessed(settings, model)
         if guess is not None:
-            there, advice = _model_there(guess, model, listed.get(guess.name, ()))
-            targets = (f"{guess.name}/{there}",)
+            upstream_model, advice = _model_at(guess, model, listed.get(guess.name, ()))
+            targets = (f"{guess.name}/{upstream_model}",)
         elif not settings.upstreams and settings.server.offers_simulator:
             targets = (SIMULATOR_DEFAULT_MODEL,)
         else:
@@ -172,7 +182,7 @@ def resolve_chain(
 
 
 def model_ids(settings: Settings) -> tuple[str, ...]:
-    """The names that are known without asking an upstream: aliases, the upstreams' lists, the simulator's."""
+    """Return the names that the settings have: aliases, the upstreams' lists, the simulator's."""
     names = [alias for alias in settings.models if WILDCARD not in alias]
     names += [f"{upstream.name}/{model}" for upstream in settings.upstreams for model in upstream.models]
     if settings.server.offers_simulator:
@@ -191,7 +201,7 @@ def _alias(settings: Settings, model: str) -> tuple[str, ...]:
 
 
 def _named(settings: Settings, model: str) -> tuple[str, ...]:
-    """Rules 2 and 3, as `upstream/model`."""
+    """Apply rules 2 and 3. Return `upstream/model`."""
     first, slash, rest = model.partition("/")
     if slash and rest and settings.upstream(first) is not None:
         return (model,)
@@ -201,21 +211,21 @@ def _named(settings: Settings, model: str) -> tuple[str, ...]:
 
 
 def _guessed(settings: Settings, model: str) -> UpstreamSettings | None:
-    """Rules 4 and 5."""
+    """Apply rules 4 and 5."""
     only = settings.upstreams[0] if len(settings.upstreams) == 1 else None
     return next(_by_family(settings, model), only)
 
 
-def _is_foreign(upstream: UpstreamSettings, model: str) -> bool:
-    """Whether an agent asks for the model by itself, and the upstream is not the vendor whose model it is."""
+def _is_agent_default(upstream: UpstreamSettings, model: str) -> bool:
+    """True if agents request the model by themselves and the upstream is not the model's vendor."""
     vendors = [family.upstream for family in VENDOR_MODELS if matches(model, family.pattern)]
-    asked = any(matches(model, pattern) for pattern in AGENT_MODELS)
-    return asked and provider_name(upstream.base_url) not in vendors
+    requested_by_agents = any(matches(model, pattern) for pattern in AGENT_MODELS)
+    return requested_by_agents and provider_name(upstream.base_url) not in vendors
 
 
-def _model_there(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:
-    """The model that a guess leads to, and the advice for the case that there is none."""
-    if model in listed or not _is_foreign(upstream, model):
+def _model_at(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> tuple[str, str]:
+    """Return the model that a guess leads to, and the advice if the upstream may not have it."""
+    if model in listed or not _is_agent_default(upstream, model):
         return model, ""
     default = default_model_of(upstream, listed)
     if default is not None:
@@ -224,10 +234,10 @@ def _model_there(upstream: UpstreamSettings, model: str, listed: Collection[str]
 
 
 def _line_to_add(upstream: UpstreamSettings, model: str, listed: Collection[str]) -> str:
-    """What to write so that the name leads to a model of the upstream."""
+    """Return the advice how to make the name lead to a model of the upstream."""
     name = next((pattern for pattern in AGENT_MODELS if matches(model, pattern)), _short(model))
-    there = next(iter(filter_chat_models([*upstream.models, *listed])), "MODEL")
-    target = f"{upstream.name}/{default_model_of(upstream, listed) or there}"
+    some_model = next(iter(filter_chat_models([*upstream.models, *listed])), "MODEL")
+    target = f"{upstream.name}/{default_model_of(upstream, listed) or some_model}"
     return f"add to dragoman.toml, below [models]: {json.dumps(name)} = {json.dumps(target)}"
 
 
@@ -241,7 +251,7 @@ def _by_family(settings: Settings, model: str) -> Iterator[UpstreamSettings]:
 
 
 def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownModel:
-    # The simulator's names are no help to somebody who looks for a real model.
+    # The simulator's names do not help a user who looks for a real model.
     known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
     upstreams = [upstream.name for upstream in settings.upstreams]
     first, slash, rest = model.partition("/")
@@ -260,6 +270,6 @@ def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownMod
 
 
 def _short(text: str) -> str:
-    """A name from outside, made fit for a message."""
+    """Return a name from outside so that it can be in a message."""
     visible = "".join(char if char.isprintable() else "?" for char in text[:100])
     return visible if len(text) <= 100 else visible + "..."

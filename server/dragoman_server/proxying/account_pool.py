@@ -1,13 +1,12 @@
-"""The accounts of upstreams: which one a request is sent with, and what its outcome does to it.
+"""Choose the account that a request is sent with, and record what its outcome means for that account.
 
-Strategy: the core's machine decides (`Attempts`), a store knows the accounts (`AccountStore`), and the code here
-carries questions and answers between them, with the clock and chance. It is the same for every endpoint, streaming or
-not. A request with one account to choose from is no pool: nothing is counted against that account, and its errors pass
-to the client as they come. A proxy that does not connect rests by itself, and its accounts with it: they are not at
-fault.
+The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
+with the clock and a random number. With one account to choose from, nothing is recorded against it, and its errors
+reach the client unchanged. A proxy that does not connect cools down by itself, and its accounts with it, because they
+did nothing wrong.
 
-An answer from the store takes time, and attempts that run side by side go on meanwhile: whatever it says is looked at
-in the light of what the machine says then.
+A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
+machine is in by then.
 """
 
 import hashlib
@@ -45,8 +44,8 @@ from dragoman_server.settings.secret import Secret
 if TYPE_CHECKING:
     from dragoman_server.accounts.balances import Balances
 
-# Leases are given back when the client has left, too. It takes one call to a store that answers within 50 ms or not
-# at all, and the lease expires by itself.
+# Leases are given back also when the client has left. That is one call to a store that responds within 50 ms or not at
+# all, and the lease expires by itself.
 _GIVE_BACK_S = 1.0
 
 _MINUTE = 60.0
@@ -55,7 +54,12 @@ _FRESH = Health()
 
 @dataclass(frozen=True, slots=True)
 class AccountLease:
-    """One attempt's account: its plan, and its room in the store."""
+    """The account of one attempt.
+
+    plan: the request, addressed to it.
+    candidate: the account with its limits.
+    grant: its reservation in the store, None for an account without limits.
+    """
 
     plan: Plan
     candidate: Candidate
@@ -63,13 +67,17 @@ class AccountLease:
 
     @property
     def account(self) -> str:
+        """The id of the account."""
         return self.candidate.account
 
 
 class AccountPool:
-    """All accounts. clock: seconds since the epoch. draw: a number from 0 to 1, by chance.
+    """All accounts.
 
-    balances: the money that they have left, None where nobody asks.
+    store: has their state.
+    clock: returns the seconds since the epoch.
+    random: returns a random number from 0 to 1.
+    balances: the money that they have left, None where it is not read.
     """
 
     def __init__(
@@ -91,14 +99,14 @@ class AccountPool:
         self._rules = [(rule.upstream, _rule(rule)) for rule in settings.rules]
 
     def attempts(self, plan: Plan) -> "RequestAttempts":
-        """The attempts of one planned request."""
+        """Return the attempts of one planned request."""
         if self.balances is not None:
             for upstream in (plan.settings, *(each.settings for each in plan.fallbacks)):
                 self.balances.refresh(upstream)
         return RequestAttempts(self, plan)
 
     def upstream_accounts(self, accounts: tuple[AccountSettings, ...], selection: str) -> UpstreamAccounts:
-        """One upstream of a chain."""
+        """Return one upstream of a chain, as the machine needs it."""
         upstream = accounts[0].upstream
         return UpstreamAccounts(
             tuple([Account(account.id, float(account.weight)) for account in accounts]),
@@ -108,30 +116,30 @@ class AccountPool:
 
 
 class RequestAttempts:
-    """The attempts of one request: an asynchronous context manager, which gives back what is still taken at its end.
+    """The accounts side of one request: which were tried, and with which one it is sent now.
 
-    next() and hedge() give a lease with the plan to carry out; then comes failed(), ended() or dropped() for each
-    lease.
+    It is an asynchronous context manager, which gives open leases back at its end. next() and hedge() return a lease
+    with the plan to carry out; call failed(), ended() or cancelled() for each.
 
-    When next() gives None:
-    fault: what to tell the client: that of an attempt, or why there was none to make.
-    soonest: the seconds until the first account comes back, None when none will.
+    After next() has returned None:
+    error: what to report to the client: the error of an attempt, or why there was none to make.
+    retry_at: the seconds until the first account is usable again, None if none will be.
     """
 
     def __init__(self, pool: AccountPool, plan: Plan) -> None:
         self.retry_at: float | None = None
         self.error: WireError | None = None
-        self._unfit: WireError | None = None  # what an upstream of the chain cannot do for this request
+        self._unsuitable: WireError | None = None  # why an upstream of the chain cannot take this request
         self._pool = pool
         self._plans: dict[int, Plan] = {0: plan}
-        self._later = plan.fallbacks
+        self._fallbacks = plan.fallbacks
         chain = [(plan.settings, plan.accounts), *((each.settings, each.accounts) for each in plan.fallbacks)]
         upstreams = [pool.upstream_accounts(accounts, upstream.selection) for upstream, accounts in chain]
         self._settings = {account.id: account for _, accounts in chain for account in accounts}
-        self._rules = {account.id: leg.rules for leg in upstreams for account in leg.accounts}
-        # With one account there is nobody to turn to, whatever is known of it; but its limits are limits.
-        self._counts = len(self._settings) > 1
-        self._takes = self._counts or any(map(_is_limited, self._settings.values()))
+        self._rules = {account.id: upstream.rules for upstream in upstreams for account in upstream.accounts}
+        # A single account is used whatever its state; but its limits apply.
+        self._records_health = len(self._settings) > 1
+        self._reserves = self._records_health or any(map(_is_limited, self._settings.values()))
         self._proxies = {
             account.id: _proxy_id(account.proxy or upstream.proxy)
             for upstream, accounts in chain
@@ -140,7 +148,7 @@ class RequestAttempts:
         self._machine = Attempts(upstreams, max_attempts=pool.max_attempts, max_wait=pool.account_wait_s)
         self._conversation = plan.conversation
         self._open: dict[str, AccountLease] = {}
-        self._disabling: list[WireError] = []  # that took an account out of use
+        self._disabling: list[WireError] = []  # errors that disabled an account
 
     async def __aenter__(self) -> Self:
         return self
@@ -153,7 +161,7 @@ class RequestAttempts:
                 await self._give_back(lease, 0.0)
 
     async def next(self) -> AccountLease | None:
-        """What to try now, None when the client is to be answered. Waits where that is worth it."""
+        """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
         while True:
             now = self._pool.clock()
             step = self._machine.next(self._health(), now, self._pool.random())
@@ -164,11 +172,11 @@ class RequestAttempts:
             elif isinstance(step, Wait):
                 await anyio.sleep(max(step.until - now, 0.0))
             else:
-                self._note(step, now)
+                self._give_up(step, now)
                 return None
 
     async def hedge(self) -> AccountLease | None:
-        """Another account to try beside the one that has not answered yet, None when there is none."""
+        """Return another account to try beside the one that has not responded yet, None if there is none."""
         if self._machine.state is not AttemptState.TRYING:
             return None
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
@@ -180,37 +188,37 @@ class RequestAttempts:
 
     @property
     def made(self) -> int:
-        """How many attempts were made, resends included."""
+        """The number of attempts that were made, resends included."""
         return self._machine.made
 
     async def failed(
         self, lease: AccountLease, error: WireError, retry_after: float | None, *, connecting: bool = False
     ) -> ErrorAction:
-        """The attempt failed before anything of its answer went out.
+        """Record that the attempt failed before anything of its response was sent. Return what that means.
 
-        after: seconds that the upstream asked for. connecting: no connection came about.
+        retry_after: the seconds that the upstream asked for. connecting: no connection came about.
         """
         if self._machine.state is AttemptState.DONE:
             action = classify(error, self._rules[lease.account])
         else:
             action = self._machine.failed(lease.account, error)
-        if self._counts and action is ErrorAction.DISABLE:
+        if self._records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         await self._report(lease, action, error, retry_after, connecting=connecting)
         await self._give_back(lease, 0.0)
         return action
 
     def committed(self) -> None:
-        """Content of an attempt is going out: no other follows."""
+        """Record that content of an attempt is being sent, so no other may follow."""
         self._machine.committed()
 
     async def ended(
         self, lease: AccountLease, error: WireError | None, tokens: float, remaining: float | None
     ) -> None:
-        """The attempt that went out has ended, with a fault or well. tokens: what it used."""
+        """Record that the attempt whose response was sent has ended. error: None if it completed. tokens: its usage."""
         if error is not None:
             await self._report(lease, classify_stream_error(error), error, None)
-        elif self._counts:
+        elif self._records_health:
             await self._pool.store.succeeded(lease.account, remaining=remaining)
             proxy = self._proxies[lease.account]
             if proxy in self._pool.store.health():
@@ -218,27 +226,27 @@ class RequestAttempts:
         await self._give_back(lease, tokens)
 
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
-        """The attempt was ended for another one's sake. tokens: what it used, as far as that is known."""
+        """Record that the attempt was cancelled because another one won. tokens: its usage, as far as it is known."""
         if self._machine.state is not AttemptState.DONE:
             self._machine.cancelled(lease.account)
         await self._give_back(lease, tokens)
 
-    # What the machine and the store say to each other.
+    # Between the machine and the store.
 
     def _health(self) -> Mapping[str, Health]:
         known = self._pool.store.health()
-        behind = {
-            account: _resting(known.get(account, _FRESH), known[proxy])
+        proxied = {
+            account: _cooling_with(known.get(account, _FRESH), known[proxy])
             for account, proxy in self._proxies.items()
             if proxy in known
         }
         shares = {} if self._pool.balances is None else self._pool.balances.shares
-        poorer = {
-            account: _with_share(behind.get(account) or known.get(account, _FRESH), shares[account])
+        with_balance = {
+            account: _with_share(proxied.get(account) or known.get(account, _FRESH), shares[account])
             for account in self._settings
             if account in shares
         }
-        return {**known, **behind, **poorer} if behind or poorer else known
+        return {**known, **proxied, **with_balance} if proxied or with_balance else known
 
     async def _take(self, offer: Offer) -> AccountLease | None:
         plan = self._plan(offer.upstream_index)
@@ -246,46 +254,48 @@ class RequestAttempts:
             self._machine.declined(math.inf)
             return None
         candidates = {account: _candidate(self._settings[account]) for account in offer.accounts}
-        taken = None
+        grant = None
         account = offer.accounts[0]
-        if self._takes:
+        if self._reserves:
             conversation = self._conversation if plan.settings.sticky else None
             now = self._pool.clock()
-            found = await self._pool.store.take(
+            result = await self._pool.store.take(
                 list(candidates.values()), conversation, uuid.uuid4().hex, now
             )
-            if self._machine.state is not AttemptState.OFFERED:  # another attempt has decided it meanwhile
-                if isinstance(found, AccountGrant):
-                    await self._pool.store.give_back(found, candidates[found.account], 0.0, now)
+            if (
+                self._machine.state is not AttemptState.OFFERED
+            ):  # another attempt has ended the offer meanwhile
+                if isinstance(result, AccountGrant):
+                    await self._pool.store.give_back(result, candidates[result.account], 0.0, now)
                 return None
-            if not isinstance(found, AccountGrant):
-                self._machine.declined(found.until)
+            if not isinstance(result, AccountGrant):
+                self._machine.declined(result.until)
                 return None
-            taken, account = found, found.account
+            grant, account = result, result.account
         self._machine.accepted(account)
-        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], taken)
+        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], grant)
         self._open[account] = lease
         return lease
 
-    def _plan(self, leg: int) -> Plan | None:
-        """The plan for a place in the chain, None where the request cannot be sent there."""
-        plan = self._plans.get(leg)
+    def _plan(self, upstream_index: int) -> Plan | None:
+        """Return the plan for an upstream of the chain, None if the request cannot be sent there."""
+        plan = self._plans.get(upstream_index)
         if plan is None:
             try:
-                plan = self._plans[leg] = self._later[leg - 1].make()
+                plan = self._plans[upstream_index] = self._fallbacks[upstream_index - 1].make()
             except (RemoteProtocolError, RequestRefused) as error:
-                self._unfit = self._unfit or error.as_wire_error()
+                self._unsuitable = self._unsuitable or error.as_wire_error()
         return plan
 
-    def _note(self, step: GiveUp, now: float) -> None:
+    def _give_up(self, step: GiveUp, now: float) -> None:
         self.retry_at = None if step.retry_at is None else max(step.retry_at - now, 0.0)
-        # That some upstream cannot take the request is no reason to give up where another one soon can.
-        untried = self._unfit if self.retry_at is None else None
-        self.error = step.error or untried or _nobody(self.retry_at)
+        # That one upstream cannot take the request is not the reason if another one soon can.
+        unsuitable = self._unsuitable if self.retry_at is None else None
+        self.error = step.error or unsuitable or _no_account_error(self.retry_at)
         if any(self.error is error for error in self._disabling):
-            # It is about an account, which is not the client's: what counts for the client is which ones are left.
-            others = self._machine.made >= self._pool.max_attempts and self.retry_at is None
-            self.error = _OTHERS_LEFT if others else _nobody(self.retry_at)
+            # The error is about an account, which is the operator's: the client gets what it means for its request.
+            others_left = self._machine.made >= self._pool.max_attempts and self.retry_at is None
+            self.error = _OTHERS_LEFT if others_left else _no_account_error(self.retry_at)
 
     async def _report(
         self,
@@ -296,7 +306,7 @@ class RequestAttempts:
         *,
         connecting: bool = False,
     ) -> None:
-        if not self._counts:
+        if not self._records_health:
             return
         pool, account = self._pool, lease.account
         proxy = self._proxies[account]
@@ -318,29 +328,29 @@ class RequestAttempts:
         self._open.pop(lease.account, None)
 
 
-def _resting(account: Health, proxy: Health) -> Health:
-    """The account as it is while it can only be reached by the proxy."""
+def _cooling_with(account: Health, proxy: Health) -> Health:
+    """Return the account's state while its proxy cools down."""
     if proxy.cooldown_until <= account.cooldown_until:
         return account
     return msgspec.structs.replace(account, cooldown_until=proxy.cooldown_until)
 
 
 def _with_share(account: Health, share: float) -> Health:
-    """The account with its money as one of its limits."""
+    """Return the account's state with its share of the money as one of its limits."""
     remaining = share if account.remaining is None else min(share, account.remaining)
     return msgspec.structs.replace(account, remaining=remaining)
 
 
-@lru_cache(maxsize=1024)  # each request asks for those of its chain
+@lru_cache(maxsize=1024)  # each request reads those of its chain
 def _proxy_id(proxy: Secret | None) -> str:
-    """What the store calls a proxy, "" for none. Its URL may hold a password."""
+    """Return the name of a proxy in the store, "" for none. It is a hash, because its URL may hold a password."""
     if proxy is None:
         return ""
     return "proxy:" + hashlib.sha256(proxy.reveal().encode()).hexdigest()[:16]
 
 
 def classify_stream_error(error: WireError) -> ErrorAction:
-    """What a failure after the first content means: it is no request's fault, whatever it is called."""
+    """Return what an error after the first content means. It is never the request's, whatever its kind is."""
     action = classify(error)
     return (
         ErrorAction.RETRY_LATER if action in (ErrorAction.RETURN_TO_CLIENT, ErrorAction.TRY_NEXT) else action
@@ -354,8 +364,8 @@ _OTHERS_LEFT = WireError(
 )
 
 
-def _nobody(retry_at: float | None) -> WireError:
-    """There was no account to try."""
+def _no_account_error(retry_at: float | None) -> WireError:
+    """Return the error for a request that no account could be tried for."""
     if retry_at is None:
         message = (
             "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "

@@ -1,8 +1,8 @@
-"""Which conversation a request belongs to, so that it can stay with its account.
+"""Derive the key of the conversation that a request belongs to, so that it can stay with its account.
 
-Strategy: what a client says itself counts first (a header of its session, `prompt_cache_key`), for it is
-cheap and exact. Of others the beginning of the conversation is taken, which is the same from turn to turn. The key is a
-hash: nobody can read the conversation from it, and it is of no use elsewhere.
+The client's own name for its session counts first (a header, `prompt_cache_key`), because it is cheap and exact.
+Otherwise the beginning of the conversation is used, which is the same from turn to turn. The key is a hash, so the
+conversation cannot be read from it.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import msgspec
 from dragoman import RequestHead
 
 # Headers by which clients name their session: Claude Code, Codex, opencode, pi.
-_HEADERS = (
+_SESSION_HEADERS = (
     "x-claude-code-session-id",
     "session-id",
     "session_id",
@@ -23,50 +23,50 @@ _HEADERS = (
 )
 
 # The member of the body that names a conversation.
-_NAME = "prompt_cache_key"
-# What a conversation begins with. The metadata alone would not do: they name the user in Messages, and anything at all
-# in OpenAI's protocols.
-_BEGINNINGS = ("metadata", "system", "instructions")
-_MESSAGES = ("messages", "input")
+_CACHE_KEY_FIELD = "prompt_cache_key"
+# The beginning of a conversation. The metadata alone would not do: they name the user in Messages, and anything in
+# OpenAI's protocols.
+_BEGINNING_FIELDS = ("metadata", "system", "instructions")
+_MESSAGE_FIELDS = ("messages", "input")
 
-# Of a beginning so many bytes count. A few kilobytes tell conversations apart.
-_MOST_BYTES = 8192
+# The bytes of a beginning that count. A few kilobytes are enough to distinguish conversations.
+_MAX_BYTES = 8192
 
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 def conversation_key(owner: str, headers: Mapping[str, str], request_head: RequestHead) -> str | None:
-    """A key for the request's conversation, None when it has no beginning. owner: whose it is."""
-    signs = list(_signs(headers, request_head))
-    if not signs:
+    """Return a key for the request's conversation, None if it has no beginning. owner: the client key's name."""
+    parts = list(_identifying_parts(headers, request_head))
+    if not parts:
         return None
     digest = hashlib.sha256(owner.encode("utf-8", "surrogatepass"))
-    for sign in signs:
-        digest.update(len(sign).to_bytes(8, "big") + sign)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:32]
 
 
-def _signs(headers: Mapping[str, str], request_head: RequestHead) -> Iterator[bytes]:
-    for name in _HEADERS:
+def _identifying_parts(headers: Mapping[str, str], request_head: RequestHead) -> Iterator[bytes]:
+    for name in _SESSION_HEADERS:
         if headers.get(name):
             yield headers[name].encode("utf-8", "surrogateescape")
             return
-    named = bytes(request_head.fields.get(_NAME, b""))
-    if named not in (b"", b"null", b'""'):
-        yield named[:_MOST_BYTES]
+    cache_key = bytes(request_head.fields.get(_CACHE_KEY_FIELD, b""))
+    if cache_key not in (b"", b"null", b'""'):
+        yield cache_key[:_MAX_BYTES]
         return
-    for name in _BEGINNINGS:
+    for name in _BEGINNING_FIELDS:
         if name in request_head.fields:
-            yield bytes(request_head.fields[name])[:_MOST_BYTES]
-    for name in _MESSAGES:
+            yield bytes(request_head.fields[name])[:_MAX_BYTES]
+    for name in _MESSAGE_FIELDS:
         if name in request_head.fields:
-            yield _first(bytes(request_head.fields[name]))[:_MOST_BYTES]
+            yield _first(bytes(request_head.fields[name]))[:_MAX_BYTES]
 
 
 def _first(messages: bytes) -> bytes:
-    """The first message of a list, or the text that stands for one."""
+    """Return the first message of a list, or the text in the place of a list."""
     try:
-        found = _decode_list(messages)
+        decoded = _decode_list(messages)
     except msgspec.DecodeError:
         return messages
-    return bytes(found[0]) if found else b""
+    return bytes(decoded[0]) if decoded else b""

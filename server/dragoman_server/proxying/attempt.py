@@ -1,8 +1,8 @@
-"""One attempt: a request is sent with one account, and its answer read.
+"""Make one attempt: send a request with one account, and read the response.
 
-Strategy: an attempt owns its upstream response and the machine of its answer, and begins with nothing of another's. It
-sends nothing by itself: what is ready goes through the outlet, which belongs to the client. Until content has gone that
-way, a failure is a value, and somebody else may try; after that it is the end of the client's stream.
+An attempt owns its upstream response and the machine that translates it, and shares nothing with other attempts. What
+is ready for the client goes through a ResponseSink. Until content has been sent, a failure is returned as a value, and
+another attempt may follow; after that it ends the client's stream.
 """
 
 from collections.abc import Sequence
@@ -26,10 +26,8 @@ from dragoman import (
     WireError,
     translate_error,
 )
-from dragoman._wire.errors import unreadable_error
-from dragoman._wire.masking import mask_document, mask_error
-from dragoman_server.accounts.error_actions import refuses_signed_reasoning
-from dragoman_server.accounts.retry_after import retry_after
+from dragoman.errors import mask_document, mask_error, unreadable_error
+from dragoman_server.accounts.error_actions import refuses_signed_reasoning, retry_after
 from dragoman_server.headers import HeaderList, client_response_headers, request_id_headers
 from dragoman_server.proxying.account_pool import AccountLease
 from dragoman_server.proxying.plan import Plan
@@ -39,7 +37,7 @@ from dragoman_server.proxying.upstream_errors import (
     invalid_response_error,
     redirect_error,
 )
-from dragoman_server.upstream.client import (
+from dragoman_server.upstream.errors import (
     UpstreamError,
     UpstreamIdleClosed,
     UpstreamTimeout,
@@ -53,11 +51,11 @@ ResponseMachine: TypeAlias = ResponseTranslator | Relay | FanOut
 # Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
 MAX_ERROR_BYTES = 1024 * 1024
 
-# A whole answer is held until it is complete, so that a failure can still be told as one.
+# A response without a stream is held until it is complete, so that a failure can still be a plain HTTP error.
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
 
-# After the answer's own end, the end of the HTTP body usually comes in the same read. Waiting for it a moment
-# lets the connection be used again.
+# After the end of the response, the end of the HTTP body usually comes in the same read. A short wait for it lets the
+# connection be used again.
 DRAIN_S = 0.25
 
 _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
@@ -65,13 +63,16 @@ _TOO_LARGE = unreadable_error(f"it has more than {MAX_RESPONSE_BYTES} bytes")
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailure:
-    """An attempt of which the client has seen nothing.
+    """A failed attempt of which nothing was sent to the client.
 
-    fault: by which its account is judged. told: as the client is told of it. cause: and the log.
-    headers: what the client may be told of the upstream's.
-    status, body: the upstream's error answer in the client's form, where that is what the client is told.
-    after: seconds that the upstream wants to be left alone.
-    connecting: there was no connection. idle_closed: a reused one was closed before the request arrived.
+    error: decides what happens to its account.
+    reported: the error as the client may see it.
+    cause: the error for the log.
+    headers: those of the upstream's that the client may see.
+    status, body: the upstream's error response in the client's form, if the client gets that.
+    retry_after: the seconds that the upstream asks to be left alone.
+    connecting: no connection came about.
+    idle_closed: a reused connection was closed before the request arrived.
     """
 
     error: WireError
@@ -86,54 +87,79 @@ class AttemptFailure:
 
 
 class ResponseSink(Protocol):
-    """The client's side."""
+    """Receives what attempts have for the client."""
 
     async def send_ready(self, attempt: "Attempt") -> bool:
-        """Send what is ready. False: another attempt was faster, and this one is to end."""
+        """Send what is ready. False: another attempt was faster, so this one must end."""
 
     async def finish(self, attempt: "Attempt") -> bool:
-        """The answer has ended, well or not: send the rest. False as of show()."""
+        """Send the rest of a response that has completed or failed. False as for send_ready()."""
 
 
 class Attempt:
-    """Call run() once, and again where can_resend() says so.
+    """The upstream side of one attempt: its account, the upstream's response, and the machine that translates it.
 
-    answer: the machine, once there is a response.
-    shown: some of it went to the client.
-    status: of the upstream's response.
+    Call run() once, and again if can_resend() returns true.
+
+    lease: its account. plan: the request, addressed to that account.
+    machine: translates the response, None until there is one.
+    sent_to_client: part of the response was sent to the client.
+    status: of the upstream's response, None until there is one.
+    headers: those of the upstream's that the client may see.
     """
 
-    def __init__(self, lease: AccountLease, sender: UpstreamSender, outlet: ResponseSink, now: float) -> None:
+    def __init__(self, lease: AccountLease, sender: UpstreamSender, sink: ResponseSink, now: float) -> None:
         self.lease = lease
         self.plan: Plan = lease.plan
         self.machine: ResponseMachine | None = None
         self.sent_to_client = False
         self.status: int | None = None
         self.headers: HeaderList = []
-        self._door = sender
-        self._outlet = outlet
+        self._sender = sender
+        self._sink = sink
         self._now = now
         self._raw_headers: Sequence[tuple[str, str]] = ()
         self._resent = False  # because an idle connection was closed
 
     @property
     def target(self) -> str:
-        """What it asks, as `upstream/model`."""
+        """Where the request goes, as `upstream/model`."""
         return f"{self.plan.settings.name}/{self.plan.upstream_model}"
 
+    @property
+    def error(self) -> WireError | None:
+        """The error by which the response ended, if it did."""
+        return None if self.machine is None else self.machine.error
+
+    @property
+    def tokens(self) -> float:
+        """All tokens that were used, as far as the upstream has reported them."""
+        return (
+            0 if self.machine is None else (self.machine.usage.input or 0) + (self.machine.usage.output or 0)
+        )
+
+    @property
+    def usage_figures(self) -> dict[str, object]:
+        """The tokens for the log, as far as they are known: upstreams charge for cancelled attempts as well."""
+        if self.machine is None:
+            return {}
+        usage = self.machine.usage
+        figures = {"input_tokens": usage.input, "output_tokens": usage.output}
+        return {name: figure for name, figure in figures.items() if figure is not None}
+
     async def run(self) -> AttemptFailure | None:
-        """Gives what went wrong, None when the client has the answer (or another attempt has the client)."""
+        """Return what went wrong, None if the client has got this response (or gets another attempt's)."""
         self.machine, self.status, self.headers, self._raw_headers = None, None, [], ()
         try:
             if self.plan.translated.fan_out > 1:
-                return await self._read_legs(self.plan.fan_out())
+                return await self._read_branches(self.plan.fan_out())
             async with self._open() as response:
-                begun = await self._begin(response)
-                return (
-                    begun if isinstance(begun, AttemptFailure) else await self._read_answer(response, begun)
-                )
+                first = await self._begin(response)
+                if isinstance(first, AttemptFailure):
+                    return first
+                return await self._read_response(response, first)
         except UpstreamError as error:
-            failure = await self._broke(self._unreached(error))
+            failure = await self._end_with(self._as_wire_error(error))
             return failure and replace(
                 failure,
                 cause=str(error),
@@ -142,16 +168,16 @@ class Attempt:
             )
 
     def can_resend(self, failure: AttemptFailure) -> bool:
-        """Whether to call run() again, with the same account. Prepares the request for it."""
+        """True if run() is to be called again, with the same account. Prepares the request for that."""
         if failure.idle_closed:
             first, self._resent = not self._resent, True
             return first
         return self._without_signatures(failure)
 
     def _without_signatures(self, failure: AttemptFailure) -> bool:
-        """Whether the upstream has refused signed reasoning, and the request can be sent without it.
+        """Drop signed reasoning from the plan if the upstream has refused it. Return false if it cannot be dropped.
 
-        The conversation has changed accounts, and goes on without what this one cannot read.
+        The conversation has changed accounts, and continues without what this account cannot read.
         """
         plan = self.plan
         if plan.unsigned is None or not refuses_signed_reasoning(failure.error):
@@ -160,163 +186,167 @@ class Attempt:
             unsigned = plan.unsigned().with_account(plan.account)
         except (RemoteProtocolError, RequestRefused):
             return False
-        if _foreign(unsigned) <= _foreign(plan):
+        if _foreign_signatures(unsigned) <= _foreign_signatures(plan):
             return False
         self.plan = unsigned
         return True
 
     def _open(self) -> AbstractAsyncContextManager[UpstreamResponseLike]:
         plan = self.plan
-        return self._door.open(
+        return self._sender.open(
             "POST", plan.url, plan.headers, plan.translated.body, timeouts=plan.timeouts, proxy=plan.proxy
         )
 
-    def _note(self, response: UpstreamResponseLike) -> None:
+    def _record_head(self, response: UpstreamResponseLike) -> None:
         self.status = response.status
         self._raw_headers = response.headers
-        passed = [
+        visible = [
             *client_response_headers(response.headers, self.plan.upstream),
             *request_id_headers(response.headers, self.plan.id),
         ]
-        self.headers = [(name, self.plan.scrub(value)) for name, value in passed]
+        self.headers = [(name, self.plan.scrub(value)) for name, value in visible]
 
     async def _begin(self, response: UpstreamResponseLike) -> bytes | AttemptFailure:
-        """The first bytes of an answer, if it is one."""
-        self._note(response)
+        """Return the first bytes of a success response, else the failure."""
+        self._record_head(response)
         if not 200 <= response.status < 300:
-            return self._refused(response.status, await response.read_all(MAX_ERROR_BYTES))
+            return self._refusal(response.status, await response.read_all(MAX_ERROR_BYTES))
         data = await response.receive()
         error = invalid_response_error(self.plan.settings, response.headers, data)
         return data if error is None else self._failure(error)
 
-    async def _read_answer(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
-        answer = self.machine = self.plan.response_machine(upstream_streams=is_stream(response.headers, data))
+    async def _read_response(self, response: UpstreamResponseLike, data: bytes) -> AttemptFailure | None:
+        machine = self.machine = self.plan.response_machine(
+            upstream_streams=is_stream(response.headers, data)
+        )
         size = 0
         while data:
             size += len(data)
             if size > MAX_RESPONSE_BYTES and not self.plan.streams:
                 return self._failure(_TOO_LARGE)
-            answer.receive_data(data)
-            # After an error some servers leave the connection open, and say nothing more.
-            if answer.outcome is not Outcome.OPEN or (answer.error is not None and not answer.committed):
+            machine.receive_data(data)
+            # After an error some servers leave the connection open, and send nothing more.
+            if machine.outcome is not Outcome.OPEN or (machine.error is not None and not machine.committed):
                 break
-            if not await self._show(answer):
+            if not await self._send_ready(machine):
                 return None
             data = await response.receive()
         else:
-            answer.receive_eof()
-        failure = await self._end(answer)
+            machine.receive_eof()
+        failure = await self._end(machine)
         if failure is None:
             with anyio.move_on_after(DRAIN_S), suppress(UpstreamError):
                 while data:
                     data = await response.receive()
         return failure
 
-    async def _show(self, answer: ResponseMachine) -> bool:
-        """Whether to go on."""
-        if not self.plan.streams or not answer.committed:
+    async def _send_ready(self, machine: ResponseMachine) -> bool:
+        """Send what is ready, if it may be sent. Return false if the attempt must end."""
+        if not self.plan.streams or not machine.committed:
             return True
-        self.sent_to_client = await self._outlet.send_ready(self)
+        self.sent_to_client = await self._sink.send_ready(self)
         return self.sent_to_client
 
-    async def _end(self, answer: ResponseMachine) -> AttemptFailure | None:
-        if (
-            answer.error is not None
-            and not self.sent_to_client
-            and not (self.plan.streams and answer.committed)
-        ):
-            return self._failure(answer.error)
-        self.sent_to_client = await self._outlet.finish(self)
+    async def _end(self, machine: ResponseMachine) -> AttemptFailure | None:
+        """Send the rest of the response, or return its error if nothing was sent yet."""
+        sent = self.sent_to_client or (self.plan.streams and machine.committed)
+        if machine.error is not None and not sent:
+            return self._failure(machine.error)
+        self.sent_to_client = await self._sink.finish(self)
         return None
 
-    async def _broke(self, error: WireError) -> AttemptFailure | None:
-        """The upstream cannot be called or cannot go on."""
+    async def _end_with(self, error: WireError) -> AttemptFailure | None:
+        """End the attempt with an error of the connection."""
         if self.machine is None:
             return self._failure(error)
         self.machine.fail(error)
         return await self._end(self.machine)
 
-    async def _read_legs(self, fan: FanOut) -> AttemptFailure | None:
-        """Several answers at once, put together. The first leg that fails ends all of them."""
-        self.machine = fan
+    async def _read_branches(self, fan_out: FanOut) -> AttemptFailure | None:
+        """Read several responses at once and merge them. The first branch that fails ends all of them."""
+        self.machine = fan_out
         refusals: list[AttemptFailure] = []
-        async with anyio.create_task_group() as legs:
+        async with anyio.create_task_group() as branches:
             for number in range(self.plan.translated.fan_out):
-                legs.start_soon(self._read_leg, fan, number, refusals, legs.cancel_scope)
+                branches.start_soon(self._read_branch, fan_out, number, refusals, branches.cancel_scope)
         if refusals and not self.sent_to_client:
             return refusals[0]
         if refusals:
-            fan.fail(refusals[0].reported)
-        fan.receive_eof()
-        return await self._end(fan)
+            fan_out.fail(refusals[0].reported)
+        fan_out.receive_eof()
+        return await self._end(fan_out)
 
-    async def _read_leg(
-        self, fan: FanOut, number: int, refusals: list[AttemptFailure], legs: anyio.CancelScope
+    async def _read_branch(
+        self, fan_out: FanOut, number: int, refusals: list[AttemptFailure], branches: anyio.CancelScope
     ) -> None:
         try:
             async with self._open() as response:
                 data = await self._begin(response)
                 if isinstance(data, AttemptFailure):
                     refusals.append(data)
-                    legs.cancel()
+                    branches.cancel()
                     return
-                leg = fan.start(number, upstream_streams=is_stream(response.headers, data))
+                branch = fan_out.start(number, upstream_streams=is_stream(response.headers, data))
                 size = 0
-                while data and leg.outcome is Outcome.OPEN:
+                while data and branch.outcome is Outcome.OPEN:
                     size += len(data)
                     if size > MAX_RESPONSE_BYTES:
-                        leg.fail(_TOO_LARGE)
+                        branch.fail(_TOO_LARGE)
                         break
-                    leg.receive_data(data)
-                    if not await self._merge(fan):
-                        legs.cancel()
+                    branch.receive_data(data)
+                    if not await self._merge(fan_out):
+                        branches.cancel()
                         return
                     data = await response.receive()
-                leg.receive_eof()
-                await self._merge(fan)
+                branch.receive_eof()
+                await self._merge(fan_out)
         except UpstreamError as error:
-            fan.fail(self._unreached(error))
-        if fan.outcome is Outcome.FAILED:
-            legs.cancel()
+            fan_out.fail(self._as_wire_error(error))
+        if fan_out.outcome is Outcome.FAILED:
+            branches.cancel()
 
-    async def _merge(self, fan: FanOut) -> bool:
-        fan.merge()
-        return fan.outcome is not Outcome.OPEN or await self._show(fan)
+    async def _merge(self, fan_out: FanOut) -> bool:
+        fan_out.merge()
+        return fan_out.outcome is not Outcome.OPEN or await self._send_ready(fan_out)
 
-    def _refused(self, status: int, body: bytes) -> AttemptFailure:
-        """The upstream's error answer, in the client's form."""
+    def _refusal(self, status: int, body: bytes) -> AttemptFailure:
+        """Return the upstream's error response in the client's form."""
         plan = self.plan
         if status < 400:
             failure = self._failure(redirect_error(plan.settings, status))
-            place = _place_of(dict(self._raw_headers).get("location", "")).removesuffix(plan.upstream.path)
-            cause = f"{failure.cause} {status} to {plan.scrub(place)}: put that into base_url"
+            target = _public_part(dict(self._raw_headers).get("location", "")).removesuffix(
+                plan.upstream.path
+            )
+            cause = f"{failure.cause} {status} to {plan.scrub(target)}: put that into base_url"
             return replace(failure, cause=cause)
         body = mask_document(body, plan.context.mask)
-        status, shown, error = translate_error(
+        status, translated, error = translate_error(
             status, body, upstream=plan.upstream, client=plan.client, request_id=plan.id
         )
         failure = self._failure(error, body)
-        return replace(failure, status=status, body=shown) if failure.reported is failure.error else failure
+        if failure.reported is not failure.error:
+            return failure
+        return replace(failure, status=status, body=translated)
 
     def _failure(self, error: WireError, body: bytes = b"") -> AttemptFailure:
-        """body: of an error answer."""
+        """Return the failure for an error. body: of an error response."""
         plan = self.plan
         error = mask_error(error, plan.context.mask)
-        shown = error_for_client(error, plan.settings, plan.account, list(self._raw_headers), body)
-        shown = mask_error(shown, plan.context.mask)  # it may quote a header
-        if shown is error and plan.advice and _is_about_model(error, plan.upstream_model):
-            shown = msgspec.structs.replace(error, message=f"{error.message} ({plan.advice})")
-        words = "" if error.message in shown.message else f": {error.message}"
-        after = retry_after(self._raw_headers, self._now)
+        reported = error_for_client(error, plan.settings, plan.account, list(self._raw_headers), body)
+        reported = mask_error(reported, plan.context.mask)  # it may quote a header
+        if reported is error and plan.advice and _is_about_model(error, plan.upstream_model):
+            reported = msgspec.structs.replace(error, message=f"{error.message} ({plan.advice})")
+        details = "" if error.message in reported.message else f": {error.message}"
+        seconds = retry_after(self._raw_headers, self._now)
         headers = self.headers or request_id_headers((), plan.id)
-        return AttemptFailure(error, shown, shown.message + words, headers, retry_after=after)
+        return AttemptFailure(error, reported, reported.message + details, headers, retry_after=seconds)
 
-    def _unreached(self, error: UpstreamError) -> WireError:
+    def _as_wire_error(self, error: UpstreamError) -> WireError:
         return error_from_upstream(error, self.plan.settings, self.plan.url)
 
 
-def _place_of(location: str) -> str:
-    """The URL of a redirect without its credentials and query, which may be secret."""
+def _public_part(location: str) -> str:
+    """Return the URL of a redirect without its credentials and query, which may be secret."""
     try:
         parts = urlsplit(location)
     except ValueError:
@@ -325,24 +355,24 @@ def _place_of(location: str) -> str:
 
 
 def _is_about_model(error: WireError, model: str) -> bool:
-    """Whether a model that was guessed is not there. Some servers say 400 for that, and its name."""
+    """True if the upstream does not have this model. Some servers send a 400 for that, with its name."""
     named = error.kind is ErrorKind.INVALID_REQUEST and model in error.message
     return named or error.kind is ErrorKind.NOT_FOUND
 
 
-def _foreign(plan: Plan) -> int:
+def _foreign_signatures(plan: Plan) -> int:
     return sum(loss.code is LossCode.FOREIGN_SEAL for loss in plan.translated.losses)
 
 
 def is_connecting(error: UpstreamError) -> bool:
-    """Whether the call failed before there was a connection."""
+    """True if the call failed before there was a connection."""
     if isinstance(error, UpstreamTimeout):
         return error.phase is UpstreamTimeoutPhase.CONNECT
     return isinstance(error, UpstreamUnreachable)
 
 
 def is_stream(headers: Sequence[tuple[str, str]], first: bytes) -> bool:
-    """Whether a 200 answer is a stream of events. The first byte tells: content types are often wrong."""
+    """True if a success response is an event stream. The first byte decides, because content types are often wrong."""
     start = first.lstrip(b" \t\r\n")[:1]
     if start:
         return start not in (b"{", b"[")

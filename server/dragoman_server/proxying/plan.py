@@ -1,7 +1,7 @@
-"""What one request will do: pure, from the client's bytes to the upstream's.
+"""Plan one request: from the client's bytes to the upstream's, without I/O.
 
-Strategy: everything that can be wrong with a request is found here, before any upstream is called: route,
-translation, losses. The clock and the random id come in as arguments, so the same input gives the same plan.
+Everything that can be wrong with a request is found here, before any upstream is called: route, translation, losses.
+The clock and the random id are arguments, so the same input gives the same plan.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,8 +23,8 @@ from dragoman import (
     TranslatedRequest,
     peek,
 )
-from dragoman._transforms.reasoning_cache import ReasoningLookup
 from dragoman.codec import CheckInput, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
+from dragoman.document import ReasoningLookup
 from dragoman_server import headers as header_tables
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.keys import make_signer
@@ -43,19 +43,24 @@ from dragoman_server.upstream.client import UpstreamTimeouts
 # Query parameters that a relay keeps: Anthropic's SDK marks its beta surface with `?beta=true`.
 _RELAYED_QUERY = frozenset({"beta=true"})
 
-# What a client may say of losses for one request.
+# The header with which a client chooses the loss policy of one request.
 LOSS_POLICY_HEADER = "dragoman-loss-policy"
 
-# Each of several answers (`n`) is a call of its own where the upstream gives one at a time, and each costs its prompt.
+# Each of several responses (`n`) is a request of its own where the upstream gives one at a time, and each costs its
+# prompt.
 MAX_FAN_OUT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the requests of a client for a model go.
+    """Where a client's requests for a model go.
 
-    model: as the client calls it, or the default that stands in. upstream: the protocol that is spoken there.
-    accounts: with any of which they can be sent. advice: see Route.
+    model: as the client names it, or the default.
+    upstream_model: its name at the upstream.
+    upstream: the protocol that is spoken there.
+    settings: those of the upstream.
+    accounts: any of them may send the request.
+    advice: see ModelRoute.
     """
 
     model: str
@@ -73,22 +78,26 @@ def find_destinations(
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
     listed: ListedModels = NO_LISTED_MODELS,
 ) -> tuple[Destination, ...]:
-    """The chain, the best first. model: as the request names it, "" when it names none. listed: see resolve_chain().
+    """Return the upstreams that may serve a model, the best first.
 
-    Raises RemoteProtocolError: 400 when there is no model, 404 for one that leads nowhere.
+    model: as the request names it, "" if it names none. listed: see resolve_chain().
+
+    Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that leads nowhere.
     """
     model = model or _default_model(settings, client)
     chain = resolve_chain(settings, client.name, model, listed)
     if isinstance(chain, UnknownModel):
-        raise RemoteProtocolError(chain.message, status=404, path="/model", code="model_not_found")
-    found = []
+        raise RequestRefused(chain.message, status=404, path="/model", code="model_not_found")
+    destinations = []
     for route in chain:
-        target = settings.upstream(route.upstream)
-        assert target is not None  # resolve_chain() only gives upstreams that exist
-        spoken = upstreams[route.upstream_protocol]
-        accounts = settings.accounts_of(target)
-        found.append(Destination(model, route.upstream_model, spoken, target, accounts, route.advice))
-    return tuple(found)
+        upstream = settings.upstream(route.upstream)
+        assert upstream is not None  # resolve_chain() only returns upstreams that exist
+        protocol = upstreams[route.upstream_protocol]
+        accounts = settings.accounts_of(upstream)
+        destinations.append(
+            Destination(model, route.upstream_model, protocol, upstream, accounts, route.advice)
+        )
+    return tuple(destinations)
 
 
 def find_destination(
@@ -98,13 +107,16 @@ def find_destination(
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
     listed: ListedModels = NO_LISTED_MODELS,
 ) -> Destination:
-    """The first of the chain, see find_destinations()."""
+    """Return the first of the chain, see find_destinations()."""
     return find_destinations(settings, client, model, upstreams, listed)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class FallbackUpstream:
-    """A place in the chain behind the first. make: its plan; RemoteProtocolError where it cannot take the request."""
+    """An upstream of the chain after the first.
+
+    make: returns its plan. RemoteProtocolError or RequestRefused if it cannot take the request.
+    """
 
     settings: UpstreamSettings
     accounts: tuple[AccountSettings, ...]
@@ -113,19 +125,28 @@ class FallbackUpstream:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One request, translated and addressed to one upstream, and the way to the others of its chain.
+    """The upstream request of one client request, before anything is sent: immutable, with the plans of its fallbacks.
 
+    id: of the request, for logs and headers.
+    client: the client's protocol.
     endpoint: where the request came in.
-    accounts: with any of which it can be sent. account: the one that its headers speak for, by default the first.
-    later: the rest of the chain, in its order.
-    conversation: what keeps it with its account, None where nothing needs to.
+    upstream: the protocol of the upstream.
+    settings: those of the upstream.
+    upstream_model: the model's name there.
+    translated: the body to send, its losses, and what the response's machine needs of the request.
+    context: for the response's machine.
+    url, headers: of the upstream request.
     streams: the client gets a stream.
-    member: what a whole answer must have, None for what its protocol's always have.
-    keeps_answer: the whole answer is wanted beside what the client gets, see ResponseTranslator.whole_body().
-    check_input: judges what the model writes for tools with a grammar, see ResponseTranslator.
-    advice: see Route.
-    unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None where that was
-        done. RemoteProtocolError where it may not be left out.
+    accounts: any of them may send the request.
+    account: the one whose key is in the headers, by default the first.
+    fallbacks: the rest of the chain, in its order.
+    conversation: the key by which it stays with its account, None where it need not.
+    required_member: the member that a whole response must have, None for the usual one of its protocol.
+    store_response: the complete response is needed beside what the client gets, see ResponseTranslator.whole_body().
+    check_input: checks what the model writes for tools with a grammar, see ResponseTranslator.
+    advice: see ModelRoute.
+    unsigned: makes the same plan without the reasoning whose signatures the upstream has refused; None if that was
+        done. RequestRefused if the reasoning may not be left out.
     """
 
     id: str
@@ -151,44 +172,46 @@ class Plan:
 
     @property
     def timeouts(self) -> UpstreamTimeouts:
-        own = self.settings
+        """The timeouts of the upstream."""
+        limits = self.settings
         return UpstreamTimeouts(
-            connect_s=own.connect_s, read_s=own.read_s, write_s=own.write_s, pool_s=own.pool_s
+            connect_s=limits.connect_s, read_s=limits.read_s, write_s=limits.write_s, pool_s=limits.pool_s
         )
 
     @property
     def proxy(self) -> str | None:
+        """The URL of the proxy of its account, else of the upstream."""
         proxy = self.account.proxy or self.settings.proxy
         return None if proxy is None else proxy.reveal()
 
     def scrub(self, text: str) -> str:
-        """Remove from an upstream's text what neither the client nor the log may show."""
+        """Remove from an upstream's text what neither the client nor the log may have."""
         mask = self.context.mask
         return text if mask is None else mask(text)
 
     def with_account(self, account: AccountSettings) -> "Plan":
-        """The same request with this account of its upstream."""
+        """Return the plan with the key of this account of its upstream."""
         if account == self.account:
             return self
         headers = header_tables.with_key(self.headers, self.settings, self.upstream, account.api_key)
         return replace(self, account=account, headers=headers)
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
-        """The plan with a change that holds for the plans that it leads to as well."""
-        later = tuple(replace(each, make=_then(each.make, change)) for each in self.fallbacks)
+        """Return the plan with a change, which applies to the plans of its fallbacks as well."""
+        fallbacks = tuple(replace(each, make=_then(each.make, change)) for each in self.fallbacks)
         unsigned = None if self.unsigned is None else _then(self.unsigned, change)
-        return replace(change(self), fallbacks=later, unsigned=unsigned)
+        return replace(change(self), fallbacks=fallbacks, unsigned=unsigned)
 
     def at_subpath(self, suffix: str, member: str) -> "Plan":
-        """The same request to a path below the one where answers are made. It never streams.
+        """Return the plan with a path below the one that creates responses. It never streams.
 
-        member: what an answer from there always has.
+        member: the member that every response from there has.
         """
-        return self.changed(lambda plan: plan._below(suffix, member))
+        return self.changed(lambda plan: plan._at_subpath(suffix, member))
 
-    def _below(self, suffix: str, member: str) -> "Plan":
+    def _at_subpath(self, suffix: str, member: str) -> "Plan":
         path, mark, query = self.url.partition("?")
-        # What comes from there is no answer.
+        # There the upstream sends no model response that could be translated.
         translated = msgspec.structs.replace(self.translated, relayed=True)
         return replace(
             self,
@@ -199,13 +222,21 @@ class Plan:
         )
 
     def response_machine(self, *, upstream_streams: bool) -> ResponseTranslator | Relay:
-        """The machine for the answer. A relay only where both bodies have one form: else it is translated."""
+        """Return the machine that reads the response.
+
+        It relays only if both sides stream or neither does; otherwise the response is translated.
+        """
         if self.translated.relayed and upstream_streams == self.streams:
-            return Relay(self.upstream, self.context, streams=self.streams, member=self.required_member)
+            return Relay(
+                protocol=self.upstream,
+                context=self.context,
+                streams=self.streams,
+                member=self.required_member,
+            )
         return ResponseTranslator(
-            self.upstream,
-            self.client,
-            self.context,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
             upstream_streams=upstream_streams,
             client_streams=self.streams,
             check_input=self.check_input,
@@ -213,12 +244,12 @@ class Plan:
         )
 
     def fan_out(self) -> FanOut:
-        """The machine for an answer with choices that the upstream has to be asked for one by one."""
+        """Return the machine for a response whose choices need one upstream request each."""
         return FanOut(
-            self.upstream,
-            self.client,
-            self.context,
-            self.translated.fan_out,
+            client=self.client,
+            upstream=self.upstream,
+            context=self.context,
+            count=self.translated.fan_out,
             client_streams=self.streams,
             check_input=self.check_input,
             store_response=self.store_response,
@@ -243,18 +274,25 @@ def make_plan(
     reasoning_lookup: ReasoningLookup | None = None,
     check_input: CheckInput | None = None,
 ) -> Plan:
-    """Plan one request. headers: lower-case names. id: letters and digits. now: seconds since the epoch;
-    clock: what tells them later.
+    """Plan one request.
 
-    endpoint: where it came in, by default the first one of the client's protocol.
-    peeked: what peek() gave for this body, for a caller who has looked already.
-    upstreams: the protocols that upstreams may speak.
-    listed: the models that upstreams list.
-    client_key: the one that the request came with.
-    recall, check_input: as for the core's translators.
+    Args:
+        settings: of the gateway.
+        client: the client's protocol.
+        headers: the client's, with lower-case names.
+        query: the client's query string.
+        body: the client's.
+        id: letters and digits.
+        now: seconds since the epoch. clock: returns them later.
+        endpoint: where the request came in, by default the first one of the client's protocol.
+        request_head: from peek() for this body, if that was called already.
+        upstreams: the protocols that upstreams may speak.
+        listed: the models that upstreams list.
+        client_key: the one that the request came with.
+        reasoning_lookup, check_input: as for the core's translators.
 
-    Raises RemoteProtocolError: 400 for what is wrong with the request, 403 for what its key may not demand, 404
-    for a model that leads nowhere.
+    Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do (400),
+    what its key may not change (403), and a model that leads nowhere (404).
     """
     request_head = request_head or peek(body)
     chain = find_destinations(settings, client, request_head.model, upstreams, listed)
@@ -262,52 +300,54 @@ def make_plan(
     streams = endpoint.streams_if(request_head.stream)
     signer = make_signer(settings.server.secret)
     owner = "" if client_key is None else client_key.name
-    sticks = any(len(goal.accounts) > 1 and goal.settings.sticky for goal in chain)
+    sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
     cache_key = cache(lambda: conversation_key(owner, headers, request_head))
-    conversation = cache_key() if sticks else None
+    conversation = cache_key() if sticky else None
 
-    def plan_for(goal: Destination, signed_reasoning: bool = True) -> Plan:
-        target, upstream = goal.settings, goal.upstream
+    def plan_for(destination: Destination, signed_reasoning: bool = True) -> Plan:
+        upstream_settings, upstream = destination.settings, destination.upstream
         translator = RequestTranslator(
-            client,
-            upstream,
-            capabilities=capabilities_for(settings, target, goal.upstream_model, upstream.name),
-            policy=_policy(settings, target, client_key, headers.get(LOSS_POLICY_HEADER)),
+            client=client,
+            upstream=upstream,
+            capabilities=capabilities_for(
+                settings, upstream_settings, destination.upstream_model, upstream.name
+            ),
+            policy=_policy(settings, upstream_settings, client_key, headers.get(LOSS_POLICY_HEADER)),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
             endpoint=endpoint,
         )
         translated = translator.translate(
             body,
-            model=goal.upstream_model,
+            model=destination.upstream_model,
             request_head=request_head,
             reasoning_lookup=reasoning_lookup,
             cache_key=cache_key,
             signed_reasoning=signed_reasoning,
         )
-        url = target.base_url_for(upstream.name, upstreams) + upstream.path
+        url = upstream_settings.base_url_for(upstream.name, upstreams) + upstream.path
         if (translated.relayed or translated.rewritten) and query in _RELAYED_QUERY:
             url = f"{url}?{query}"
-        account = goal.accounts[0]
+        account = destination.accounts[0]
         return Plan(
             id=id,
             client=client,
             endpoint=endpoint,
             upstream=upstream,
-            settings=target,
-            upstream_model=goal.upstream_model,
+            settings=upstream_settings,
+            upstream_model=destination.upstream_model,
             translated=translated,
             context=translated.response_context(
                 id=id,
                 now=now,
-                model=goal.model,
+                model=destination.model,
                 signer=signer,
                 clock=clock,
-                mask=Scrub(settings.mask, target),
+                mask=Scrub(settings.mask, upstream_settings),
             ),
             url=url,
             headers=header_tables.upstream_request_headers(
-                target,
+                upstream_settings,
                 upstream,
                 client,
                 headers,
@@ -316,29 +356,29 @@ def make_plan(
                 api_key=account.api_key,
             ),
             streams=streams,
-            accounts=goal.accounts,
+            accounts=destination.accounts,
             account=account,
             conversation=conversation,
             check_input=check_input,
-            advice=goal.advice,
+            advice=destination.advice,
         )
 
-    # Not in plan_for(): a function that refers to itself keeps the request's body until the collector comes.
-    def with_unsigned(goal: Destination) -> Plan:
-        return replace(plan_for(goal), unsigned=partial(plan_for, goal, False))
+    # Not in plan_for(): a function that refers to itself holds the request's body until a garbage collection.
+    def with_unsigned(destination: Destination) -> Plan:
+        return replace(plan_for(destination), unsigned=partial(plan_for, destination, False))
 
     refusals: list[RemoteProtocolError | RequestRefused] = []
-    for number, goal in enumerate(chain, 1):
+    for number, destination in enumerate(chain, 1):
         try:
-            first = with_unsigned(goal)
+            first = with_unsigned(destination)
         except (RemoteProtocolError, RequestRefused) as error:
             refusals.append(error)
             continue
-        later = (
+        fallbacks = (
             FallbackUpstream(each.settings, each.accounts, partial(with_unsigned, each))
             for each in chain[number:]
         )
-        return replace(first, fallbacks=tuple(later))
+        return replace(first, fallbacks=tuple(fallbacks))
     raise refusals[0]
 
 
@@ -347,7 +387,7 @@ def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[
 
 
 def _default_model(settings: Settings, client: ProtocolSpec) -> str:
-    """The model of a request that names none."""
+    """Return the model of a request that names none. Raises RemoteProtocolError."""
     model = None if client.needs_model else default_model(settings)
     if model is not None:
         return model
@@ -360,21 +400,21 @@ def _default_model(settings: Settings, client: ProtocolSpec) -> str:
 
 
 def _policy(
-    settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, asked: str | None
+    settings: Settings, upstream: UpstreamSettings, key: ClientKey | None, requested: str | None
 ) -> LossPolicy:
-    """What to do about losses. A client may always ask for more care; for less, its key must allow it.
+    """Return the loss policy. A client may always request a stricter one; a looser one only if its key allows that.
 
-    asked: the value of the client's header. Raises RemoteProtocolError.
+    requested: the value of the client's header. Raises RemoteProtocolError.
     """
-    own = None if key is None else key.loss_policy
-    configured = LossPolicy(own or upstream.loss_policy or settings.server.loss_policy)
-    if asked is None:
+    of_key = None if key is None else key.loss_policy
+    configured = LossPolicy(of_key or upstream.loss_policy or settings.server.loss_policy)
+    if requested is None:
         return configured
     try:
-        wanted = LossPolicy(asked.strip().lower())
+        wanted = LossPolicy(requested.strip().lower())
     except ValueError:
         values = " or ".join(policy.value for policy in LossPolicy)
-        message = f"the header {LOSS_POLICY_HEADER} says {asked[:40]!a}: write {values}"
+        message = f"the header {LOSS_POLICY_HEADER} says {requested[:40]!a}: write {values}"
         raise RemoteProtocolError(message, code="invalid_value") from None
     if (
         wanted is LossPolicy.RECORD
@@ -382,5 +422,5 @@ def _policy(
         and not (key is not None and key.may_loosen)
     ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
-        raise RemoteProtocolError(message, status=403)
+        raise RequestRefused(message, status=403)
     return wanted

@@ -1,8 +1,7 @@
-"""Conversations that a client refers to instead of sending them: pure, from bytes to bytes.
+"""Rewrite requests that refer to stored conversations. Pure, from bytes to bytes.
 
-Strategy: a Responses request that names a stored response or a stored item becomes one that says everything, so
-that every protocol behind the gateway gets the whole conversation. Values are passed on as the bytes that they
-came in. Which response is stored where is not known here.
+A Responses request that names a stored response or a stored item becomes one with the whole conversation, so that
+upstreams of every protocol get it. Values are passed on as their original bytes. The stores are not used here.
 """
 
 import hashlib
@@ -12,14 +11,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dragoman import RemoteProtocolError, RequestHead, Signer
+from dragoman import RemoteProtocolError, RequestHead, RequestRefused, Signer
 from dragoman.jsontext import JSON, JSONObject, decode, encode, kind_of
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
-# What ids look like: letters, digits, underscores and dashes. OpenAI's have some 60 of them.
+# Ids have letters, digits, underscores and dashes. OpenAI's have some 60 characters.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,200}\Z")
 
-# The beginnings of ids, as OpenAI's server gives them to items that came without.
+# The prefixes of ids that OpenAI's server gives to items without one.
 _PREFIXES = {
     "message": "msg",
     "reasoning": "rs",
@@ -31,26 +30,27 @@ _PREFIXES = {
 }
 _OTHER_PREFIX = "item"
 
-# How a request that may refer to items is told without decoding it. The id alone is a reference as well.
+# Finds requests that may refer to items without decoding them. An object with only an id is a reference as well.
 _NULL_TYPE = rb'"type"\s*+:\s*+null\s*+'
 _REFERENCE = re.compile(
     rb'"item_reference"|\{\s*+(?:%b,\s*+)?+"id"\s*+:\s*+"[^"]*+"\s*+(?:,\s*+%b)?+\}'
     % (_NULL_TYPE, _NULL_TYPE)
 )
 
-# Answers that have ended, and those of them that a conversation can go on from. None: some servers do not say.
-_WHOLE = ("completed", "incomplete", None)
-_ENDED = (*_WHOLE, "failed", "cancelled")
+# The statuses from which a conversation can continue, and all statuses of responses that have ended. Some servers send
+# none.
+_CONTINUABLE = ("completed", "incomplete", None)
+_ENDED = (*_CONTINUABLE, "failed", "cancelled")
 
 
 def is_id(value: object) -> bool:
-    """Whether a value can be the id of something stored."""
+    """True if a value can be the id of a stored response or item."""
     return isinstance(value, str) and _ID.match(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ItemReference:
-    """An item of the input that stands for a stored one. at: its place in the input."""
+    """An item of the input that refers to a stored one. index: its index in the input."""
 
     index: int
     id: str
@@ -58,11 +58,11 @@ class ItemReference:
 
 @dataclass(frozen=True, slots=True)
 class StateParams:
-    """What a request says about state.
+    """The parameters of a request about stored state.
 
-    previous: the response that it goes on from.
-    store: whether the answer shall be kept; that is so when the client says nothing.
-    may_refer: items of the input may stand for stored ones.
+    previous: the id of the response that it continues.
+    store: the response is to be stored, which is the default.
+    may_refer: items of the input may refer to stored ones.
     """
 
     previous: str | None
@@ -71,7 +71,7 @@ class StateParams:
 
 
 def read_state_params(request_head: RequestHead) -> StateParams:
-    """Raises RemoteProtocolError for a `previous_response_id` that is no string."""
+    """Read the parameters. Raises RemoteProtocolError for a `previous_response_id` that is no string."""
     previous = _field(request_head, "previous_response_id")
     if previous is not None and type(previous) is not str:
         raise RemoteProtocolError(
@@ -79,8 +79,8 @@ def read_state_params(request_head: RequestHead) -> StateParams:
             path="/previous_response_id",
             code="invalid_type",
         )
-    given = bytes(request_head.fields.get("input", b""))
-    may_refer = _REFERENCE.search(given) is not None
+    received = bytes(request_head.fields.get("input", b""))
+    may_refer = _REFERENCE.search(received) is not None
     return StateParams(previous or None, _field(request_head, "store") is not False, may_refer)
 
 
@@ -90,9 +90,9 @@ def _field(request_head: RequestHead, name: str) -> JSON:
 
 
 def input_items(request_head: RequestHead) -> list[bytes]:
-    """The items of `input`, each as its bytes; text alone as the message that it means.
+    """Return the items of `input`, each as its bytes. Plain text becomes a user message.
 
-    Raises RemoteProtocolError for what is no item.
+    Raises RemoteProtocolError for an item that is no object.
     """
     raw = bytes(request_head.fields.get("input", b"null")).strip()
     if raw == b"null":
@@ -102,21 +102,21 @@ def input_items(request_head: RequestHead) -> list[bytes]:
     if not raw.startswith(b"["):
         raise RemoteProtocolError("input must be a string or an array", path="/input", code="invalid_type")
     items = _elements(raw)
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if not item.startswith(b"{"):
             kind = kind_of(decode(item))
             raise RemoteProtocolError(
-                f"input[{place}] must be an object, not {kind}", path=f"/input/{place}", code="invalid_type"
+                f"input[{index}] must be an object, not {kind}", path=f"/input/{index}", code="invalid_type"
             )
     return items
 
 
 def _elements(raw: bytes) -> list[bytes]:
-    """The elements of an array, as their bytes."""
+    """Return the elements of an array, as their bytes."""
     try:
         return [bytes(element).strip() for element in msgspec.json.decode(raw, type=list[msgspec.Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError):
-        # msgspec takes no lone surrogate. What is no array has no elements.
+        # msgspec refuses lone surrogates. Another value than an array has no elements.
         value = decode(raw)
         return [encode(element) for element in value] if type(value) is list else []
 
@@ -127,19 +127,19 @@ def _decoded(item: bytes) -> JSONObject:
 
 
 def find_references(items: Iterable[bytes]) -> list[ItemReference]:
-    """Those items that stand for stored ones. Raises RemoteProtocolError for one without an id."""
-    found = []
-    for place, raw in enumerate(items):
+    """Return the items that refer to stored ones. Raises RemoteProtocolError for one without an id."""
+    references = []
+    for index, raw in enumerate(items):
         item = decode(raw)
         if _is_reference(item):
             id = item.get("id")
             if type(id) is not str or not id:
-                path = f"/input/{place}/id"
+                path = f"/input/{index}/id"
                 raise RemoteProtocolError(
-                    f"input[{place}].id is required", path=path, code="missing_required_parameter"
+                    f"input[{index}].id is required", path=path, code="missing_required_parameter"
                 )
-            found.append(ItemReference(place, id))
-    return found
+            references.append(ItemReference(index, id))
+    return references
 
 
 def _is_reference(item: JSONObject) -> bool:
@@ -148,24 +148,24 @@ def _is_reference(item: JSONObject) -> bool:
 
 
 def printable_id(id: str) -> str:
-    """An id from outside, made fit for a message."""
+    """Return an id from outside so that it can be in a message."""
     return id[:100].encode("ascii", "replace").decode("ascii")
 
 
-def item_not_found(place: int, id: str) -> RemoteProtocolError:
-    """An item that nobody knows, in the words of OpenAI's server, for clients look for them."""
-    return RemoteProtocolError(
+def item_not_found(index: int, id: str) -> RequestRefused:
+    """Return the error for an unknown item, in the words of OpenAI's server, because clients match them."""
+    return RequestRefused(
         f"Item with id '{printable_id(id)}' not found. Items are not persisted when `store` is set to false. "
         "Try again with `store` set to true, or remove this item from your input.",
         status=404,
-        path=f"/input/{place}/id",
+        path=f"/input/{index}/id",
         code="item_not_found",
     )
 
 
-def previous_not_found(id: str) -> RemoteProtocolError:
-    """In the words of OpenAI's server."""
-    return RemoteProtocolError(
+def previous_not_found(id: str) -> RequestRefused:
+    """Return the error for an unknown response, in the words of OpenAI's server."""
+    return RequestRefused(
         f"Previous response with id '{printable_id(id)}' not found.",
         path="/previous_response_id",
         code="previous_response_not_found",
@@ -173,22 +173,22 @@ def previous_not_found(id: str) -> RemoteProtocolError:
 
 
 def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
-    """What the model was told and what it said, up to the end of `previous`.
+    """Return the items of the conversation up to the end of `previous`.
 
-    A compaction item stands for all that was before it. Raises RemoteProtocolError for an answer that broke off:
-    nobody can tell what the model would have said.
+    A compaction item replaces all items before it. Raises RequestRefused for a response that broke off,
+    because its end is unknown.
     """
     status = _decoded(previous.body).get("status")
-    if status not in _WHOLE:
-        raise RemoteProtocolError(
+    if status not in _CONTINUABLE:
+        raise RequestRefused(
             f"Previous response with id '{previous.id}' cannot be gone on from: it is {status}. "
             "Go on from the one before it.",
             path="/previous_response_id",
             code="previous_response_not_found",
         )
-    for place, item in reversed(list(enumerate(previous.output))):
+    for index, item in reversed(list(enumerate(previous.output))):
         if _decoded(item.data).get("type") == "compaction":
-            return previous.output[place:]
+            return previous.output[index:]
     return (*previous.input, *previous.output)
 
 
@@ -203,24 +203,24 @@ class ConversationEntry:
 def build_conversation(
     before: Sequence[StoredItem], items: Sequence[bytes], referred: Mapping[int, StoredItem]
 ) -> list[ConversationEntry]:
-    """The whole conversation: what was before, then the new items.
+    """Return the whole conversation: the earlier items, then the new ones.
 
-    referred: by their places, the stored items that new ones stand for. One that the conversation has already
-    is left out: OpenAI's server takes no item twice.
+    referred: by their places, the stored items that new ones refer to. One that the conversation already has is left
+    out, because OpenAI's server accepts no item twice.
     """
     known = {item.id for item in before}
-    whole = [ConversationEntry(item, True) for item in before]
-    for place, raw in enumerate(items):
-        item = referred.get(place)
+    entries = [ConversationEntry(item, True) for item in before]
+    for index, raw in enumerate(items):
+        item = referred.get(index)
         if item is None:
-            whole.append(ConversationEntry(_named(raw, len(whole)), False))
+            entries.append(ConversationEntry(_with_id(raw, len(entries)), False))
         elif item.id not in known:
-            whole.append(ConversationEntry(item, True))
-    return whole
+            entries.append(ConversationEntry(item, True))
+    return entries
 
 
 def write_items(entries: Iterable[ConversationEntry], relayed: bool) -> list[bytes]:
-    """The items of a conversation as a request has them. relayed: the request goes to a Responses server."""
+    """Return the items of a conversation for a request. relayed: the request goes to a Responses server."""
     out = []
     for entry in entries:
         data = _for_relay(entry.item) if relayed and entry.stored else entry.item.data
@@ -229,25 +229,25 @@ def write_items(entries: Iterable[ConversationEntry], relayed: bool) -> list[byt
     return out
 
 
-def _named(raw: bytes, place: int) -> StoredItem:
-    """An item with its id. One that came without gets one made of what it says and where: the same conversation
-    sent again has the same items, and is kept once.
+def _with_id(raw: bytes, index: int) -> StoredItem:
+    """Return an item with an id. One without gets a hash of its content and index, so that a conversation that is sent
+    again has the same items and is stored once.
     """
     item = _decoded(raw)
     if is_id(item.get("id")):
         return StoredItem(item["id"], raw)
     kind = item.get("type") or "message"
     prefix = _PREFIXES.get(kind, _OTHER_PREFIX) if type(kind) is str else _OTHER_PREFIX
-    digest = hashlib.blake2b(b"%d\n%b" % (place, raw), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(b"%d\n%b" % (index, raw), digest_size=16).hexdigest()
     return StoredItem(f"{prefix}_{digest}", raw)
 
 
 def replace_input(
     request_head: RequestHead, items: Iterable[bytes], *, without: Container[str] = ()
 ) -> bytes:
-    """The request with another input and without a reference to an earlier response. Every other value stays.
+    """Replace the input of a request and drop its reference to an earlier response. Every other value stays.
 
-    without: the names of others that go.
+    without: the names of more members to drop.
     """
     members = [
         b"%b:%b" % (encode(name), bytes(raw))
@@ -258,57 +258,56 @@ def replace_input(
     return b"{%b}" % b",".join(members)
 
 
-def _for_relay(kept: StoredItem) -> bytes | None:
-    """An item of an earlier turn for a Responses server that does not know it, None when it says nothing there.
+def _for_relay(stored: StoredItem) -> bytes | None:
+    """Return an item of an earlier turn for a Responses server that has not stored it, None if it is of no use there.
 
-    "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false": an id leads nowhere
-    there, so the content goes without. Reasoning that has no content, or one that only we can open, says nothing.
+    "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false": an id leads nowhere there,
+    so it is dropped. Reasoning without content, or with content that only this gateway can unwrap, is of no use.
     """
-    item = _decoded(kept.data)
+    item = _decoded(stored.data)
     if item.get("type") == "reasoning":
-        sealed = item.get("encrypted_content")
-        if type(sealed) is str and Signer.is_wrapped(sealed):
-            sealed = item["encrypted_content"] = None
-        if not sealed and not item.get("content"):
+        signature = item.get("encrypted_content")
+        if type(signature) is str and Signer.is_wrapped(signature):
+            signature = item["encrypted_content"] = None
+        if not signature and not item.get("content"):
             return None
     if "id" not in item or item.get("type") in _NEED_IDS:
-        return kept.data
+        return stored.data
     del item["id"]
     return encode(item)
 
 
-# Items whose id names something beside themselves.
+# Items whose id is used by others.
 _NEED_IDS = frozenset(("mcp_approval_request", "mcp_list_tools"))
 
 
 def to_stored_response(
-    body: JSONObject, whole: tuple[StoredItem, ...], previous: str | None, *, owner: str, now: int
+    body: JSONObject, conversation: tuple[StoredItem, ...], previous: str | None, *, owner: str, now: int
 ) -> StoredResponse | None:
-    """An answer as it is kept; None when it has not ended, or has no id to find it by."""
+    """Return a response for the store, None if it has not ended or has no id."""
     id, output = body.get("id"), body.get("output")
     if not is_id(id) or body.get("status") not in _ENDED or not isinstance(output, list):
         return None
-    said = [_named(encode(item), len(whole) + place) for place, item in enumerate(output)]
-    kept = {**body, "output": [], "store": True, "previous_response_id": previous}
-    return StoredResponse(str(id), owner, now, encode(kept), whole, tuple(said))
+    start = len(conversation)
+    items = [_with_id(encode(item), start + index) for index, item in enumerate(output)]
+    stored = {**body, "output": [], "store": True, "previous_response_id": previous}
+    return StoredResponse(str(id), owner, now, encode(stored), conversation, tuple(items))
 
 
 def mark_cancelled(body: JSONObject) -> JSONObject:
-    """An answer whose client did not wait for its end: "To cancel a synchronous response, terminate the
-    connection."
-    """
+    """Return a response whose client left early: "To cancel a synchronous response, terminate the connection." """
     return {**body, "status": "cancelled", "error": None, "incomplete_details": None}
 
 
 def response_body(response: StoredResponse) -> JSONObject:
-    """The Response object as it was answered."""
+    """Return the Response object as the client got it."""
     body: JSONObject = decode(response.body)
     body["output"] = [msgspec.Raw(item.data) for item in response.output]
     return body
 
 
 def item_for_list(item: StoredItem) -> JSONObject:
-    """An item of the input, in the full form that lists have: with an id, and content in parts."""
+    """Return an item of the input in the full form of lists: with an id, and content in parts."""
     value = _decoded(item.data)
     out: JSONObject = {"id": item.id, "type": "message", **value}
     if not is_id(value.get("id")):
@@ -320,16 +319,19 @@ def item_for_list(item: StoredItem) -> JSONObject:
     return out
 
 
-def build_compaction(whole: JSONObject, items: list[bytes]) -> JSONObject:
-    """ "A list of all user messages, followed by a single compaction item": an answer that sums up these items."""
-    summary = [item for item in whole["output"] if item.get("type") == "compaction"]
+def build_compaction(response: JSONObject, items: list[bytes]) -> JSONObject:
+    """Return the compaction of these items. "A list of all user messages, followed by a single compaction item".
+
+    response: the one with the compaction item.
+    """
+    summary = [item for item in response["output"] if item.get("type") == "compaction"]
     messages = [item_for_list(entry.item) for entry in build_conversation((), items, {})]
     return {
-        "id": whole["id"],
+        "id": response["id"],
         "object": "response.compaction",
-        "created_at": whole["created_at"],
+        "created_at": response["created_at"],
         "output": [item for item in messages if item.get("role") == "user"] + summary,
-        "usage": whole["usage"],
+        "usage": response["usage"],
     }
 
 

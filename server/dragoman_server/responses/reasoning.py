@@ -1,9 +1,9 @@
-"""Reasoning kept for Chat clients that do not send it back, for as long as a tool loop takes.
+"""Store reasoning for Chat clients that do not send it back, for as long as a tool loop takes.
 
-Strategy: what the core says is worth keeping of an answer is kept under a hash of its owner and the ids of its
-calls, which the client does send back. The store is bounded in bytes, entries and time; what is used least recently
-goes first. It is in the memory of one process: a gateway of several workers finds what its own worker kept.
-Losing an entry costs the model its earlier reasoning, nothing else.
+The reasoning of a response is stored under a hash of its owner and the ids of its tool calls, which the client does
+send back. The store is limited in bytes, entries and time, and drops the least recently used entry first. It is in
+the memory of one process, so each worker of a gateway has its own. A lost entry costs the model its earlier reasoning
+only.
 """
 
 import hashlib
@@ -15,21 +15,25 @@ import msgspec
 from dragoman.document import Reasoning
 from dragoman.jsontext import decode, encode
 
-# A tool that takes longer than this has its model think again.
+# After a tool that takes longer than this, the model has to reason again.
 MAX_AGE_S = 3600.0
-# Small ones cost more than their bytes.
+# Small entries cost more than their bytes.
 MAX_ENTRIES = 100_000
-# What an entry takes beside its reasoning: its key, its place in the order, the objects around.
+# Bytes of an entry beside its reasoning: its key, its place in the order, the objects around it.
 _OVERHEAD = 256
 
 
 class _Entry(NamedTuple):
-    kept: bytes
-    until: float
+    reasoning: bytes
+    expires: float
 
 
 class ReasoningStore:
-    """max_bytes: of all entries together. Times are seconds of any clock that only goes on."""
+    """Reasoning by owner and tool call ids.
+
+    max_bytes: of all entries together. max_age_s: since an entry was last used. Times are seconds of a monotonic clock.
+    bytes: in use.
+    """
 
     def __init__(
         self, max_bytes: int, *, max_entries: int = MAX_ENTRIES, max_age_s: float = MAX_AGE_S
@@ -43,11 +47,11 @@ class ReasoningStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def put(self, owner: str, calls: tuple[str, ...], thoughts: tuple[Reasoning, ...], now: float) -> None:
-        """owner: the name of the client's key, so that nobody finds another's."""
+    def put(self, owner: str, calls: tuple[str, ...], reasoning: tuple[Reasoning, ...], now: float) -> None:
+        """Store the reasoning of a response. owner: the client key's name. calls: the ids of its tool calls."""
         key = _key(owner, calls)
         self._drop(key)
-        entry = _Entry(encode(msgspec.to_builtins(thoughts)), now + self._max_age_s)
+        entry = _Entry(encode(msgspec.to_builtins(reasoning)), now + self._max_age_s)
         if _size(entry) > self._max_bytes:
             return
         self._entries[key] = entry
@@ -56,18 +60,18 @@ class ReasoningStore:
             self._drop(next(iter(self._entries)))
 
     def get(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
-        """What was kept under these call ids, None when nothing is there any more."""
+        """Return the reasoning for these tool call ids, None if there is none any more."""
         key = _key(owner, calls)
         entry = self._entries.get(key)
         if entry is None:
             return None
-        if entry.until <= now:
+        if entry.expires <= now:
             self._drop(key)
             return None
         self._entries.move_to_end(key)
-        # A conversation that goes on brings all its turns each time.
-        self._entries[key] = entry._replace(until=now + self._max_age_s)
-        return msgspec.convert(decode(entry.kept), tuple[Reasoning, ...])
+        # Each request of a conversation sends all its turns again.
+        self._entries[key] = entry._replace(expires=now + self._max_age_s)
+        return msgspec.convert(decode(entry.reasoning), tuple[Reasoning, ...])
 
     def _drop(self, key: bytes) -> None:
         entry = self._entries.pop(key, None)
@@ -76,7 +80,7 @@ class ReasoningStore:
 
 
 def _size(entry: _Entry) -> int:
-    return len(entry.kept) + _OVERHEAD
+    return len(entry.reasoning) + _OVERHEAD
 
 
 def _key(owner: str, calls: tuple[str, ...]) -> bytes:

@@ -1,7 +1,7 @@
-"""The response store as requests see it: what they refer to is put in, and their answers are kept.
+"""Expand the references of requests to stored responses, and store new responses.
 
-Strategy: what the gateway has is put in, so that the request says everything. What it does not know goes on
-untouched to an upstream that speaks Responses, for that one may know; nobody else can, so there it is an error.
+Stored items are inserted, so that the request has the whole conversation. An unresolved reference is passed on
+unchanged to an upstream that speaks Responses, because that upstream may have it; for all others it is an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dragoman import RemoteProtocolError, RequestHead
+from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject
 from dragoman_server.responses import conversation as chain
 from dragoman_server.responses.stores.base import (
@@ -30,24 +30,24 @@ HOW_TO_ENABLE = "set server.response_store to memory or sqlite"
 
 @dataclass(frozen=True, slots=True)
 class ExpandedRequest:
-    """A request that says everything.
+    """A request with its conversation.
 
-    body: what to plan with.
-    previous: the stored response that it goes on from, if its conversation was put in.
-    conversation: that so far so far, if the answer is to be kept.
-    unknown: what is wrong with the request, unless the upstream knows what it refers to.
+    body: the request to plan.
+    previous: the id of the stored response that it continues, if its conversation was inserted.
+    conversation: the items before the response, if the response is to be stored; None otherwise.
+    unresolved: the error for a reference that only the upstream may resolve, None if there is none.
     """
 
     body: bytes
     previous: str | None = None
     conversation: tuple[StoredItem, ...] | None = None
-    unresolved: RemoteProtocolError | None = None
+    unresolved: RequestRefused | None = None
 
 
 class StoredResponseService:
-    """store: None when nothing is kept.
+    """The response store for the endpoints. store: None if nothing is stored.
 
-    owner, everywhere: who asks, and so whose answers are looked at. Nobody sees those of others.
+    owner, in all methods: the client key's name. Responses of other owners are not visible.
     """
 
     def __init__(self, store: ResponseStore | None) -> None:
@@ -55,72 +55,77 @@ class StoredResponseService:
 
     @property
     def enabled(self) -> bool:
+        """True if responses are stored."""
         return self._store is not None
 
     def applies_to(self, request_head: RequestHead) -> bool:
-        """Whether a request has to be looked at more closely. Raises RemoteProtocolError."""
+        """True if a request has to be expanded. Raises RemoteProtocolError."""
         if self.enabled:
             return True
-        asked = chain.read_state_params(request_head)
-        return asked.previous is not None or asked.may_refer
+        params = chain.read_state_params(request_head)
+        return params.previous is not None or params.may_refer
 
     async def expand(
         self,
         body: bytes,
         request_head: RequestHead,
-        goal: Destination,
+        destination: Destination,
         *,
         store_response: bool,
         now: int,
         owner: str,
     ) -> ExpandedRequest:
-        """store_response: the answer to such a request may be kept. now: seconds since the epoch.
+        """Insert what the request refers to.
 
-        Raises RemoteProtocolError for a reference that leads nowhere.
+        store_response: the endpoint's responses may be stored. now: seconds since the epoch.
+
+        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference that leads nowhere.
         """
-        relayed = goal.upstream.stored_responses
-        asked = chain.read_state_params(request_head)
-        store_response = store_response and asked.store and self._store is not None
-        if relayed and goal.settings.stores_responses:
+        relayed = destination.upstream.stored_responses
+        params = chain.read_state_params(request_head)
+        store_response = store_response and params.store and self._store is not None
+        if relayed and destination.settings.stores_responses:
             store_response = False
-        if not (asked.previous or asked.may_refer or store_response):
+        if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
         items = chain.input_items(request_head)
-        references = chain.find_references(items) if asked.may_refer else []
+        references = chain.find_references(items) if params.may_refer else []
         if self._store is None:
-            if asked.previous or references:
-                return _passed_on(body, relayed, _off(asked.previous, references))
+            if params.previous or references:
+                return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
             return ExpandedRequest(body)
         before: tuple[StoredItem, ...] = ()
-        if asked.previous:
-            previous = await self.get(asked.previous, now, owner)
+        if params.previous:
+            previous = await self.get(params.previous, now, owner)
             if previous is None:
-                return _passed_on(body, relayed, chain.previous_not_found(asked.previous))
+                return _pass_on(body, relayed, chain.previous_not_found(params.previous))
             before = chain.history(previous)
         referred: dict[int, StoredItem] = {}
-        unknown = None
+        unresolved = None
         for reference in references:
             found = await self._item(reference.id, now, owner)
             if found is not None:
                 referred[reference.index] = found
             else:
-                unknown = unknown or chain.item_not_found(reference.index, reference.id)
-        if unknown is not None:
+                unresolved = unresolved or chain.item_not_found(reference.index, reference.id)
+        if unresolved is not None:
             if not relayed:
-                raise unknown
-            store_response = False  # the upstream alone knows the whole conversation
+                raise unresolved
+            store_response = False  # only the upstream has the whole conversation
         entries = chain.build_conversation(before, items, referred)
-        # An upstream that cannot store is not asked to, so that nobody takes it for a loss.
-        done_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
-        if asked.previous or referred or not done_here.isdisjoint(request_head.fields):
-            body = chain.replace_input(request_head, chain.write_items(entries, relayed), without=done_here)
-        whole = tuple([entry.item for entry in entries]) if store_response else None
-        return ExpandedRequest(body, asked.previous, whole, unknown)
+        # An upstream that cannot store gets no `store`, which would be recorded as a loss.
+        handled_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
+        if params.previous or referred or not handled_here.isdisjoint(request_head.fields):
+            body = chain.replace_input(
+                request_head, chain.write_items(entries, relayed), without=handled_here
+            )
+        conversation = tuple([entry.item for entry in entries]) if store_response else None
+        return ExpandedRequest(body, params.previous, conversation, unresolved)
 
     async def store(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
-        """Store an answer that has ended, to a request that was expanded for it. Returns False if it was not stored.
+        """Store a response that has ended, to a request from expand(). Return false if it was not stored.
 
-        Never raises: the answer is good, whether it can be kept or not.
+        Never raises for the store, because the client gets its response in any case.
         """
         assert self._store is not None
         assert expanded.conversation is not None
@@ -128,7 +133,7 @@ class StoredResponseService:
             body, expanded.conversation, expanded.previous, owner=owner, now=now
         )
         if response is None:
-            return True  # there is nothing that could be asked for
+            return True  # there is nothing to store
         try:
             if await self._store.put(response):
                 return True
@@ -138,22 +143,22 @@ class StoredResponseService:
         return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
-        """Raises RemoteProtocolError when the store does not work."""
+        """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
         if self._store is None or not chain.is_id(id):
             return None
         try:
             return await self._store.get(owner, id, now)
         except ResponseStoreError as error:
-            raise _broken(error) from error
+            raise _unavailable_error(error) from error
 
     async def delete(self, id: str, owner: str) -> bool:
-        """False when there was none. Raises RemoteProtocolError when the store does not work."""
+        """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""
         if self._store is None or not chain.is_id(id):
             return False
         try:
             return await self._store.delete(owner, id)
         except ResponseStoreError as error:
-            raise _broken(error) from error
+            raise _unavailable_error(error) from error
 
     async def _item(self, id: str, now: int, owner: str) -> StoredItem | None:
         if self._store is None or not chain.is_id(id):
@@ -161,20 +166,20 @@ class StoredResponseService:
         try:
             return await self._store.item(owner, id, now)
         except ResponseStoreError as error:
-            raise _broken(error) from error
+            raise _unavailable_error(error) from error
 
 
-def _passed_on(body: bytes, relayed: bool, unknown: RemoteProtocolError) -> ExpandedRequest:
-    """A request that refers to what only an upstream can know, and only one that speaks Responses."""
+def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> ExpandedRequest:
+    """Return a request whose reference only a Responses upstream may resolve. Raise the error for other upstreams."""
     if not relayed:
-        raise unknown
-    return ExpandedRequest(body, unresolved=unknown)
+        raise unresolved
+    return ExpandedRequest(body, unresolved=unresolved)
 
 
-def _off(previous: str | None, references: list[chain.ItemReference]) -> RemoteProtocolError:
+def _not_enabled_error(previous: str | None, references: list[chain.ItemReference]) -> RequestRefused:
     path = "/previous_response_id" if previous else f"/input/{references[0].index}"
     what = "previous_response_id" if previous else "an item_reference"
-    return RemoteProtocolError(
+    return RequestRefused(
         f"{what} needs answers that are kept, and this gateway keeps none: send the whole conversation as input, "
         f"or {HOW_TO_ENABLE} in its configuration",
         path=path,
@@ -182,9 +187,9 @@ def _off(previous: str | None, references: list[chain.ItemReference]) -> RemoteP
     )
 
 
-def _broken(error: ResponseStoreError) -> RemoteProtocolError:
-    """The log says what is wrong; a client needs to know no more than that it is not at fault."""
+def _unavailable_error(error: ResponseStoreError) -> RequestRefused:
+    """Log the error of the store, and return one without its details for the client."""
     ERRORS.error("%s", error)
-    return RemoteProtocolError(
+    return RequestRefused(
         "the gateway's response store does not work at the moment; try again later", status=503
     )

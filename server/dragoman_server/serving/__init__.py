@@ -1,21 +1,24 @@
-"""Connections of clients: hypercorn's HTTP protocols on byte streams of our own, on asyncio, uvloop and trio alike.
+"""Serve the connections of clients: hypercorn's HTTP protocols on our byte streams, on asyncio, uvloop and trio.
 
-Strategy: hypercorn's protocol classes translate between HTTP and ASGI; its servers, one for asyncio and one for trio,
-are not used. Subclasses correct what goes wrong there, and each place names the file and line that it stands for.
+hypercorn's protocol classes translate between HTTP and ASGI; its servers, one for asyncio and one for trio, are not
+used. Subclasses correct its errors, and each place names the file and line of hypercorn that it replaces.
 
-    server      accepts connections, at most so many, and stops
-    connection  one client connection: reads, writes, ends
-    http1, http2              hypercorn's two protocols, corrected
-    request_head              the rules for the head of an HTTP/1.1 request, before a parser sees it
-    http2_connection          h2's connection, which here limits what a client may do; no I/O
-    refusals    how the application answers what never becomes a request
-    tasks       events, tasks and the application's queue, as hypercorn's classes want them
-    lifespan    the application's start and end
+    run               serve(): one process or several, signals, the steps of a stop
+    supervisor        several worker processes on one listening socket
+    sockets           the listening socket
+    server            accepts connections up to a limit, and stops
+    connection        one client connection: reads, writes, ends
+    http1, http2      hypercorn's two protocols, corrected
+    request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
+    http2_connection  h2's connection with limits on what a client may do; no I/O
+    refusals          responses to what never becomes a request of the application
+    tasks             events, tasks and the application's queue, with the interfaces that hypercorn's classes use
+    lifespan          the application's start and end
 
-A request: `server` accepts and makes a Connection, which reads bytes and gives them to HTTP1 or HTTP2. That starts the
-application in a task and gives it the body through AppEvents. What the application sends comes back through
-`stream_send`, is framed by h11 or h2, and goes out through `Connection.send`.
+A request: `server` accepts a socket and creates a Connection, which passes the bytes to HTTP1 or HTTP2. That starts the
+application in a task and passes it the body through AppEvents. What the application sends goes through `stream_send`,
+is framed by h11 or h2, and written by `Connection.send`.
 
-A refused request: HTTP1 or HTTP2 finds the head wrong, or late, and `WorkerContext.refusal` makes the answer, in the
-form of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
+A refused request: HTTP1 or HTTP2 finds that the head is wrong, or late, and `WorkerContext.refusal` makes the response,
+in the form of the path's protocol. It is sent like any other; over HTTP/1.1 the connection ends then.
 """

@@ -1,7 +1,7 @@
-"""One client connection: reads and writes bytes for one of hypercorn's protocols until either side ends it.
+"""One client connection: read and write bytes for one of hypercorn's protocols until either side ends it.
 
-It replaces hypercorn's two `tcp_server.py`, on our `ByteStream`. Whatever is raised inside a connection ends that
-connection only. All bytes for a client go through `Connection._write`.
+It replaces hypercorn's two `tcp_server.py`, on our `ByteStream`. An exception inside of a connection ends only that
+one. All bytes for a client go through `Connection._write`.
 """
 
 import enum
@@ -19,23 +19,23 @@ from starlette.types import ASGIApp
 
 from dragoman_server.serving.http1 import HTTP1
 from dragoman_server.serving.http2 import HTTP2
-from dragoman_server.serving.refusals import Refusal, plain_text_refusal
+from dragoman_server.serving.refusals import RefusalMaker, plain_text_refusal
 from dragoman_server.serving.tasks import ClearableEvent, ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
 
 __all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
 
-# What a client of HTTP/2 sends first (RFC 9113, 3.4).
+# The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-# Bytes given to the stream at once; the client must take them within `send_timeout_s`. A client that does not read
+# Bytes passed to the stream at once; the client must take them within `send_timeout_s`. A client that does not read
 # costs as many bytes here (twice as many with TLS on asyncio, whose transport reports a full buffer one write late),
 # beside what the kernel's buffers, the protocol and the application hold.
 WRITE_SIZE = 64 * 1024
 
 # After we have closed our side, what the client still sends is read and dropped for this long: closing a socket with
-# unread bytes sends a reset, by which the client can lose the end of its answer (RFC 9112, 9.6).
+# unread bytes sends a reset, and the client can lose the end of its response (RFC 9112, 9.6).
 LINGER_S = 1.0
 # The same for an idle connection.
 IDLE_LINGER_S = 0.1
@@ -46,7 +46,7 @@ Address = tuple[str, int]
 
 
 class HTTPProtocol(Protocol):
-    """What a connection calls of `HTTP1` and `HTTP2`."""
+    """The methods of `HTTP1` and `HTTP2` that a connection calls."""
 
     async def initiate(self) -> None:
         """Begin. Called once, before everything else."""
@@ -54,7 +54,7 @@ class HTTPProtocol(Protocol):
     async def handle(self, event: Event) -> None:
         """Take RawData, which the client has sent, or Closed, once and last, when the connection has ended.
 
-        Nothing is read meanwhile, so it must return soon: otherwise nobody notices that the client has left.
+        Nothing is read meanwhile, so it must return soon: otherwise it is not noticed that the client has left.
         """
 
     async def timed_out(self) -> None:
@@ -66,33 +66,33 @@ class HTTPProtocol(Protocol):
 
 @dataclass(slots=True)
 class WorkerContext:
-    """What the connections of one worker share. Hypercorn's protocols get it as their `context`.
+    """What the connections of one worker share. hypercorn's protocols get it as their `context`.
 
     state: of the application's lifespan.
-    refusal: makes the answer to what never becomes a request of the application.
+    refusal: makes the response to what never becomes a request of the application.
     terminated: the worker takes no new requests.
-    connections: all of them. idle: those without a request, the one that has been idle longest first.
+    connections: all of them.
+    idle: what has no request and may be closed for a new connection (connections and TLS handshakes), and the function
+        that closes it; what has been idle longest comes first.
     """
 
     app: ASGIApp
     config: hypercorn.Config
     settings: ServerSettings
     state: dict[str, Any]
-    refusal: Refusal = plain_text_refusal
+    refusal: RefusalMaker = plain_text_refusal
     terminated: ClearableEvent = field(default_factory=ClearableEvent)
     connections: "dict[Connection, None]" = field(default_factory=dict)
-    # What has no request and may be closed for a new connection, by what closes it: connections, and TLS handshakes.
-    # Who has been idle longest comes first.
     idle: dict[object, Callable[[], None]] = field(default_factory=dict)
 
     event_class: ClassVar = ClearableEvent
 
     async def mark_request(self) -> None:
-        """Hypercorn counts requests here, to end a worker after so many."""
+        """Do nothing. hypercorn counts requests here, to end a worker after so many."""
 
 
 class _End(enum.Enum):
-    LEFT = enum.auto()  # the client has closed, or the connection broke
+    LEFT = enum.auto()  # the client has closed it, or it broke
     TIMED_OUT = enum.auto()
     ENDED = enum.auto()  # by us
 
@@ -117,7 +117,7 @@ class Connection:
         self._stream = stream
         self._protocol: HTTPProtocol | None = None
         self._tasks: anyio.abc.TaskGroup
-        # Around a wait for bytes, and around nothing else: it never interrupts a write.
+        # Only around a wait for bytes, so it never interrupts a write.
         self._reading: anyio.CancelScope | None = None
         self._deadline = math.inf
         self._ended = False  # nothing more is read
@@ -128,7 +128,7 @@ class Connection:
 
     @property
     def protocol_arguments(self) -> tuple[Any, ...]:
-        """What the constructors of hypercorn's protocols take."""
+        """The arguments of the constructors of hypercorn's protocols."""
         worker = self.worker
         tasks = ConnectionTaskGroup(self._tasks)
         addresses = self.client, self.server
@@ -137,7 +137,7 @@ class Connection:
     # Called by the server.
 
     async def run(self) -> None:
-        """Serve the client until either side ends the connection. Logs errors of our own, and raises none."""
+        """Serve the client until either side ends the connection. Log internal errors, and raise none."""
         self.worker.connections[self] = None
         self._updated(idle=True)
         try:
@@ -159,7 +159,7 @@ class Connection:
             del self.worker.connections[self]
 
     async def stop(self) -> None:
-        """Take no new requests: end at once if idle, else after the open ones. Raises nothing."""
+        """Take no new requests: end at once if idle, else after the open ones. This raises nothing."""
         try:
             if self._protocol is not None:
                 await self._protocol.stop()
@@ -218,7 +218,7 @@ class Connection:
     # Reading.
 
     async def _begin(self) -> None:
-        """Choose the protocol, where that needs no bytes of the client."""
+        """Choose the protocol, unless that depends on the first bytes of the client."""
         if self._stream.alpn_protocol() == "h2":
             await self._initiate(HTTP2(self))
         elif self.tls or not self.settings.http2:
@@ -231,7 +231,7 @@ class Connection:
     async def _read(self) -> _End:
         while not self._ended:
             data = b""
-            # One scope for many waits; what is done in between cannot be cut by it.
+            # One scope for many waits; its deadline applies only to them.
             with anyio.CancelScope() as scope:
                 while not self._ended:
                     if self._deadline != math.inf:
@@ -286,7 +286,7 @@ class Connection:
     # Writing.
 
     async def _write(self, data: bytes) -> None:
-        """Give all of it to the stream. Once the connection is closed, the bytes are dropped."""
+        """Pass all of it to the stream. Once the connection is closed, the bytes are dropped."""
         rest: bytes | memoryview = data
         if self._closed or len(data) > WRITE_SIZE or self._writing.locked():
             await self._writing.acquire()
@@ -308,7 +308,7 @@ class Connection:
 
     async def _write_in_turn(self, data: bytes | memoryview) -> None:
         if self._closed:
-            # An application that writes without end must let other tasks run.
+            # Let other tasks run, even if the application goes on writing.
             await anyio.lowlevel.checkpoint()
             return
         timeout = self.settings.send_timeout_s
@@ -334,7 +334,7 @@ class Connection:
 
 
 def log_internal_error(error: BaseException) -> None:
-    """Log the type and place of an error of our own that ended a connection. Its text may quote the client."""
+    """Log the type and place of an internal error that ended a connection. Its text may quote the client."""
     cause, trace = error, error.__traceback__
     while isinstance(cause, BaseExceptionGroup):
         cause = cause.exceptions[0]

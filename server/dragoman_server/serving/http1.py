@@ -1,10 +1,10 @@
 """HTTP/1.1 on one connection: hypercorn's protocol, made safe against clients that leave, attack, or send what can be
 read in two ways.
 
-Strategy: received bytes go into a buffer. A head is checked whole (`request_head`) before h11 parses it; a body goes to
-h11 as it comes; what follows a request stays in the buffer until the request is answered. So the task that reads the
-socket never waits for an answer, and notices at once that the client has left. Each request has an h11 connection of
-its own, so nothing of one can become part of another.
+Received bytes go into a buffer. A whole head is checked by `request_head` before h11 parses it; a body goes to h11 as
+it arrives; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
+never waits for a response, and notices at once that the client has left. Each request has its own h11 connection, so no
+bytes of one can become part of another.
 """
 
 from enum import Enum, auto
@@ -36,33 +36,34 @@ if TYPE_CHECKING:
 
 __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 
-# Bytes buffered that a client sends behind a request before it is answered. If there are more, they are dropped and the
-# connection ends with the answer: "a client that pipelines requests SHOULD retry unanswered requests if the connection
-# closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client leaves.
+# Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
+# dropped and the connection ends with the response: "a client that pipelines requests SHOULD retry unanswered requests
+# if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client
+# leaves.
 READ_AHEAD_BYTES = 64 * 1024
 
-# Bytes of a body that are read before other tasks run again: some 2,700 chunks of a byte.
+# Bytes of a body that are read before other tasks run: some 2,700 chunks of one byte.
 _SLICE = 16 * 1024
 
 _EMPTY_LINE = b"\r\n"
 
 
 if not hasattr(h11.Connection(h11.SERVER), "_receive_buffer"):
-    # hypercorn asks for any version of h11: without it _BodyBuffer would not be used, and nobody would notice.
+    # hypercorn allows any version of h11. Without this attribute _BodyBuffer would silently not be used.
     raise ImportError("this version of h11 has no Connection._receive_buffer")
 
 
 class _Reading(Enum):
-    """What the next bytes are."""
+    """The meaning of the next bytes."""
 
     HEAD = auto()
     BODY = auto()
-    AHEAD = auto()  # behind the request that is being answered
-    NOTHING = auto()  # the connection ends with the answer
+    AHEAD = auto()  # after the request whose response is not complete
+    NOTHING = auto()  # the connection ends with the response
 
 
 class HTTP1(H11Protocol):
-    """transport: our Connection. `connection`, a name of hypercorn's, is h11's."""
+    """HTTP/1.1 on one connection. transport: our Connection; hypercorn's name `connection` is h11's."""
 
     def __init__(self, transport: "Connection") -> None:
         super().__init__(*transport.protocol_arguments)
@@ -70,8 +71,8 @@ class HTTP1(H11Protocol):
         self.connection = self._new_h11()
         self._reading = _Reading.HEAD
         self._buffer = bytearray()
-        self._checked = 0  # bytes of an incomplete head that check_part() has seen
-        # The reader parses, and so does the end of an answer if bytes follow its request.
+        self._checked = 0  # bytes of an incomplete head that are checked
+        # The reader parses, and so does the end of a response if bytes follow its request.
         self._parsing = anyio.Lock(fast_acquire=True)
 
     # Called by the connection.
@@ -92,15 +93,15 @@ class HTTP1(H11Protocol):
             if self._reading is _Reading.HEAD and self._buffer:
                 within = f"{self.transport.settings.header_timeout_s:g} seconds"
                 late = f"the request's head was not complete within {within}"
-                await self._refuse(RemoteProtocolError(late, status=408), bytes(self._buffer))
+                await self._refuse(RequestRefused(late, status=408), bytes(self._buffer))
 
     async def stop(self) -> None:
-        """Nothing to do: _maybe_recycle() ends the connection with the open answer."""
+        """Do nothing: _maybe_recycle() ends the connection with the open response."""
 
     # Called by the stream.
 
     async def stream_send(self, event: StreamEvent) -> None:
-        if isinstance(event, Body):  # first, because most events are pieces of streams
+        if isinstance(event, Body):  # first, because most events are parts of streams
             await self._send_h11_event(h11.Data(data=event.data))
             return
         if isinstance(event, Response) and self._is_last:
@@ -109,7 +110,7 @@ class HTTP1(H11Protocol):
 
     @property
     def _is_last(self) -> bool:
-        """Whether the connection ends with this answer; hypercorn 0.18 protocol/h11.py:289 does not tell the client.
+        """True if the connection ends with this response; hypercorn 0.18 protocol/h11.py:289 sends no `close`.
 
         "A server that intends to close the connection ... SHOULD send a Connection header field" -- RFC 9112, 9.6
         """
@@ -136,8 +137,8 @@ class HTTP1(H11Protocol):
                 await self._read_head()
             if self._reading is _Reading.BODY:
                 await self._read_body()
-            # hypercorn 0.18 protocol/h11.py:176 waits from the first byte behind a request on: the socket is not read,
-            # and nobody notices that the client leaves.
+            # hypercorn 0.18 protocol/h11.py:176 waits from the first byte after a request on: the socket is not read,
+            # and it is not noticed that the client leaves.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._read_nothing_more()
 
@@ -181,15 +182,15 @@ class HTTP1(H11Protocol):
         await self._create_stream(request if usual else _as_served(request))
 
     async def _read_body(self) -> None:
-        # Of chunks of a byte, a read of the socket may have 40,000: others run in between.
+        # One read of the socket may have 40,000 chunks of one byte, so other tasks run in between.
         await self._read_part_of_body()
         while self._buffer and self._reading is _Reading.BODY:
             await anyio.lowlevel.checkpoint()
             await self._read_part_of_body()
 
     async def _read_part_of_body(self) -> None:
-        # In place of hypercorn 0.18 protocol/h11.py:164, which answers a broken body with an empty 400, gives the
-        # application a disconnect, as if the client had left, and each chunk by itself, however small.
+        # Instead of hypercorn 0.18 protocol/h11.py:164, which responds to a broken body with an empty 400, and passes
+        # the application a disconnect, as if the client had left, and each chunk by itself, however small.
         if self._buffer:
             self.connection.receive_data(bytes(self._buffer[:_SLICE]))
             del self._buffer[:_SLICE]
@@ -199,9 +200,8 @@ class HTTP1(H11Protocol):
         body, end, broken = bytearray(), False, None
         try:
             while isinstance(event := self.connection.next_event(), h11.Data | Data):
-                # hypercorn 0.18 protocol/ws_stream.py:239 answers bytes behind the handshake of a WebSocket (its Data)
-                # with a 400 of its own, beside the application's answer. They are dropped, as no WebSocket is accepted
-                # here.
+                # hypercorn 0.18 protocol/ws_stream.py:239 sends a 400 for bytes after the handshake of a WebSocket (its
+                # Data), beside the application's response. They are dropped, because no WebSocket is accepted here.
                 if isinstance(event, h11.Data):
                     body += event.data
             end = isinstance(event, h11.EndOfMessage)
@@ -224,13 +224,13 @@ class HTTP1(H11Protocol):
             await put({"type": "http.disconnect", "error": broken})
 
     async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
-        """Answer a head that cannot be served, and end the connection."""
+        """Respond to a head that cannot be served, and end the connection."""
         self._read_nothing_more()
         method, target, fields = parse_broken(head)
         await self.send(Updated(idle=False))
         reply = self.transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
-        # h11 frames the answer, for which it needs a request. It gets one of ours, because it has not seen the
-        # client's, or failed to parse it.
+        # h11 frames the response, for which it needs a request. It gets this one, because it has not parsed the
+        # client's.
         self.connection = self._new_h11()
         self.connection.receive_data(method + b" / HTTP/1.1\r\nhost: -\r\nconnection: close\r\n\r\n")
         self.connection.next_event()
@@ -280,7 +280,7 @@ def _as_served(request: h11.Request) -> h11.Request:
     if b"upgrade" in fields and not (
         b"sec-websocket-key" in fields and fields.get(b"sec-websocket-version") == b"13"
     ):
-        # hypercorn 0.18 protocol/ws_stream.py:231 answers an invalid handshake (RFC 6455, 4.2.1) with an empty 400.
+        # hypercorn 0.18 protocol/ws_stream.py:231 sends an empty 400 for an invalid handshake (RFC 6455, 4.2.1).
         # "A server MAY ignore a received Upgrade header field" -- RFC 9110, 7.8
         headers = [each for each in headers if each[0] != b"upgrade"]
     if target == request.target and headers == list(request.headers):

@@ -1,11 +1,11 @@
 """HTTP/2 on one connection.
 
-Strategy: requests come in as h2's events; answers go out through one task, `send_task`, which frames what there is,
-one DATA frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a
-client that does not read: it handles the client's frames, and notices that it leaves, at once.
+Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames what is buffered, one DATA
+frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client that
+does not read: it handles the client's frames, and notices that it leaves, at once.
 
-What is buffered is bounded in both directions. A request's body: the windows of `http2_connection`, which grow by what
-the application has read. An answer: the application waits while STREAM_BUFFER bytes are buffered.
+Buffers are bounded in both directions: bodies of requests by the windows of `http2_connection`, which grow by what the
+application has read; responses by STREAM_BUFFER, above which the application waits.
 """
 
 import logging
@@ -43,7 +43,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.utils import filter_pseudo_headers
 from starlette.types import Message, Receive, Scope, Send
 
-from dragoman import RemoteProtocolError, RequestRefused
+from dragoman import RequestRefused
 from dragoman_server.replies import Reply, send_reply
 from dragoman_server.serving.http2_connection import HTTP2Connection
 from dragoman_server.serving.refusals import refused_scope
@@ -56,9 +56,9 @@ __all__ = ["HTTP2"]
 
 _log = logging.getLogger("dragoman.http")
 
-# Bytes buffered of one answer that its client has no window for, two frames of the usual size. When all streams of the
-# connection together have CONNECTION_BUFFER, each may have only LEAST_BUFFER, so that streams which stand still do not
-# stop the others, and a connection has 1.5 MiB at most (128 streams).
+# Bytes to buffer of one response whose client has no window, two frames of the usual size. When all streams of the
+# connection together have CONNECTION_BUFFER, each may have only LEAST_BUFFER, so that stalled streams do not stop
+# the others, and a connection has 1.5 MiB at most (128 streams).
 STREAM_BUFFER = 32 * 1024
 CONNECTION_BUFFER = 1024 * 1024
 LEAST_BUFFER = 4 * 1024
@@ -67,11 +67,11 @@ LEAST_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# What is handled before other tasks run again: bytes, or requests that are served. The smallest have 20 bytes.
+# What is handled before other tasks run: bytes, or requests that are served. The smallest have 20 bytes.
 _READ_SIZE = 4 * 1024
 _READ_REQUESTS = 16
 
-# How long a client has to take the last frames of a connection that we end.
+# Seconds for a client to take the last frames of a connection that we end.
 _LAST_FRAMES_S = 1.0
 
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -97,7 +97,7 @@ class _Stream(HTTPStream):
             stream_id,
         )
         self.app = partial(protocol.run_app, self)
-        self.reply: Reply | None = None  # instead of what the application would answer
+        self.reply: Reply | None = None  # sent instead of calling the application
         self.length = length  # content-length
         self.received = 0
         self.unread = 0  # bytes received that the application has not read
@@ -119,7 +119,7 @@ class _Stream(HTTPStream):
 
 
 class HTTP2(H2Protocol):
-    """transport: our Connection. `connection`, a name of hypercorn's, is h2's."""
+    """HTTP/2 on one connection. transport: our Connection; hypercorn's name `connection` is h2's."""
 
     connection: HTTP2Connection
 
@@ -140,7 +140,7 @@ class HTTP2(H2Protocol):
         self._writing = False
         self._written = anyio.Event()  # everything, and nothing will follow
         self._stopping = False  # new requests are refused, open ones are finished
-        self._ending = False  # nothing more is read, what is framed is written, then the connection ends
+        self._ending = False  # nothing more is read; what is framed is written, then the connection ends
 
     @property
     def idle(self) -> bool:
@@ -148,9 +148,7 @@ class HTTP2(H2Protocol):
 
     # Called by the connection.
 
-    async def initiate(
-        self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
-    ) -> None:
+    async def initiate(self, *_: object) -> None:
         # The arguments are for the upgrade from HTTP/1.1, which is not offered (deprecated: RFC 9113, 3.1).
         self.connection.begin()
         self.task_group.spawn(self.send_task)
@@ -232,7 +230,7 @@ class HTTP2(H2Protocol):
     async def _begin_request(self, event: RequestReceived) -> None:
         """Start the application for a request, or refuse it.
 
-        hypercorn 0.18 protocol/h2.py:320: a request without method or path is an UnboundLocalError.
+        hypercorn 0.18 protocol/h2.py:320 raises UnboundLocalError for a request without method or path.
         """
         stream_id, headers = event.stream_id, event.headers
         fields = dict(headers)
@@ -251,7 +249,7 @@ class HTTP2(H2Protocol):
         stream = _Stream(self, stream_id, None if length is None else int(length))
         try:
             check_fields(path, headers)
-        except (RemoteProtocolError, RequestRefused) as error:
+        except RequestRefused as error:
             scope = refused_scope(method.decode("ascii"), path, headers)
             stream.reply = self.transport.worker.refusal(scope, error)
         self._streams[stream_id] = stream
@@ -276,7 +274,7 @@ class HTTP2(H2Protocol):
     async def _receive_body(self, event: DataReceived) -> None:
         size = len(event.data)
         stream = self._streams.get(event.stream_id)
-        # hypercorn 0.18 protocol/h2.py:259 is a KeyError for a stream that is answered.
+        # hypercorn 0.18 protocol/h2.py:259 raises KeyError for a stream whose response has ended.
         if stream is None or stream.closed:
             self._acknowledge(event.flow_controlled_length, event.stream_id)
             return
@@ -313,7 +311,7 @@ class HTTP2(H2Protocol):
                 await send_reply(send, stream.reply)
         finally:
             self._running -= 1
-            stream.app = self.app  # what it was refers to the stream
+            stream.app = self.app  # because the old value refers to the stream
             if stream.stream_id not in self._streams:
                 # hypercorn 0.18 protocol/h2.py:272 does not send Updated(idle=True) after a reset.
                 await self._update()
@@ -339,7 +337,7 @@ class HTTP2(H2Protocol):
             if stream.ended:
                 await self._close_stream(event.stream_id)
                 return
-            # hypercorn 0.18 protocol/h2.py:223 leaves the client waiting for the rest of an answer that was cut.
+            # hypercorn 0.18 protocol/h2.py:223 leaves the client waiting for the rest of a response that was cut.
             while self._frame(stream):
                 pass
             await self._reset(event.stream_id, ErrorCodes.INTERNAL_ERROR)
@@ -388,14 +386,13 @@ class HTTP2(H2Protocol):
                 return
 
     async def _wait(self, stream: _Stream) -> bool:
-        """Wait until a frame of this stream has been written, at most send_timeout_s. False: there will be none."""
-        stall_s = self.transport.settings.send_timeout_s
-        with anyio.move_on_after(stall_s) as scope:
+        """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""
+        within = self.transport.settings.send_timeout_s
+        with anyio.move_on_after(within) as scope:
             await stream.wait_for_progress()
         if scope.cancelled_caught and stream.stream_id in self._streams:
-            _log.warning(
-                "an HTTP/2 client took nothing of an answer for %g seconds; its request is cancelled", stall_s
-            )
+            text = "an HTTP/2 client took nothing of an answer for %g seconds; its request is cancelled"
+            _log.warning(text, within)
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams
 
@@ -469,7 +466,7 @@ class HTTP2(H2Protocol):
         return self.connection.data_to_send()
 
     def _frame(self, stream: _Stream) -> int:
-        """Frame one turn of a stream. Returns the bytes of its content."""
+        """Frame at most one DATA frame of a stream, and return the bytes of its content."""
         connection, stream_id = self.connection, stream.stream_id
         if stream.ended or not connection.is_open(stream_id):
             return 0

@@ -1,8 +1,8 @@
-"""h2's connection with limits on what a peer may do. It resets one stream where RFC 9113 asks for that and h2 4.4 ends
+"""h2's connection with limits on what a peer may do. It resets one stream where RFC 9113 requires that and h2 4.4 ends
 the connection.
 
-Strategy: h2 passes all frames through `_receive_frame`, one a call, so frames are counted there and errors handled. The
-checks are h2's; this module adds what it leaves out.
+h2 passes each frame to `_receive_frame`, so frames are counted and errors handled there. Most checks are h2's; this
+module adds the missing ones.
 """
 
 from typing import NamedTuple
@@ -40,14 +40,14 @@ if not hasattr(H2Connection, "_receive_frame"):
 STREAM_WINDOW = 256 * 1024
 CONNECTION_WINDOW = 1024 * 1024
 
-# Bytes framed and not written yet. Bodies are framed when there is room, so these are heads and answers to control
-# frames: 128 streams make some 100 KiB. A client for which there are more asks and does not read.
+# Bytes that are framed and not written yet. Bodies are framed when there is room, so these are heads, and responses to
+# control frames: 128 streams make some 100 KiB. A client with more sends requests and does not read.
 MAX_UNSENT = 512 * 1024
 
-# A DATA frame below this many bytes, which does not end its stream, carries next to nothing.
+# A DATA frame of fewer bytes that does not end its stream counts as empty.
 SMALL_DATA = 64
 
-# The largest table of headers kept for answers (RFC 7541, 4.2: it may be smaller than the client allows).
+# The largest table of headers for responses (RFC 7541, 4.2: it may be smaller than the client allows).
 _HEADER_TABLE = 4096
 
 
@@ -58,8 +58,8 @@ class FrameRate(NamedTuple):
     per_second: int
 
 
-# Limits on frames that cost work and bring nothing. Each is far above what clients send, and far below what would be a
-# noticeable load: a frame costs some 30 microseconds, a request that is reset some 500.
+# Limits on frames that cost work and have no content. Each is far above what clients send, and far below a noticeable
+# load: a frame costs some 30 microseconds, a request that is reset some 500.
 #
 # Ping: clients that measure the bandwidth with them send one a round trip; those that keep a connection, one a second.
 _CONTROL = FrameRate(1000, 100)
@@ -76,20 +76,20 @@ _RATES: dict[type[Frame], tuple[str, FrameRate]] = {
     AltSvcFrame: ("unknown", _CONTROL),
     SettingsFrame: ("SETTINGS", _SETTINGS),
     RstStreamFrame: ("RST_STREAM", _RESETS),
-    # Beside those that answer a DATA frame of ours, see UPDATES_PER_DATA.
+    # In addition to those that follow our DATA frames, see UPDATES_PER_DATA.
     WindowUpdateFrame: ("WINDOW_UPDATE", _CONTROL),
     # Without content, see SMALL_DATA.
     DataFrame: ("empty DATA", _CONTROL),
 }
-# Requests beyond the limit on streams. A client that does not know the limit yet may send a round trip's worth.
+# Requests beyond the limit on streams. A client that has not received the limit may send a round trip's worth.
 _EXCESS = ("excess HEADERS", _CONTROL)
 
-# A client gives back room once for the stream and once for the connection; some do it in several pieces.
+# A client opens the window once for the stream and once for the connection; some do it in several steps.
 UPDATES_PER_DATA = 8
 
 
 class _TokenBucket:
-    """Enforces one Rate."""
+    """Enforces one FrameRate."""
 
     __slots__ = ("_at", "_left", "_rate")
 
@@ -99,7 +99,7 @@ class _TokenBucket:
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Take one. False when none is left."""
+        """Take one token. Return False if none is left."""
         self.add((now - self._at) * self._rate.per_second)
         self._at = now
         self._left -= 1
@@ -138,25 +138,25 @@ class HTTP2Connection(H2Connection):
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)
-        # A list that is a little too large gets an answer that says so; one that is far too large ends the connection,
+        # A list that is a little too large gets a 431; one that is far too large ends the connection,
         # because the decoder stops within it and what follows cannot be read (CVE-2016-6581).
         self.decoder.max_header_list_size = 2 * self._max_header_bytes
 
     def receive(self, data: bytes | memoryview, now: float) -> list[Event]:
         """Parse bytes into events. now: seconds of a monotonic clock.
 
-        Raises ProtocolError when the connection has to end; the GOAWAY is in data_to_send() then.
+        Raises ProtocolError if the connection has to end; then the GOAWAY is in data_to_send().
         """
         self._now = now
         try:
             return self.receive_data(data)
         except ProtocolError as error:
-            if self.state_machine.state is not ConnectionState.CLOSED:  # a preface that is none
+            if self.state_machine.state is not ConnectionState.CLOSED:  # the preface is wrong
                 self.close_connection(error.error_code)
             raise
 
     def note_data_sent(self) -> None:
-        """Allow for the WINDOW_UPDATE frames with which a client answers a DATA frame."""
+        """Allow for the WINDOW_UPDATE frames that a client sends after our DATA frame."""
         bucket = self._buckets.get(_RATES[WindowUpdateFrame][0])
         if bucket is not None:
             bucket.add(UPDATES_PER_DATA)
@@ -192,8 +192,8 @@ class HTTP2Connection(H2Connection):
         ):
             self._count(*_RATES.get(type(frame), ("", None)))
         if isinstance(frame, HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
-            # Before it is decoded: what adds nothing to the list, such as a change of the table's size, is not counted
-            # there, and a megabyte of it takes a second.
+            # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change
+            # of the table's size, and a megabyte of that takes a second.
             raise DenialOfServiceError("a list of headers is too large")
         if isinstance(frame, PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
@@ -222,7 +222,7 @@ class HTTP2Connection(H2Connection):
                 raise ProtocolError("the first frame is no SETTINGS frame")
             self._has_settings = True
         if isinstance(frame, ContinuationFrame):
-            # h2 has joined the valid ones with their HEADERS; of the others it makes some a stream error.
+            # h2 has joined the valid ones with their HEADERS; for some of the others it would reset only the stream.
             raise ProtocolError("CONTINUATION without HEADERS (RFC 9113, 6.10)")
         if isinstance(frame, RstStreamFrame) and self._is_idle(frame.stream_id):
             raise ProtocolError("RST_STREAM for an idle stream (RFC 9113, 6.4)")

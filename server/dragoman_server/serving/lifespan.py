@@ -1,4 +1,4 @@
-"""The application's own start and end: the ASGI lifespan protocol."""
+"""Run the application's start and end: the ASGI lifespan protocol."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ _log = logging.getLogger("dragoman.server")
 
 @asynccontextmanager
 async def lifespan(app: ASGIApp, startup_s: float, shutdown_s: float) -> AsyncIterator[dict[str, Any]]:
-    """Start the application, and shut it down at the end of the block. Yields the state for the scope of each request.
+    """Start the application, and shut it down at the end of the block. Yield the state for the scope of each request.
 
     startup_s, shutdown_s: seconds that it may take. Raises StartupError if the application refuses to start or is not
     ready in time.
@@ -53,7 +53,7 @@ class _Lifespan:
             await self._app(scope, self._receive, self._send)
         except Exception as error:
             if self.started.is_set():
-                # It may still answer requests; only its shutdown will not run.
+                # It may still serve requests; only its shutdown will not run.
                 _log.exception("the application's lifespan failed")
             else:
                 self.failure = f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Answers to what never becomes a request of the application: it cannot be parsed, is too large, or takes too long.
+"""Responses to what never becomes a request of the application: it cannot be parsed, is too large, or takes too long.
 
-Strategy: if the application has a method `refusal`, that makes the answer, in the form of the path's protocol, and logs
-it like everything else that the application refuses; HTTP1 and HTTP2 send it. For other applications it is plain text.
+If the application has a method `refusal`, that makes the response, in the form of the path's protocol, and logs it like
+everything else that the application refuses; HTTP1 and HTTP2 send it. For other applications it is plain text.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,20 +12,20 @@ from starlette.types import Scope
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.replies import Reply
 
-__all__ = ["Refusal", "plain_text_refusal", "refusal_of", "refused_scope"]
+__all__ = ["RefusalMaker", "plain_text_refusal", "refusal_of", "refused_scope"]
 
-# Makes the whole answer from what is known of the request (see refused_scope) and from what is wrong with it.
-Refusal = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
+# Makes the whole response from what is known of the request (see refused_scope) and the error.
+RefusalMaker = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
 
 
-def refusal_of(app: Any) -> Refusal:
-    """The application's own `refusal`, or in_plain_text()."""
-    refusal: Refusal = getattr(app, "refusal", plain_text_refusal)
+def refusal_of(app: Any) -> RefusalMaker:
+    """Return the application's `refusal`, or plain_text_refusal()."""
+    refusal: RefusalMaker = getattr(app, "refusal", plain_text_refusal)
     return refusal
 
 
 def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Scope:
-    """Make a scope of what is known of a request that the application will not see.
+    """Make a scope of what is known of a request that the application does not get.
 
     target: in origin form; b"" where none can be read. headers: lower-case names.
     """
@@ -40,5 +40,5 @@ def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, byt
 
 
 def plain_text_refusal(scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
-    """Answer with the error's message, for an application without `refusal`."""
+    """Return the error's message as plain text, for an application without `refusal`."""
     return Reply(error.status, [("content-type", "text/plain")], f"{error.message}\n".encode())

@@ -1,16 +1,18 @@
-"""The head of an HTTP/1.1 request, and the lines of a chunked body, checked before a parser reads them.
+"""Check the head of an HTTP/1.1 request, and the lines of a chunked body, before a parser reads them.
 
-Strategy: where RFC 9112 lets a recipient be lenient or strict, this is strict, because a proxy in front that reads the
-same bytes in another way is how one client's bytes become another one's request. What the checks let pass, nginx,
-haproxy and h11 read alike. h11 0.16 by itself takes bare LF as a line end, folded lines, `HTTP/2.0`, Content-Length
-beside Transfer-Encoding, and Content-Length repeated.
+If RFC 9112 allows a recipient to be lenient or strict, this is strict: if a proxy in front reads the same bytes in
+another way, one client's bytes can become another one's request. nginx, haproxy and h11 agree on what the checks
+accept. h11 0.16 by itself accepts bare LF as a line end, folded lines, `HTTP/2.0`, Content-Length beside
+Transfer-Encoding, and Content-Length repeated.
+
+A head that breaks the grammar raises RemoteProtocolError (400), one that is valid and not served RequestRefused.
 """
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 
 __all__ = [
     "MAX_FIELDS",
@@ -45,7 +47,7 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
-# What makes a head invalid, also before it is complete: pattern, what is wrong.
+# What makes a head invalid, even if it is not complete: pattern, what is wrong.
 _BROKEN = (
     # "A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP";
     # it "MAY recognize a single LF as a line terminator" -- RFC 9112, 2.2
@@ -53,7 +55,7 @@ _BROKEN = (
     # "CTL characters are invalid" in a field value -- RFC 9110, 5.5
     (re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "it has a control character"),
 )
-# The same, of a complete head.
+# The same for a complete head.
 _MALFORMED = (
     # "A server that receives an obs-fold ... MUST either reject the message by sending a 400 (Bad Request) ... or
     # replace" -- RFC 9112, 5.2. The first line: "MUST either reject the message as invalid or consume" -- 2.2
@@ -67,10 +69,10 @@ _MALFORMED = (
 def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
     """Check an incomplete head. start: how many bytes of it were checked before.
 
-    Raises RemoteProtocolError with status 400, 414 or 431.
+    Raises RemoteProtocolError, or RequestRefused with status 414 or 431.
     """
     if (broken := _named(_BROKEN, part, max(0, start - 1))) is not None:
-        raise _refused(400, broken)
+        raise _malformed(broken)
     if len(part) > _MAX_LINE_BYTES and part.find(b"\r\n", 0, _MAX_LINE_BYTES) < 0:
         raise _target_too_long()
     if len(part) > MAX_HEAD_BYTES:
@@ -80,12 +82,12 @@ def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
 def check_head(head: bytes) -> None:
     """Check a whole head, with the empty line at its end.
 
-    Raises RemoteProtocolError with status 400, 414, 417, 431, 501 or 505.
+    Raises RemoteProtocolError, or RequestRefused with status 414, 417, 431, 501 or 505.
     """
     request_line, _, fields = head.partition(b"\r\n")
     if _FIELDS.fullmatch(fields) is None:
         named = _named(_BROKEN, head) or _named(_MALFORMED, head)
-        raise _refused(400, named or "a header line is not `name: value`")
+        raise _malformed(named or "a header line is not `name: value`")
     target, minor = _checked_request_line(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
@@ -103,7 +105,7 @@ def check_head(head: bytes) -> None:
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
     """Apply the same limits to a head of HTTP/2; h2 has checked everything else.
 
-    Raises RemoteProtocolError with status 414 or 431.
+    Raises RequestRefused with status 414 or 431.
     """
     if len(target) > MAX_TARGET_BYTES:
         raise _target_too_long()
@@ -116,12 +118,12 @@ def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
 
 
 def is_chunk_line(line: bytes | bytearray) -> bool:
-    """Whether all who read it see the same chunk."""
+    """True if the line means the same chunk to every reader."""
     return _CHUNK_LINE.fullmatch(line) is not None
 
 
 def is_trailer_section(section: bytes) -> bool:
-    """Whether all who read it see the same end of the body. section: behind the last chunk, with the empty line."""
+    """True if the section means the same to every reader. section: what follows the last chunk, with the empty line."""
     return _FIELDS.fullmatch(section) is not None
 
 
@@ -138,7 +140,7 @@ def split_absolute_form(target: bytes) -> tuple[bytes, bytes] | None:
 
 
 class BrokenHead(NamedTuple):
-    """What can be read of a head that is refused. target: b"" if none can be read."""
+    """The readable parts of a head that is refused. target: b"" if none can be read."""
 
     method: bytes
     target: bytes
@@ -163,13 +165,13 @@ def parse_broken(head: bytes) -> BrokenHead:
 
 
 def _checked_request_line(line: bytes) -> tuple[bytes, int]:
-    """Check the request line. Returns the target and the minor version."""
+    """Check the request line, and return the target and the minor version."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
         if len(line) > _MAX_LINE_BYTES:
             raise _target_too_long()
         named = _named(_BROKEN, line)
-        raise _refused(400, named or "its first line is not `METHOD /path HTTP/1.1`")
+        raise _malformed(named or "its first line is not `METHOD /path HTTP/1.1`")
     method, target, major, minor = match.groups()
     if major != b"1" or minor not in b"01":
         # "the server does not support, or refuses to support, the major version of HTTP" -- RFC 9110, 15.6.6
@@ -184,7 +186,7 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
         )
     is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):
-        raise _refused(400, "its target is neither a path nor a URL")  # RFC 9112, 3.2
+        raise _malformed("its target is neither a path nor a URL")  # RFC 9112, 3.2
     return target, int(minor)
 
 
@@ -196,21 +198,21 @@ def _check_framing(lines: bytes, minor: int) -> None:
         codings = [each.strip(b"\t ") for value in encodings for each in value.split(b",")]
         if lengths:
             # "ought to be handled as an error" -- RFC 9112, 6.3
-            raise _refused(400, "it has both Content-Length and Transfer-Encoding; send one of them")
+            raise _malformed("it has both Content-Length and Transfer-Encoding; send one of them")
         if minor == 0:
             # "MUST treat the message as if the framing is faulty" -- RFC 9112, 6.1
-            raise _refused(400, "HTTP/1.0 has no Transfer-Encoding")
+            raise _malformed("HTTP/1.0 has no Transfer-Encoding")
         if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
             # "If a Transfer-Encoding header field is present in a request and the chunked transfer coding is not the
             # final encoding ... the server MUST respond with the 400" -- RFC 9112, 6.3
-            raise _refused(400, "its Transfer-Encoding does not end in one `chunked`")
+            raise _malformed("its Transfer-Encoding does not end in one `chunked`")
         if len(codings) > 1:
             # "A server that receives a request message with a transfer coding it does not understand SHOULD respond
             # with 501" -- RFC 9112, 6.1
             raise _refused(501, "the only Transfer-Encoding that is supported is chunked")
     elif lengths and (len(lengths) > 1 or _CONTENT_LENGTH.fullmatch(lengths[0]) is None):
         # RFC 9112, 6.3: "unrecoverable error" but for a list of equal values, which nginx refuses as well.
-        raise _refused(400, "its Content-Length is not one number")
+        raise _malformed("its Content-Length is not one number")
 
 
 def _check_host(lines: bytes, target: bytes, minor: int) -> None:
@@ -219,15 +221,15 @@ def _check_host(lines: bytes, target: bytes, minor: int) -> None:
     # with an invalid field value." -- RFC 9112, 3.2
     hosts = _values(b"host", lines)
     if len(hosts) > 1 or (minor == 1 and not hosts):
-        raise _refused(400, "it needs exactly one Host header")
+        raise _malformed("it needs exactly one Host header")
     if (absolute := split_absolute_form(target)) is not None:
         hosts.append(absolute[0])
     if not all(map(_HOST.fullmatch, hosts)):
-        raise _refused(400, "its Host is not a host and a port")
+        raise _malformed("its Host is not a host and a port")
 
 
 def _values(name: bytes, lines: bytes) -> list[bytes]:
-    """The values of a header. lines: all of them in lower case, with an LF before the first one too."""
+    """Return the values of a header. lines: all of them in lower case, with an LF before the first one too."""
     sign = b"\n%b:" % name
     values = []
     at = lines.find(sign)
@@ -244,17 +246,21 @@ def _named(
     return next((what for pattern, what in rules if pattern.search(data, start) is not None), None)
 
 
-def _refused(status: int, what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request's head is refused: {what}", status=status)
+def _malformed(what: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the request's head is refused: {what}")
 
 
-def _too_large() -> RemoteProtocolError:
+def _refused(status: int, what: str) -> RequestRefused:
+    return RequestRefused(f"the request's head is refused: {what}", status=status)
+
+
+def _too_large() -> RequestRefused:
     return _refused(431, f"it is larger than {MAX_HEAD_BYTES // 1024} KiB; send fewer or shorter headers")
 
 
-def _too_many() -> RemoteProtocolError:
+def _too_many() -> RequestRefused:
     return _refused(431, f"it has more than {MAX_FIELDS} header lines; send fewer")
 
 
-def _target_too_long() -> RemoteProtocolError:
+def _target_too_long() -> RequestRefused:
     return _refused(414, f"its target is longer than {MAX_TARGET_BYTES} bytes; shorten the path or the query")

@@ -1,11 +1,11 @@
 """Run the ASGI application on asyncio, uvloop or trio, in one process or several.
 
-The listening socket is bound here, before anything else starts: a port in use is one clear line, port 0
-is known by its real number, and all workers share the one socket. `serving` accepts on it.
+The listening socket is bound before anything else starts: a port in use is one line for the user, port 0 has its real
+number, and all workers share the one socket. `server` accepts on it.
 
-A stop has three steps, all bounded. No new connections, and `drain_s` for the open requests; then their
-scopes are cancelled, which closes their sockets without a final chunk, the honest sign of a cut answer;
-last, a timer ends the process.
+A stop has three steps, all bounded. First, no new connections, and `drain_s` for the open requests; then their scopes
+are cancelled, which closes their sockets without a final chunk, so that clients see that the response was cut; last, a
+timer ends the process.
 """
 
 import logging
@@ -42,28 +42,27 @@ AppFactory = Callable[[Settings], ASGIApp]
 _log = logging.getLogger("dragoman.server")
 _http_log = logging.getLogger("dragoman.http")
 
-# The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's
-# own shutdown.
+# The steps of a stop after drain_s, in seconds: closing the connections that were cut, then the application's shutdown.
 _CLOSING_S = 2.0
 _SHUTDOWN_S = 5.0
 
 _STARTUP_S = 30.0
 _HANDSHAKE_S = 10.0
 
-# Settings of hypercorn, and why they are not its defaults.
+# Settings of hypercorn that differ from its defaults.
 _HYPERCORN = {
     "h2_max_header_list_size": MAX_HEAD_BYTES,
-    # One client process seldom has more streams open; more wait instead of being refused.
+    # A client process seldom has more streams open; further ones wait instead of being refused.
     "h2_max_concurrent_streams": 128,
-    # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not
-    # we: a request sent into a closing connection fails. It also bounds the time that headers may take.
+    # Longer than the pools of the SDKs keep an idle connection (5 to 60 s), so that the client closes it, not we: a
+    # request that is sent into a closing connection fails. It also limits the time that headers may take.
     "keep_alive_timeout": 75.0,
-    # Agents make thousands of calls in a session; closing after 1000 would be an error in the middle of one.
+    # Agents send thousands of requests in a session; closing after 1000 would cause errors.
     "keep_alive_max_requests": 1_000_000,
     "include_server_header": False,
-    # The request log is the application's.
+    # The application logs requests.
     "accesslog": None,
-    # An encrypted key is an error; without a password here, OpenSSL asks for one on the terminal and waits.
+    # An encrypted key is an error; without a password here, OpenSSL waits for one on the terminal.
     "keyfile_password": "",
 }
 
@@ -71,8 +70,9 @@ _HYPERCORN = {
 def serve(settings: Settings, app_factory: AppFactory, *, on_ready: Callable[[BoundAddress], None]) -> None:
     """Serve until SIGINT or SIGTERM, then drain and return. Raises StartupError.
 
-    `app_factory` makes the application from the settings, once in each process; with several workers it must
-    be importable by its name. `on_ready` is called once, when all workers accept connections.
+    app_factory: makes the application from the settings, once in each process; with several workers it must be
+        importable by its name.
+    on_ready: called once, when all workers accept connections.
     """
     server = settings.server
     _check_backend(server.backend)
@@ -95,11 +95,11 @@ def _set_up_logging(settings: Settings) -> None:
     server = settings.server
     configure_logging(server.log_level, server.log_format, mask=settings.mask)
     capture_foreign_logs()
-    # At level info hypercorn says where it runs; our own line says it, once for all workers.
+    # At level info hypercorn logs its address for each worker; `on_ready` reports it once.
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
 
-# Before the start: everything that can be refused in one line.
+# Before the start: what can be refused with one line.
 
 
 def _check_backend(backend: str) -> None:
@@ -143,7 +143,7 @@ def _hypercorn_config(server: ServerSettings) -> hypercorn.Config:
 
 
 class _Requests:
-    """The application, with a scope around each request, so that a stop can cut what is left."""
+    """The application, with a cancel scope around each request, so that a stop can end the open ones."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -162,7 +162,7 @@ class _Requests:
                 self._scopes.discard(cancel_scope)
 
     def cut(self) -> None:
-        """Cancel all requests that are open."""
+        """Cancel all open requests."""
         if self._scopes:
             _log.warning("requests cut, as they were still open: %d", len(self._scopes))
         for cancel_scope in tuple(self._scopes):
@@ -196,7 +196,7 @@ class _Worker:
     @contextmanager
     def _signal_handlers(self, call_soon: Callable[[Callable[[], None]], object]) -> Iterator[None]:
         def handle(number: int, frame: object) -> None:
-            # The timer starts here and not in the event loop, which may be blocked by code that does not return.
+            # The timer does not start in the event loop, because code that does not return may block that.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
                 self._leave_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
@@ -247,7 +247,7 @@ class _Worker:
     async def _watch_parent(self) -> None:
         parent = parent_process()
         if parent is not None:
-            # Readable means: the supervisor is gone, and nobody will tell us to stop.
+            # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
             if not self.stopping.is_set():
                 self._leave_after(self._stop_s)
@@ -284,8 +284,8 @@ def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
 
 
 def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
-    # A handshake fails when a client speaks plain HTTP or does not trust our certificate, and a connection may break:
-    # no errors of ours.
+    # A handshake fails if a client sends plain HTTP or does not trust the certificate, and connections may break: these
+    # are not errors of the gateway.
     if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
 
@@ -337,7 +337,7 @@ def _startup_error(error: BaseException) -> StartupError | None:
 def _worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
-    """The whole life of a worker process. Says "" on `report` when it serves, or why it cannot."""
+    """Run a worker process. It sends "" on `report` when it serves, or why it cannot."""
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -346,10 +346,10 @@ def _worker_main(
     try:
         _run_worker(settings, app_factory, listener, partial(report.send, ""), (signal.SIGTERM,))
     except StartupError as error:
-        # A supervisor that is gone, or that heard of us already, has closed its end.
+        # A supervisor that has ended, or has had a report of this worker, has closed its end.
         with suppress(OSError):
             report.send(str(error))
         sys.exit(1)
-    except Exception:  # multiprocessing would print it in its own form
+    except Exception:  # which multiprocessing would print in its own form
         _log.exception("a worker process failed")
         sys.exit(1)

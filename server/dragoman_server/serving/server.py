@@ -1,4 +1,4 @@
-"""Accepts connections and serves them, on all event loops alike. It replaces hypercorn's two `run.py`."""
+"""Accept connections and serve them, on all event loops alike. This replaces hypercorn's two `run.py`."""
 
 import asyncio
 import errno
@@ -23,12 +23,12 @@ __all__ = ["serve_connections"]
 # Connections accepted before other tasks run again.
 _BATCH = 64
 
-# How long to wait after an error that the next accept() would only repeat.
+# Seconds to wait after an error that the next accept() would repeat.
 _PAUSE_S = 1.0
 
-# Descriptors of everything else: listener, event loop, stores, log.
+# File descriptors of everything else: listener, event loop, stores, log.
 _OTHER_DESCRIPTORS = 64
-_MOST_BY_DEFAULT = 10_000
+_MAX_BY_DEFAULT = 10_000
 
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -68,10 +68,10 @@ class _Server:
         self._listener = listener
         self._tls = tls
         self._handshake_s = handshake_s
-        self._most = worker.settings.max_connections or default_max_connections()
+        self._max_connections = worker.settings.max_connections or default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
-        # One line in the log for each time that these begin.
+        # Each logs one line when it becomes true.
         self._is_full = False
         self._is_short_of_files = False
         self.tasks: anyio.abc.TaskGroup
@@ -80,12 +80,12 @@ class _Server:
     async def accept(self) -> None:
         while True:
             await anyio.wait_readable(self._listener)
-            # Somebody is waiting, so that nobody is closed for no one.
-            if self._count < self._most:
+            # A client is waiting now, so no connection is closed without need.
+            if self._count < self._max_connections:
                 self._is_full = False
             else:
                 await self._make_room()
-            for _ in range(min(_BATCH, self._most - self._count)):
+            for _ in range(min(_BATCH, self._max_connections - self._count)):
                 try:
                     sock, _ = self._listener.accept()
                 except BlockingIOError:
@@ -112,11 +112,11 @@ class _Server:
         if not self._is_full:
             _log.warning("max_connections is reached: %d are open", self._count)
         self._is_full = True
-        while self._count >= self._most:
+        while self._count >= self._max_connections:
             await self._end_an_idle_one()
 
     async def _end_an_idle_one(self) -> None:
-        """End what has been idle longest, if any, and wait until one has ended, at most _PAUSE_S."""
+        """End the connection or handshake that has been idle longest, if any, and wait for it, at most _PAUSE_S."""
         if (idle := next(iter(self._worker.idle), None)) is not None:
             self._worker.idle.pop(idle)()
         self._one_ended = anyio.Event()
@@ -128,7 +128,7 @@ class _Server:
             client, server = _address(sock.getpeername()), _address(sock.getsockname())
             stream = await self._shake_hands(sock)
         except OSError:
-            # It left before its address was known, or the handshake failed, which TLS itself reports to the client.
+            # The client left before its address was known, or the handshake failed, which TLS reports to the client.
             sock.close()
         except Exception as error:
             log_internal_error(error)
@@ -168,12 +168,12 @@ def _address(name: object) -> Address | None:
 
 
 def default_max_connections() -> int:
-    """Half of the files that the process may open, less some: most requests need a connection to their upstream too."""
+    """Return about half of the files that the process may open: most requests need an upstream connection too."""
     try:
         import resource
     except ImportError:  # not a Unix
-        return _MOST_BY_DEFAULT
+        return _MAX_BY_DEFAULT
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return _MOST_BY_DEFAULT
-    return max(16, min(_MOST_BY_DEFAULT, (files - _OTHER_DESCRIPTORS) // 2))
+        return _MAX_BY_DEFAULT
+    return max(16, min(_MAX_BY_DEFAULT, (files - _OTHER_DESCRIPTORS) // 2))

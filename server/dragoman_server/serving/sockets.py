@@ -1,4 +1,4 @@
-"""The listening socket, and the one kind of error that keeps a server from starting."""
+"""Bind the listening socket, and the one kind of error that keeps a server from starting."""
 
 import socket
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from dragoman_server.config.values import is_loopback
 from dragoman_server.settings import ServerSettings
 
-# Connections that wait to be accepted. The kernel cuts this to net.core.somaxconn.
+# Connections that wait to be accepted. The kernel limits this to net.core.somaxconn.
 BACKLOG = 1024
 
-# Bytes of an answer that the kernel buffers before the network takes them. Its default is some 4 MB: a client that does
-# not read costs as much memory, and one that is only slow seems to take nothing for minutes.
-_MOST_UNSENT = 128 * 1024
+# Bytes of a response that the kernel buffers before the network takes them. Its default is some 4 MB: a client that
+# does not read costs as much memory, and one that is only slow seems to take nothing for minutes.
+_MAX_UNSENT = 128 * 1024
 
 
 class StartupError(Exception):
@@ -20,7 +20,7 @@ class StartupError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BoundAddress:
-    """What the server really bound, given to `on_ready` when connections are accepted."""
+    """The address that the server has bound; an argument of `on_ready`."""
 
     scheme: str
     host: str
@@ -34,7 +34,7 @@ class BoundAddress:
 
 
 def bind(server: ServerSettings) -> socket.socket:
-    """The socket. It listens from here on, so that two servers cannot both believe they have the port.
+    """Return the socket. It listens already, so that a second server cannot bind the port.
 
     Raises StartupError.
     """
@@ -43,7 +43,7 @@ def bind(server: ServerSettings) -> socket.socket:
             server.host, server.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         if is_loopback(server.host) and not is_loopback(str(address[0])):
-            # The name has decided that no client keys are needed.
+            # Because of the name, the configuration was accepted without client keys.
             raise StartupError(
                 f"cannot listen on {server.host}: it resolves to {address[0]}, which is not a loopback address; "
                 "use 127.0.0.1"
@@ -54,10 +54,10 @@ def bind(server: ServerSettings) -> socket.socket:
         raise StartupError(f"cannot listen on {server.host}: {reason}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Accepted sockets inherit these on Linux. A token must not wait for the next one.
+        # Accepted sockets inherit these options on Linux. A token must not wait for the next one.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if hasattr(socket, "TCP_NOTSENT_LOWAT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MOST_UNSENT)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT)
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Several worker processes on one listening socket.
+"""Run several worker processes on one listening socket.
 
-The workers are spawned, not forked: a fork would copy an event loop's state. Each gets the settings and the
-socket through multiprocessing, builds its own application, and reports on a pipe. One that dies is replaced. All are
-stopped if one reports why it cannot start, because the next one could not either, or dies three times before it has
-served.
+The workers are spawned, because a fork would copy the state of the event loop. Each gets the settings and the socket
+through multiprocessing, creates its own application, and reports on a pipe. One that dies is replaced. All are stopped
+if one reports why it cannot start, because the next one could not either, or dies three times before it has served.
 """
 
 import logging
@@ -20,27 +19,27 @@ import anyio
 
 from dragoman_server.serving.sockets import StartupError
 
-# What a worker runs: it gets the socket and the pipe on which it says "" when it serves, or why it cannot.
+# The main function of a worker: takes the socket, and the pipe to which it sends "" when it serves, or why it cannot.
 WorkerMain = Callable[[socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")
 
-# What a terminal sends to all its processes, for Ctrl-C and when it is closed.
+# The signals that a terminal sends to all its processes: for Ctrl-C, and when it is closed.
 GROUP_SIGNALS = tuple(each for each in signal.Signals if each.name in ("SIGINT", "SIGHUP"))
 
-# Deaths of one worker before it has served that end the gateway.
-_MOST_DEATHS = 3
+# So many deaths of one worker before it has served end the gateway.
+_MAX_DEATHS = 3
 
-# A worker that dies is replaced, but one that dies at once must not keep a machine busy.
+# Before a worker is replaced, so that one that dies at once does not keep the machine busy.
 _RESPAWN_PAUSE_S = 1.0
 
-# Beyond its own deadline, a worker gets this long before it is killed.
+# Seconds between a worker's deadline for a stop and its kill.
 _MARGIN_S = 2.0
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Starts the workers, says once that all of them serve, replaces those that die, and stops them all."""
+    """Starts the workers, calls on_ready once all of them serve, replaces those that die, and stops them all."""
 
     workers: int
     worker_main: WorkerMain
@@ -48,7 +47,7 @@ class Supervisor:
     on_ready: Callable[[], None]
     # Seconds that the workers have for all their own steps of a stop.
     stop_s: float
-    # By the worker's number. All of them are started before the first is waited for.
+    # By the worker's number. All are started before the first is waited for.
     processes: dict[int, SpawnProcess] = field(default_factory=dict)
     ready: set[int] = field(default_factory=set)
     # By number, of workers that have not served yet.
@@ -79,13 +78,13 @@ class Supervisor:
 
     async def _kill_late(self) -> None:
         await self.stopping.wait()
-        # A worker ends itself by then, unless it hangs in code that holds the interpreter.
+        # A worker has ended itself by then, unless its code blocks the interpreter.
         await anyio.sleep(self.stop_s + _MARGIN_S)
         for process in self.processes.values():
             process.kill()
 
     def _stop(self) -> None:
-        # The workers close theirs as well; with the last copy the port is free.
+        # The workers close their copies as well; with the last one the port is free.
         self.listener.close()
         self.stopping.set()
         for process in self.processes.values():
@@ -124,15 +123,15 @@ class Supervisor:
             if number in self.ready:
                 return
             self.deaths[number] += 1
-            if self.deaths[number] < _MOST_DEATHS:
+            if self.deaths[number] < _MAX_DEATHS:
                 return
-            failure = f"a worker process died while starting, {_MOST_DEATHS} times in a row"
+            failure = f"a worker process died while starting, {_MAX_DEATHS} times in a row"
         if not failure:
             self.ready.add(number)
             if len(self.ready) == self.workers and not self.stopping.is_set():
                 self._announce()
         elif not self.stopping.is_set() and number not in self.ready:
-            # A worker that has served before and now does not start is tried again: the fault may pass.
+            # A worker that has served before and now does not start is started again, because the cause may pass.
             self.failure = failure
             self._stop()
 
@@ -146,10 +145,10 @@ class Supervisor:
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """The signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP, of a closed terminal, unless nohup ignores it."""
+    """Return the signals that stop the gateway: SIGTERM, SIGINT, and SIGHUP unless nohup ignores it."""
     group = [each for each in GROUP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
     return (signal.SIGTERM, *group)
 
 
 def _nothing() -> None:
-    """Called instead of `on_ready` when that has been called."""
+    """Replaces `on_ready` once that has been called."""

@@ -1,4 +1,4 @@
-"""Events, tasks, and the queue to an application, as hypercorn's protocols use them; on anyio."""
+"""Events, tasks, and the queue to an application, on anyio, with the interfaces that hypercorn's protocols use."""
 
 import logging
 from collections import deque
@@ -15,11 +15,11 @@ __all__ = ["AppEvents", "ClearableEvent", "ConnectionTaskGroup"]
 _log = logging.getLogger("dragoman.http")
 
 # Bytes of a request's body that wait for the application. With more, the client is paused.
-_MOST_WAITING = 256 * 1024
+_MAX_WAITING = 256 * 1024
 
 
 class ClearableEvent:
-    """An event that can be cleared, as hypercorn wants it."""
+    """An event that can be cleared, as hypercorn uses it."""
 
     def __init__(self) -> None:
         self._event = anyio.Event()
@@ -28,7 +28,7 @@ class ClearableEvent:
         self._event.set()
 
     async def clear(self) -> None:
-        # Not where it is not set, because tasks may wait for it (hypercorn 0.18 trio/worker_context.py:47 leaves them
+        # Only if it is set, because tasks may wait for it (hypercorn 0.18 trio/worker_context.py:47 leaves them
         # behind).
         if self._event.is_set():
             self._event = anyio.Event()
@@ -44,7 +44,8 @@ class AppEvents:
     """A queue of ASGI events for one application, bounded by their bytes.
 
     Hypercorn's queue (0.18 asyncio/task_group.py:50, trio/task_group.py:56) is full after ten events, the disconnect
-    among them, and stays full if the application ends without reading them: the reader of the socket waits for ever.
+    among them, and stays full if the application ends without reading them: then the reader of the socket never
+    returns.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class AppEvents:
         """Add an event, waiting while the queue is full. Nothing waits after a disconnect or close()."""
         if event["type"] in ("http.disconnect", "websocket.disconnect"):
             self._disconnected = True
-        while self._bytes > _MOST_WAITING and not self._closed and not self._disconnected:
+        while self._bytes > _MAX_WAITING and not self._closed and not self._disconnected:
             await self._change()
         if not self._closed:
             self._events.append(event)
@@ -66,7 +67,7 @@ class AppEvents:
             self._wake()
 
     async def get(self) -> ASGIReceiveEvent:
-        """Wait for the next event. A disconnect stays in the queue, because ASGI repeats it at each call."""
+        """Wait for the next event. A disconnect stays in the queue, because ASGI returns it at each call."""
         while not self._events:
             await self._change()
         event = self._events[0]
@@ -129,7 +130,8 @@ async def _run_app(
     try:
         await app(scope, events.get, send)  # type: ignore[arg-type]
     except Exception:
-        # One line, as for any other request that failed because of an internal error; the client gets a 500 if it can.
+        # One line, as for any other request with an internal error; the client gets a 500 if the response has not
+        # begun.
         _log.exception("the application failed")
     finally:
         events.close()

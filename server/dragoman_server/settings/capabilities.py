@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated, get_args
 
-from dragoman._ir.effort import EFFORTS
-from dragoman._ir.request import Refusable
 from dragoman.codec import Enforced, HostedUse
+from dragoman.document import EFFORTS, Refusable
 from dragoman_server.settings.fields import SettingKind, SettingSpec, choice, integer, keys_of
 
 # The value of `reasoning_field`, `reasoning_setting` and others for an upstream that has none.

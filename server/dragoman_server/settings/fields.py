@@ -59,8 +59,8 @@ def seconds(help_: str, low: float, high: float) -> SettingSpec:
     return SettingSpec(SettingKind.SECONDS, help_, low, high)
 
 
-def dollars(help_: str, most: float) -> SettingSpec:
-    return SettingSpec(SettingKind.DOLLARS, help_, 0, most)
+def dollars(help_: str, high: float) -> SettingSpec:
+    return SettingSpec(SettingKind.DOLLARS, help_, 0, high)
 
 
 def choice(help_: str, *choices: str, default: str | None = None) -> SettingSpec:

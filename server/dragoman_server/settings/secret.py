@@ -31,7 +31,7 @@ _SCHEMES = frozenset({"apikey", "basic", "bearer", "key", "token"})
 
 
 class Secret:
-    """Holds a secret string; `repr`, `str` and formatting give the mask, `reveal()` gives the value."""
+    """A secret string: `repr`, `str` and formatting return the mask, reveal() returns the value."""
 
     __slots__ = ("_value",)
 
@@ -93,17 +93,17 @@ class Mask:
     Args:
         secrets: what to mask. Of a URL also its password and the values of its query, of a header's value also what
             follows the scheme.
-        shown: texts that are not secret.
+        public: texts that are not secret.
     """
 
     __slots__ = ("_forms", "_heads")
 
-    def __init__(self, secrets: Iterable[str], shown: Collection[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str], public: Collection[str] = ()) -> None:
         parts = {part for secret in secrets for part in _parts_of(secret)}
         forms = {
             form
             for part in parts
-            if len(part) >= MIN_SECRET_LENGTH and part not in shown
+            if len(part) >= MIN_SECRET_LENGTH and part not in public
             for form in _forms_of(part)
         }
         # A secret may be a part of another one.
@@ -126,13 +126,13 @@ class Mask:
         if not self._may_change(read):
             return text
         places = _places(text)
-        shown, done = [], 0
+        masked, done = [], 0
         for first, last in self._found(read):
             start, end = places[first], places[last]
             if start >= done:
-                shown += [text[done:start], MASK]
+                masked += [text[done:start], MASK]
             done = max(done, end)
-        return _CLIENT_KEY.sub(MASK, "".join([*shown, text[done:]]))
+        return _CLIENT_KEY.sub(MASK, "".join([*masked, text[done:]]))
 
     def _may_change(self, read: str) -> bool:
         for head in self._heads:  # noqa: SIM110 -- a generator costs more than the search

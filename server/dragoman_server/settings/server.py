@@ -310,9 +310,9 @@ class Settings:
             values = [secret.reveal() for secret in secrets_in(self)]
             # Settings that are made in code may have credentials in a base URL.
             values += [part for upstream in self.upstreams for part in url_secrets(upstream.base_url)]
-            # A server that needs no key is often given its own name as one.
-            shown = {each.name for each in self.upstreams} | {each.name for each in self.accounts}
-            object.__setattr__(self, "_mask", Mask(values, shown))
+            # The key of a server that needs none is often set to the server's name.
+            public = {each.name for each in self.upstreams} | {each.name for each in self.accounts}
+            object.__setattr__(self, "_mask", Mask(values, public))
         assert self._mask is not None
         return self._mask
 

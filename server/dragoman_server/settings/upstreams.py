@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from dragoman import UPSTREAMS
-from dragoman._ir.effort import EFFORTS
 from dragoman.codec import UpstreamSpec
+from dragoman.document import EFFORTS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.settings.capabilities import CapabilitySettings, with_own_keys_first

@@ -1,8 +1,7 @@
 """The built-in simulator: scripted models that speak all protocols, so that everything works without a key.
 
-Strategy: `scripts` says what a model does, as events of the core; `model` turns a request into a reply with
-times; `upstream` plays it in process and `app` over HTTP. Nothing in it is random, and the same request gets
-the same bytes.
+`scripts` defines what each model does, as events of the core; `reply` turns a request into a reply with times;
+`upstream` plays it in process and `app` over HTTP. Nothing is random, and the same request gets the same bytes.
 """
 
 from dragoman_server.simulator.app import create_simulator_app

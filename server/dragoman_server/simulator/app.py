@@ -1,8 +1,8 @@
-"""The simulator as an ASGI application of its own, for whoever wants it behind a socket.
+"""The simulator as an ASGI application, for clients that need a socket.
 
-Strategy: one task group a request. A watcher ends the script when the client leaves. A script that breaks the
-connection leaves the application without the last body event: servers then close the socket without the final
-chunk, which is how a client sees that an answer was cut. GET /stats says how the requests so far went.
+Each request has a task group, in which a second task ends the script when the client leaves. A script that breaks the
+connection returns without the last body event: servers then close the socket without the final chunk, so that the
+client sees that the response was cut. GET /stats has the numbers of requests so far.
 """
 
 from dataclasses import asdict, dataclass
@@ -26,19 +26,19 @@ from dragoman_server.simulator.upstream import (
     model_list,
     not_found,
 )
-from dragoman_server.upstream.client import UpstreamBroken
+from dragoman_server.upstream.errors import UpstreamBroken
 
-# As much as the core reads of one document.
+# The core reads no larger document.
 MAX_BODY_BYTES = 64 * 1024 * 1024
 
 
 class _ClientDisconnected(Exception):
-    """The request did not come to its end."""
+    """The client left before the end of its request."""
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Requests so far, as SimulatedUpstream counts them. aborted: the client left before the answer's end."""
+    """Requests so far, as SimulatedUpstream counts them. aborted: the client left before the end of the response."""
 
     opened: int = 0
     closed: int = 0
@@ -46,7 +46,7 @@ class _Counts:
 
 
 class _Endpoint:
-    """Answers POST requests of one protocol."""
+    """Responds to POST requests of one protocol."""
 
     def __init__(self, protocol: str, counts: _Counts, *, compacts: bool = False) -> None:
         self._protocol = protocol
@@ -57,12 +57,12 @@ class _Endpoint:
         ended = anyio.Event()
         self._counts.opened += 1
         try:
-            await self._answer(scope, receive, send, ended)
+            await self._respond(scope, receive, send, ended)
         finally:
             self._counts.closed += 1
             self._counts.aborted += not ended.is_set()
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, ended: anyio.Event) -> None:
+    async def _respond(self, scope: Scope, receive: Receive, send: Send, ended: anyio.Event) -> None:
         try:
             body = await _read(receive)
         except _ClientDisconnected:
@@ -82,7 +82,7 @@ class _Endpoint:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """The request's body, None when it is too large. Raises _ClientDisconnected."""
+    """Return the request's body, or None if it is too large. Raises _ClientDisconnected."""
     parts: list[bytes] = []
     size = 0
     more = True
@@ -116,7 +116,7 @@ async def _play(reply: SimulatedReply, send: Send, ended: anyio.Event) -> None:
     except UpstreamBroken:
         ended.set()
         return
-    # Before it is sent: servers tell a complete response to `receive` as a disconnect too.
+    # Before it is sent, because servers also report the end of the response as a disconnect.
     ended.set()
     await body(b"", more=False)
 
@@ -138,8 +138,8 @@ async def _not_found(request: HTTPRequest, error: Exception) -> Response:
 
 
 def create_simulator_app() -> Starlette:
-    """The application: POST on each protocol's path and to sum up a conversation, below /v1 or not; GET /v1/models and
-    GET /stats.
+    """Make the application: POST on each protocol's path and to compact a conversation, GET /models, all below /v1 or
+    not; GET /stats.
     """
     counts = _Counts()
 

@@ -1,8 +1,7 @@
-"""A value that fits a JSON schema, the same one each time.
+"""Make a value that is valid for a JSON schema, always the same one.
 
-Strategy: constants, enums, defaults and examples are taken as they are; everything else is the smallest
-sensible value of its type. Patterns are not looked at: making a text that matches any regular expression is
-another trade.
+Constants, enums, defaults and examples are used as they are; everything else is the smallest sensible value of its
+type. Patterns are ignored.
 """
 
 import json
@@ -12,15 +11,15 @@ from typing import TypeGuard, TypeVar
 
 from dragoman.jsontext import JSON, JSONObject
 
-# Schemas refer to themselves (a tree of nodes). From this depth on, what may be left out is left out.
+# Schemas may refer to themselves. From this depth on, optional parts are left out.
 _DEEP = 5
-# And here it ends, fitting or not: a schema whose required part is itself has no finite value.
+# At this depth it ends, valid or not: a schema whose required part is itself has no finite value.
 _BOTTOM = 30
-# A few lines of schema can ask for a value that fills all memory. So many values are made, a text or constant
-# counting as one for each _UNIT characters; what comes after them is null.
+# A few lines of schema can require a value that fills all memory. So many values are made, a text or constant counting
+# as one for each _UNIT characters; further ones are null.
 _BUDGET = 4000
 _UNIT = 64
-# Bounds at or above this are not looked at: floats are exact below it.
+# Bounds at or above this are ignored, because floats are exact only below it.
 _LARGE = 2**53
 
 _T = TypeVar("_T")
@@ -40,18 +39,18 @@ _FORMATS: Mapping[str, str] = {
 
 
 def example_text(schema: JSON) -> str:
-    """Compact JSON text of an object for a tool's parameters; None stands for a tool without any."""
+    """Return compact JSON text of an object for a tool's parameters. schema: None for a tool without any."""
     value = example(schema) if isinstance(schema, dict) else {}
     return json.dumps(value if isinstance(value, dict) else {}, ensure_ascii=False, separators=(",", ":"))
 
 
 def example(schema: JSON) -> JSON:
-    """A value for a decoded schema."""
+    """Return a value for a decoded schema."""
     return _Maker(schema).value(schema, "value", 0)
 
 
 class _Maker:
-    """Makes one value. root: the schema that local references lead into."""
+    """Makes one value. root: the schema in which local references are resolved."""
 
     __slots__ = ("_left", "_root")
 
@@ -65,9 +64,9 @@ class _Maker:
             return None
         if not isinstance(schema, dict):
             return f"some {name}"
-        for given in _given(schema):
-            self._left -= len(json.dumps(given)) // _UNIT
-            return given
+        for value in _offered_values(schema):
+            self._left -= len(json.dumps(value)) // _UNIT
+            return value
         if isinstance(schema.get("$ref"), str):
             return self.value(_resolved(schema["$ref"], self._root), name, depth + 1)
         if isinstance(schema.get("allOf"), list):
@@ -87,7 +86,7 @@ class _Maker:
         return None if kind == "null" else self._string(schema, name)
 
     def _object(self, schema: JSONObject, depth: int) -> JSON:
-        """The required properties; all of them where the schema does not say which."""
+        """Return the required properties; all of them if the schema does not list any."""
         properties = _of(dict, schema.get("properties"))
         required = schema.get("required")
         if not isinstance(required, list):
@@ -110,8 +109,8 @@ class _Maker:
         return text[: _limit(schema, "maxLength", len(text))]
 
 
-def _given(schema: JSONObject) -> Iterator[JSON]:
-    """The values that the schema itself offers, best first."""
+def _offered_values(schema: JSONObject) -> Iterator[JSON]:
+    """Yield the values that the schema contains, best first."""
     yield from (schema[key] for key in ("const", "default") if key in schema)
     for key in ("enum", "examples"):
         if isinstance(schema.get(key), list):
@@ -132,7 +131,7 @@ def _kind(schema: JSONObject, depth: int) -> str:
 
 
 def _choice(alternatives: list[JSON], depth: int) -> JSON:
-    """The first one that is not null; deep down null, where that is allowed."""
+    """Return the first alternative that is not null; at depth null, if that is allowed."""
     nulls = [each for each in alternatives if isinstance(each, dict) and each.get("type") == "null"]
     if depth >= _DEEP and nulls:
         return nulls[0]
@@ -140,7 +139,7 @@ def _choice(alternatives: list[JSON], depth: int) -> JSON:
 
 
 def _resolved(reference: str, root: JSON) -> JSON:
-    """The schema at a local JSON pointer; anything goes where it leads nowhere."""
+    """Return the schema at a local JSON pointer, or None, which allows any value."""
     found = root
     for step in reference.removeprefix("#").split("/")[1:]:
         step = step.replace("~1", "/").replace("~0", "~")
@@ -149,7 +148,7 @@ def _resolved(reference: str, root: JSON) -> JSON:
 
 
 def _merged(schema: JSONObject, root: JSON) -> JSONObject:
-    """allOf as one schema: later members win, properties and required add up."""
+    """Merge allOf into one schema: later members win, `properties` and `required` are combined."""
     merged: JSONObject = {key: value for key, value in schema.items() if key != "allOf"}
     for each in schema["allOf"]:
         if isinstance(each, dict) and isinstance(each.get("$ref"), str):
@@ -165,7 +164,7 @@ def _merged(schema: JSONObject, root: JSON) -> JSONObject:
 
 
 def _of(kind: type[_T], value: JSON) -> _T:
-    """The value if it is of that kind, else an empty one: schemas come from outside."""
+    """Return the value if it has that type, else an empty one, because clients send the schemas."""
     return value if isinstance(value, kind) else kind()
 
 
@@ -188,7 +187,7 @@ def _number(schema: JSONObject, *, whole: bool) -> JSON:
 
 
 def _is_number(value: JSON) -> TypeGuard[float]:
-    """Whether it is a number that can be reckoned with: JSON's may be of any size."""
+    """True if it is a number to calculate with: those of JSON may be of any size."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGE
 
 

@@ -1,9 +1,9 @@
-"""The reasoning of the simulator, and whether it came back as it was.
+"""Make the reasoning of the simulator, and check that clients send it back unchanged.
 
-Strategy: a carrier holds what it vouches for and a hash over it, so that a simulator without memory can tell
-whether it is the one that it gave out. It is made in the form that each protocol has for it: a signature on
-a thinking block, the encrypted content of a reasoning item. Chat Completions has neither: there the text
-itself must come back, as servers of the DeepSeek kind demand it, and its last word is the hash of the rest.
+A proof contains the text and a hash of it, so that the simulator needs no memory to recognize it. It has the form of
+each
+protocol: the signature of a thinking block, the encrypted content of a reasoning item. Chat Completions has neither:
+there the text must come back, as servers like DeepSeek's require, and its last word is the hash of the rest.
 """
 
 import base64
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dragoman import ErrorKind, WireError
-from dragoman._ir.request import Message, Reasoning, ToolCall, ToolResult
-from dragoman._wire.exceptions import dotted_path
+from dragoman.document import Message, Reasoning, ToolCall, ToolResult
+from dragoman.errors import dotted_path
 from dragoman.events import ReasoningForm, Signature
 from dragoman.jsontext import JSON
 from dragoman_server.simulator.request import SimulatedRequest
@@ -25,40 +25,42 @@ _HASH_BYTES = 16
 _MARKED = re.compile(r"(.*) \[([0-9a-f]{8})\]", re.DOTALL)
 
 
-def paragraphs(asked: SimulatedRequest) -> tuple[str, ...]:
-    """What the simulator thinks about a request."""
-    count = len(asked.user_text.split())
+def paragraphs(request: SimulatedRequest) -> tuple[str, ...]:
+    """Return the reasoning for a request, which depends only on its text and tools."""
+    count = len(request.user_text.split())
     first = f"**Reading the question** It has {count} words, and each of them counts."
-    second = f"**Choosing the answer** There {'are tools to call' if asked.tools else 'is no tool to call'}."
+    second = (
+        f"**Choosing the answer** There {'are tools to call' if request.tools else 'is no tool to call'}."
+    )
     mark = hashlib.sha256(_SALT + f"{first}\n\n{second}".encode()).hexdigest()[:8]
     return first, f"{second} [{mark}]"
 
 
 def encode_proof(text: str) -> str:
-    """An opaque text that vouches for `text`."""
+    """Return an opaque text that contains `text` and its hash."""
     data = text.encode("utf-8", "surrogatepass")
     return base64.b64encode(hashlib.sha256(_SALT + data).digest()[:_HASH_BYTES] + data).decode("ascii")
 
 
-def decode_proof(carrier: JSON) -> str | None:
-    """The text that a carrier of ours vouches for, None for everything else."""
-    if not isinstance(carrier, str):
+def decode_proof(proof: JSON) -> str | None:
+    """Return the text of a proof of encode_proof(), None for everything else."""
+    if not isinstance(proof, str):
         return None
     try:
-        raw = base64.b64decode(carrier.encode("ascii"), validate=True)
+        raw = base64.b64decode(proof.encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError):
         return None
     text = raw[_HASH_BYTES:].decode("utf-8", "replace")
-    return text if encode_proof(text) == carrier else None
+    return text if encode_proof(text) == proof else None
 
 
 @dataclass(frozen=True, slots=True)
 class _ReasoningFormat:
-    """How one protocol carries reasoning.
+    """How one protocol represents reasoning.
 
-    thing, proof: what it calls the block and the part of it that proves it.
-    native: paragraphs and item id -> the block or item in the protocol's own form.
-    genuine: whether a thought of the history is one of ours, unchanged.
+    thing, proof: the protocol's names of the block and of the part that proves it.
+    native: paragraphs and item id -> the block or item in the protocol's form.
+    genuine: true if a block of the history is unchanged.
     """
 
     thing: str
@@ -86,23 +88,23 @@ def _chat_fields(parts: tuple[str, ...], item_id: str) -> JSON:
     return {"reasoning_content": "\n\n".join(parts)}
 
 
-def _native(thought: Reasoning, key: str) -> JSON:
-    native = None if thought.seal is None else thought.seal.native
+def _native(block: Reasoning, key: str) -> JSON:
+    native = None if block.seal is None else block.seal.native
     return native.get(key) if isinstance(native, dict) else None
 
 
-def _is_genuine_thinking(thought: Reasoning) -> bool:
-    text = decode_proof(_native(thought, "signature"))
-    # With its display omitted, the text stays away and the signature stands for it.
-    return text is not None and _native(thought, "thinking") in (text, "")
+def _is_genuine_thinking(block: Reasoning) -> bool:
+    text = decode_proof(_native(block, "signature"))
+    # With `display: omitted` there is only the signature, without the text.
+    return text is not None and _native(block, "thinking") in (text, "")
 
 
-def _is_genuine_item(thought: Reasoning) -> bool:
-    return decode_proof(_native(thought, "encrypted_content")) is not None
+def _is_genuine_item(block: Reasoning) -> bool:
+    return decode_proof(_native(block, "encrypted_content")) is not None
 
 
-def _is_genuine_text(thought: Reasoning) -> bool:
-    found = _MARKED.fullmatch(thought.text)
+def _is_genuine_text(block: Reasoning) -> bool:
+    found = _MARKED.fullmatch(block.text)
     if found is None:
         return False
     return hashlib.sha256(_SALT + found.group(1).encode()).hexdigest()[:8] == found.group(2)
@@ -121,51 +123,57 @@ _FORMS = {
 }
 
 
-def wants_reasoning(asked: SimulatedRequest) -> bool:
-    """Whether the client lets the model reason."""
-    config = asked.request.reasoning
+def wants_reasoning(request: SimulatedRequest) -> bool:
+    """True unless the client has switched reasoning off."""
+    config = request.document.reasoning
     return config is None or (config.mode != "disabled" and config.effort != "none")
 
 
-def make_reasoning(asked: SimulatedRequest, item_id: str) -> tuple[tuple[str, ...], ReasoningForm, Signature]:
-    """The parts to show, their form, and the seal, all as the request's protocol has them."""
-    form = _FORMS[asked.request.protocol]
-    parts = paragraphs(asked)
-    seal = Signature(asked.request.protocol, form.native(parts, item_id), asked.request.model)
+def make_reasoning(
+    request: SimulatedRequest, item_id: str
+) -> tuple[tuple[str, ...], ReasoningForm, Signature]:
+    """Return the visible parts, their form, and the signature, as the request's protocol has them."""
+    form = _FORMS[request.document.protocol]
+    parts = paragraphs(request)
+    signature = Signature(request.document.protocol, form.native(parts, item_id), request.document.model)
     if form.kind is ReasoningForm.FULL:
         parts = ("\n\n".join(parts),)
-    config = asked.request.reasoning
-    if config is not None and config.display == "omitted" and asked.request.protocol == "anthropic_messages":
+    config = request.document.reasoning
+    if (
+        config is not None
+        and config.display == "omitted"
+        and request.document.protocol == "anthropic_messages"
+    ):
         parts = ()
-    return parts, form.kind, seal
+    return parts, form.kind, signature
 
 
-def check_returned_reasoning(asked: SimulatedRequest) -> WireError | None:
-    """What is wrong with the reasoning that came back, None when nothing is.
+def check_returned_reasoning(request: SimulatedRequest) -> WireError | None:
+    """Return an error if reasoning did not come back unchanged, else None.
 
-    Every turn with tool calls since the user's last words must have its reasoning, unchanged. Older turns may
-    lack theirs: all vendors let clients leave those out.
+    Every turn with tool calls since the user's last text must have its reasoning. Older turns need none, because all
+    vendors allow clients to leave it out.
     """
-    if not wants_reasoning(asked):
+    if not wants_reasoning(request):
         return None
-    form = _FORMS[asked.request.protocol]
-    for turn in _running_turns(asked.request.messages):
+    form = _FORMS[request.document.protocol]
+    for turn in _running_turns(request.document.messages):
         calls = [part for part in turn if isinstance(part, ToolCall)]
-        thoughts = [part for part in turn if isinstance(part, Reasoning)]
-        if calls and not thoughts:
-            return _fault(
+        blocks = [part for part in turn if isinstance(part, Reasoning)]
+        if calls and not blocks:
+            return _invalid_reasoning(
                 calls[0].path,
                 f"the {form.thing} before this tool call did not come back: send the assistant's turn as it was",
             )
-        for thought in thoughts:
-            if not form.genuine(thought):
-                return _fault(
-                    thought.path, f"the {form.proof} of this {form.thing} did not come back unchanged"
+        for block in blocks:
+            if not form.genuine(block):
+                return _invalid_reasoning(
+                    block.path, f"the {form.proof} of this {form.thing} did not come back unchanged"
                 )
     return None
 
 
-def _fault(path: str, message: str) -> WireError:
+def _invalid_reasoning(path: str, message: str) -> WireError:
     place = dotted_path(path)
     return WireError(
         ErrorKind.INVALID_REQUEST,
@@ -177,7 +185,7 @@ def _fault(path: str, message: str) -> WireError:
 
 
 def _running_turns(messages: tuple[Message, ...]) -> list[list[Reasoning | ToolCall]]:
-    """The assistant's turns in the tool loop that is running, each as its thoughts and calls."""
+    """Return the assistant's turns since the user's last text, each as its reasoning and calls."""
     turns: list[list[Reasoning | ToolCall]] = []
     turn: list[Reasoning | ToolCall] = []
     for message in messages:

@@ -1,8 +1,9 @@
-"""A request in, a reply out: status, headers, and the body as pieces with the time at which each is due.
+"""Turn a request into a reply: status, headers, and the body as chunks with the time at which each is due.
 
-Strategy: the core reads the request and prints the answer, in whichever protocol was asked; a script says
-what is in between. There is no clock and no chance here: the same request always gets the same bytes, ids and
-dates included, and times are counted from the moment when the head of the reply is sent.
+The core reads the request and writes the response, in the protocol of the request; a script defines the content. There
+is
+no clock and no randomness: the same request always gets the same bytes, ids and dates included, and times are counted
+from when the head of the reply is sent.
 """
 
 import hashlib
@@ -23,13 +24,11 @@ from dragoman import (
     WireError,
     peek,
 )
-from dragoman._ir.assembly import Fold
-from dragoman._transforms.compaction import CompactionStage
-from dragoman._transforms.extensions import refuse_server_state
-from dragoman.codec import ProtocolSpec, ResponseContext
-from dragoman.document import Request
+from dragoman.codec import Fold, ProtocolSpec, ResponseContext
+from dragoman.document import Request, refuse_server_state
 from dragoman.events import (
     ArgumentsDelta,
+    CompactionStage,
     Ended,
     Failed,
     ReasoningDelta,
@@ -44,15 +43,15 @@ from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, pr
 from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
 from dragoman_server.simulator.steps import ConnectionCut, Delay, Step
 
-# All simulated answers were made at this moment: 2026-01-01T00:00:00Z.
+# The date of all simulated responses: 2026-01-01T00:00:00Z.
 MADE_AT = 1_767_225_600
 
-# A name of the upstream in front, as clients of the gateway write it, does not hurt.
+# Clients of the gateway may put the name of the upstream before the model's.
 _PREFIX = "sim/"
 _NAME = re.compile(r"([^@]*)(?:@([0-9]{1,9}(?:\.[0-9]{1,9})?))?")
 
-# The largest numbers that make sense behind `@`: more than a day is no test, and a pace has to divide.
-_MOST: Mapping[Setting, int] = {
+# The largest numbers after `@`: a day, and a pace whose inverse is a useful delay.
+_MAX_NUMBERS: Mapping[Setting, int] = {
     Setting.PACE: 1_000_000,
     Setting.SILENCE: 86_400,
     Setting.RETRY_AFTER: 86_400,
@@ -60,12 +59,12 @@ _MOST: Mapping[Setting, int] = {
 
 _JSON_TYPE = ("content-type", "application/json")
 _SSE_TYPE = ("content-type", "text/event-stream; charset=utf-8")
-# Where each vendor's clients look for the id of the request.
+# The header in which each vendor's clients expect the id of the request.
 _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
 class TimedBytes(NamedTuple):
-    """Bytes that are due so many seconds after the head. breaks: behind them the connection breaks."""
+    """Bytes that are due so many seconds after the head. breaks: the connection breaks after them."""
 
     due_s: float
     data: bytes
@@ -74,7 +73,11 @@ class TimedBytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SimulatedReply:
-    """delay_s: the head waits so long. The pieces can be taken once."""
+    """The reply to one request.
+
+    chunks: of the body; they can be iterated once. delay_s: seconds before the head.
+    error: the error that the body has, if any.
+    """
 
     status: int
     headers: list[tuple[str, str]]
@@ -84,9 +87,9 @@ class SimulatedReply:
 
 
 def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> SimulatedReply:
-    """The reply to a request body of `protocol`. compacts: it came to the path that sums up conversations.
+    """Return the reply to a request body of `protocol`. compacts: it was sent to the path that compacts conversations.
 
-    Never raises for what is in the body.
+    Nothing in the body makes it raise.
     """
     spec = PROTOCOLS[protocol]
     token = hashlib.sha256(body).hexdigest()[:24]
@@ -95,39 +98,39 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
         token = _token(value)
         request = spec.read_request(value, Signer())
         refuse_server_state(request, spec.server_state_params)
-        said = chain.input_items(peek(body)) if compacts else []
+        items = chain.input_items(peek(body)) if compacts else []
     except (RemoteProtocolError, RequestRefused) as error:
         return _refusal(spec, token, error.as_wire_error())
     model, setting = _model_of(request.model)
     if isinstance(model, WireError):
         return _refusal(spec, token, model)
-    asked = SimulatedRequest(request, token, setting)
-    wire_error = model.refuse(asked)
+    simulated = SimulatedRequest(request, token, setting)
+    wire_error = model.refuse(simulated)
     if wire_error is not None:
         return _refusal(spec, token, wire_error, setting)
     tokens = prompt_tokens(request)
     context = ResponseContext(
-        request, token, MADE_AT, request.model, prompt_tokens=_first_figure(request, tokens)
+        request, token, MADE_AT, request.model, prompt_tokens=_reported_prompt_tokens(request, tokens)
     )
     pace = setting if model.setting is Setting.PACE else 0
-    steps = _dressed(model.script(asked), context, tokens, pace)
+    steps = _complete(model.script(simulated), context, tokens, pace)
     if compacts:
-        return _whole(spec, context, _summed_up(steps), lambda body: chain.build_compaction(body, said))
+        return _whole(spec, context, _compacted(steps), lambda body: chain.build_compaction(body, items))
     if request.compact:
-        steps = _summed_up(steps)
+        steps = _compacted(steps)
     if request.stream:
         return SimulatedReply(200, [_SSE_TYPE, _id_header(spec, token)], _streamed(spec, context, steps))
     return _whole(spec, context, steps)
 
 
 def _token(body: Mapping[str, object]) -> str:
-    """What ids derive from: the request, but for whether it is streamed, so that both give the same answer."""
-    asked = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
-    return hashlib.sha256(encode(asked)).hexdigest()[:24]
+    """Return a hash of the request for ids, without `stream`, so that both ways have the same response."""
+    fields = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+    return hashlib.sha256(encode(fields)).hexdigest()[:24]
 
 
 def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
-    """The model of a name such as `echo@50`, and its number."""
+    """Return the model of a name such as `echo@50`, and its number."""
     found = _NAME.fullmatch(name.removeprefix(_PREFIX))
     plain = name.removeprefix(_PREFIX).partition("@")[0]
     model = SIMULATED_MODELS.get(plain)
@@ -136,14 +139,16 @@ def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
             ErrorKind.INVALID_REQUEST, "model is required", code="missing_required_parameter", param="model"
         ), 0
     if model is None:
-        shown = "".join(char if char.isprintable() else "?" for char in plain[:100])
-        message = f'the simulator has no model "{shown}"{did_you_mean(plain, SIMULATED_MODELS)}'
+        printable = "".join(char if char.isprintable() else "?" for char in plain[:100])
+        message = f'the simulator has no model "{printable}"{did_you_mean(plain, SIMULATED_MODELS)}'
         return WireError(ErrorKind.NOT_FOUND, message, status=404, code="model_not_found", param="model"), 0
     number = None if found is None or found.group(2) is None else float(found.group(2))
-    if found is None or (number is not None and (model.setting is None or number > _MOST[model.setting])):
+    if found is None or (
+        number is not None and (model.setting is None or number > _MAX_NUMBERS[model.setting])
+    ):
         takes = "no number"
         if model.setting is not None:
-            takes = f"{model.setting.value}, a number from 0 to {_MOST[model.setting]}"
+            takes = f"{model.setting.value}, a number from 0 to {_MAX_NUMBERS[model.setting]}"
         message = f'the model "{plain}" takes {takes} behind @'
         return WireError(
             ErrorKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"
@@ -151,17 +156,17 @@ def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
     return model, model.default if number is None else number
 
 
-def _first_figure(request: Request, tokens: PromptTokens) -> int:
-    """What a stream says of the prompt before its end: Messages counts without what a cache had or took."""
+def _reported_prompt_tokens(request: Request, tokens: PromptTokens) -> int:
+    """Return the tokens of the prompt that the start of a stream reports: in Messages without those of the cache."""
     if request.protocol == "anthropic_messages":
         return tokens.total - tokens.cached - tokens.cache_write
     return tokens.total
 
 
-def _dressed(
+def _complete(
     script: Iterator[Step], context: ResponseContext, tokens: PromptTokens, pace: float
 ) -> Iterator[Step]:
-    """The script with start, pace, usage and end. One delta is one token, and in text that is one word."""
+    """Add start, pace, usage and end to a script. One delta is one token, and in text that is one word."""
     generated = reasoned = 0
     started = stopped = False
     for step in script:
@@ -194,8 +199,8 @@ def _usage(tokens: PromptTokens, generated: int, reasoned: int) -> Usage:
     return Usage(tokens.total, generated, tokens.cached, tokens.cache_write, reasoned)
 
 
-def _summed_up(steps: Iterator[Step]) -> Iterator[Step]:
-    """What the model says as the summary of the conversation."""
+def _compacted(steps: Iterator[Step]) -> Iterator[Step]:
+    """Turn the text of the model into the summary of the conversation."""
     stage = CompactionStage()
     for step in steps:
         for event in (step,) if isinstance(step, Delay | ConnectionCut) else stage.send(step):
@@ -230,10 +235,8 @@ def _whole(
     steps: Iterator[Step],
     shape: Callable[[JSONObject], JSONObject] = lambda body: body,
 ) -> SimulatedReply:
-    """All waits come before the head: a server that answers at once has nothing to send earlier. shape: what is made
-    of the body.
-    """
-    fold = Fold()
+    """Make a reply that is not streamed. All delays come before its head. shape: changes the body."""
+    assembly = Fold()
     delay = 0.0
     cut: ConnectionCut | None = None
     for step in steps:
@@ -244,8 +247,8 @@ def _whole(
         elif isinstance(step, Failed):
             return _refusal(spec, context.id, step.error, delay=delay)
         else:
-            fold.send(step)
-    body = encode(shape(spec.write_whole(fold.response(), context, Ledger())))
+            assembly.send(step)
+    body = encode(shape(spec.write_whole(assembly.response(), context, Ledger())))
     headers = [_JSON_TYPE, _id_header(spec, context.id)]
     if cut is not ConnectionCut.NO_END:
         headers.append(("content-length", str(len(body))))
@@ -260,7 +263,7 @@ def _refusal(
     spec: ProtocolSpec, token: str, error: WireError, retry_after: float = 0, *, delay: float = 0
 ) -> SimulatedReply:
     status, body = spec.write_error(error, f"req_{token}")
-    # A protocol may have no 503 or no 529 of its own. Servers in between send them all the same.
+    # A protocol may have no 503 or 529. Proxies send them all the same.
     status = error.status or status
     headers = [_JSON_TYPE, _id_header(spec, token), ("content-length", str(len(body)))]
     if error.kind is ErrorKind.RATE_LIMIT:

@@ -1,6 +1,6 @@
-"""What scripts want to know of a request: the last words, the tools, their results, the size.
+"""The parts of a request that scripts use: the last text of the user, the tools, their results, the size.
 
-Strategy: plain functions over the core's request document, so that scripts work alike in all protocols.
+Everything is read from the core's request document, so that scripts work alike in all protocols.
 """
 
 import base64
@@ -11,32 +11,33 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dragoman._ir.request import (
+from dragoman.document import (
     CacheMark,
     CustomTool,
     FunctionTool,
     HostedTool,
     Media,
+    Message,
     OpaquePart,
     Reasoning,
     Refusal,
+    Request,
     Text,
     ToolCall,
     ToolResult,
 )
-from dragoman.document import Message, Request
 from dragoman.events import ToolHead, ToolKind
 from dragoman_server.simulator.example import example_text
 
-# What an image or a file costs. Vendors count by its size; a simulator needs a figure, not a price.
+# Tokens of an image or a file. Vendors count by its size.
 _MEDIA_TOKENS = 100
 
 _CALL = re.compile(r"^call[ \t]+(\S+)[ \t]*", re.MULTILINE)
 
-# More calls than any client makes in one turn. Looking for one may take time in proportion to the text.
-_MOST_CALLS = 128
+# More calls than any client makes in one turn. The search for one may take time in proportion to the text.
+_MAX_CALLS = 128
 
-# Vendors' clients tell the ids of calls by these; the rest of an id is ours.
+# The prefixes of call ids that vendors' clients expect.
 _CALL_PREFIX = {"anthropic_messages": "toolu_"}
 
 AnyPart = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePart
@@ -44,25 +45,26 @@ AnyPart = Text | Refusal | Media | Reasoning | ToolCall | ToolResult | OpaquePar
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRequest:
-    """One request, as a script sees it.
+    """One request, as scripts use it.
 
-    token: made of the request, for ids. setting: the number behind `@`, or the model's default.
+    document: the core's request document. token: a hash of the request, for ids.
+    setting: the number after `@`, or the model's default.
     """
 
-    request: Request
+    document: Request
     token: str
     setting: float
 
     @property
     def max_tokens(self) -> int | None:
         """The client's limit for generated tokens."""
-        limit = self.request.params.get("max_output_tokens")
+        limit = self.document.params.get("max_output_tokens")
         return limit if isinstance(limit, int) else None
 
     @property
     def user_text(self) -> str:
         """The text of the last message of the user that has any."""
-        for message in reversed(self.request.messages):
+        for message in reversed(self.document.messages):
             if message.role == "user":
                 text = "\n".join(part.text for part in message.parts if isinstance(part, Text))
                 if text.strip():
@@ -71,17 +73,17 @@ class SimulatedRequest:
 
     @property
     def parts(self) -> Iterator[AnyPart]:
-        """All parts of the conversation, those inside tool results too, each behind what holds it."""
-        for message in self.request.messages:
+        """All parts of the conversation. Those in tool results follow the result."""
+        for message in self.document.messages:
             yield from _flat(message)
 
     @property
     def results(self) -> list[ToolResult]:
-        """The tool results that wait for an answer: those since the assistant's last message.
+        """The tool results since the assistant's last message.
 
         Clients put notes beside the results, in the same message; text in a message of its own is a new turn.
         """
-        talk = [message for message in self.request.messages if message.role in ("user", "assistant")]
+        talk = [message for message in self.document.messages if message.role in ("user", "assistant")]
         found: list[ToolResult] = []
         if not talk or not any(isinstance(part, ToolResult) for part in talk[-1].parts):
             return found
@@ -92,8 +94,8 @@ class SimulatedRequest:
     @property
     def tools(self) -> list[FunctionTool | CustomTool]:
         """The client's own tools that may be called."""
-        choice = self.request.tool_choice
-        tools = [tool for tool in self.request.tools if not isinstance(tool, HostedTool)]
+        choice = self.document.tool_choice
+        tools = [tool for tool in self.document.tools if not isinstance(tool, HostedTool)]
         if choice is None:
             return tools
         if choice.mode == "none":
@@ -107,17 +109,17 @@ class SimulatedRequest:
 
     @property
     def parallel(self) -> bool:
-        """Whether several calls may be made at once."""
-        return self.request.parallel_tool_calls is not False
+        """True if several calls may be made at once."""
+        return self.document.parallel_tool_calls is not False
 
-    def head(self, tool: FunctionTool | CustomTool, number: int) -> ToolHead:
-        """The head of the answer's call `number`."""
+    def tool_head(self, tool: FunctionTool | CustomTool, number: int) -> ToolHead:
+        """Return the head of tool call `number` of the response."""
         kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
-        prefix = _CALL_PREFIX.get(self.request.protocol, "call_")
+        prefix = _CALL_PREFIX.get(self.document.protocol, "call_")
         return ToolHead(f"{prefix}{self.token[:20]}{number}", tool.name, kind, tool.namespace)
 
     def requested_calls(self) -> list[tuple[FunctionTool | CustomTool, str]]:
-        """The calls that the user asked for with lines `call NAME INPUT`, with their inputs.
+        """Return the calls that the user requested by lines `call NAME INPUT`, with their inputs.
 
         The input of a function is one JSON object or, if that is none, the rest of the line; without any it
         is made from the schema. A custom tool gets all of the text that follows. NAME need not be offered.
@@ -125,7 +127,7 @@ class SimulatedRequest:
         offered = {tool.name: tool for tool in self.tools}
         text, at = self.user_text, 0
         found: list[tuple[FunctionTool | CustomTool, str]] = []
-        while len(found) < _MOST_CALLS and (match := _CALL.search(text, at)) is not None:
+        while len(found) < _MAX_CALLS and (match := _CALL.search(text, at)) is not None:
             tool = offered.get(match.group(1)) or FunctionTool(match.group(1))
             at = match.end()
             if isinstance(tool, CustomTool):
@@ -137,7 +139,7 @@ class SimulatedRequest:
         return found
 
     def quote_results(self) -> str:
-        """The waiting tool results in words."""
+        """Return the tool results as text."""
         names = {part.call_id: part.name for part in self.parts if isinstance(part, ToolCall)}
         lines = []
         for result in self.results:
@@ -155,7 +157,7 @@ def _flat(message: Message) -> Iterator[AnyPart]:
 
 
 def _end_of_input(text: str, at: int) -> int:
-    """Where the input that starts at `at` ends: behind a JSON object, else at the end of the line."""
+    """Return the end of the input that starts at `at`: of the JSON object, else of the line."""
     if text.startswith("{", at):
         try:
             return json.JSONDecoder().raw_decode(text, at)[1]
@@ -172,7 +174,7 @@ def _quote(part: Text | Media | OpaquePart) -> str:
 
 
 def describe(media: Media) -> str:
-    """One image, file or sound: its kind, its type, and the bytes by length and fingerprint."""
+    """Return a text for an image, file or sound: its kind, its type, and the length and hash of its bytes."""
     names = [media.kind, media.media_type or "type unknown"]
     if media.filename is not None:
         names.append(f'"{media.filename}"')
@@ -190,7 +192,7 @@ def describe(media: Media) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PromptTokens:
-    """What the prompt costs: all of it, and the parts of that which a cache would have had or taken."""
+    """The tokens of the prompt. total: all. cached: read from a cache. cache_write: written to it."""
 
     total: int
     cached: int
@@ -198,10 +200,10 @@ class PromptTokens:
 
 
 def prompt_tokens(request: Request) -> PromptTokens:
-    """One word is one token.
+    """Count the tokens of a request; one word is one token.
 
-    All that stood before the assistant's last turn was sent once before, so a cache has it. A breakpoint
-    that the client sets writes what comes after that, up to the breakpoint.
+    Everything before the assistant's last turn has been sent before, so it counts as cached. A breakpoint of the client
+    writes what follows, up to the breakpoint.
     """
     turns = [index for index, message in enumerate(request.messages) if message.role == "assistant"]
     before = turns[-1] if turns else 0

@@ -1,8 +1,7 @@
-"""The scripts: what each simulated model does, one generator a model.
+"""The scripts: what each simulated model does, one generator for each.
 
-Strategy: a script yields the content of an answer and, when it is not a plain end, why it stopped. What all
-answers have in common (start, usage, pace, end) is added by `model`. `TABLE` at the end is the list of models;
-documentation and model lists are made from it.
+A script yields the content of a response and, unless it is a plain end, why it stopped. `reply` adds what all responses
+have in common (start, usage, pace, end). Documentation and model lists are made from SIMULATED_MODELS at the end.
 """
 
 import enum
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dragoman import ErrorKind, StopReason, WireError
-from dragoman._ir.request import CustomTool, FunctionTool, Media
+from dragoman.document import CustomTool, FunctionTool, Media
 from dragoman.events import BlockKind, BlockStarted, Failed, Stopped, TextDelta
 from dragoman_server.simulator.example import example, example_text
 from dragoman_server.simulator.reasoning import check_returned_reasoning, make_reasoning, wants_reasoning
@@ -21,10 +20,10 @@ from dragoman_server.simulator.steps import ConnectionCut, Delay, Step, call, sa
 
 _LONG_WORDS = 2000
 _SHORT_WORDS = 20
-# Where `length` stops when the client's limit is larger, or missing.
+# Where `length` stops if the client's limit is larger, or missing.
 _LENGTH_WORDS = 50
 _COUNT_TO = 100
-_COUNT_MOST = 10_000
+_MAX_COUNT = 10_000
 
 _PROSE = (
     "a dragoman stood between two courts and spoke for each in the tongue of the other while scribes wrote down"
@@ -37,7 +36,7 @@ _PARAGRAPH = 96
 
 REFUSAL_TEXT = "I cannot help with that. The simulator refuses everything that is asked of this model."
 
-# All that makes trouble on the way from a model's JSON to a file: quotes, backslashes, tabs, other scripts.
+# Everything that causes errors on the way from a model's JSON to a file: quotes, backslashes, tabs, other scripts.
 CUSTOM_INPUT = (
     'say "hello" to it\'s world\n'
     "path\\to\\file and a regex \\d+\\n\n"
@@ -50,150 +49,152 @@ CUSTOM_INPUT = (
 Script = Callable[[SimulatedRequest], Iterator[Step]]
 
 
-def echo(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from say(0, split_words(asked.user_text or "There is no text of the user to say back."))
+def echo(request: SimulatedRequest) -> Iterator[Step]:
+    yield from say(0, split_words(request.user_text or "There is no text of the user to say back."))
 
 
-def tools(asked: SimulatedRequest) -> Iterator[Step]:
-    if asked.results:
-        yield from say(0, split_words(asked.quote_results()))
+def tools(request: SimulatedRequest) -> Iterator[Step]:
+    if request.results:
+        yield from say(0, split_words(request.quote_results()))
         return
-    wanted = asked.requested_calls() or [(tool, _input_for(tool)) for tool in asked.tools[:2]]
+    wanted = request.requested_calls() or [(tool, _input_for(tool)) for tool in request.tools[:2]]
     if not wanted:
         yield from say(0, split_words("There is no tool to call: the request offers none, or forbids them."))
         return
-    yield from _calls(asked, wanted if asked.parallel else wanted[:1])
+    yield from _calls(request, wanted if request.parallel else wanted[:1])
 
 
-def custom(asked: SimulatedRequest) -> Iterator[Step]:
-    if asked.results:
-        yield from say(0, split_words(asked.quote_results()))
+def custom(request: SimulatedRequest) -> Iterator[Step]:
+    if request.results:
+        yield from say(0, split_words(request.quote_results()))
         return
-    tool = next((tool for tool in asked.tools if _takes_text(tool)), None)
+    tool = next((tool for tool in request.tools if _takes_text(tool)), None)
     if tool is None:
         yield from say(0, split_words("There is no tool with free text to call."))
         return
     wanted = [(tool, _input_for(tool))]
-    yield from _calls(asked, asked.requested_calls()[:1] or wanted)
+    yield from _calls(request, request.requested_calls()[:1] or wanted)
 
 
-def reason(asked: SimulatedRequest) -> Iterator[Step]:
-    calls = asked.tools[:1] if not asked.results else []
-    if wants_reasoning(asked):
-        item_id = f"rs_{asked.token}"
-        parts, form, seal = make_reasoning(asked, item_id)
-        yield from think(0, parts, form, seal, item_id)
+def reason(request: SimulatedRequest) -> Iterator[Step]:
+    calls = request.tools[:1] if not request.results else []
+    if wants_reasoning(request):
+        item_id = f"rs_{request.token}"
+        parts, form, signature = make_reasoning(request, item_id)
+        yield from think(0, parts, form, signature, item_id)
     if calls:
-        yield from _calls(asked, asked.requested_calls()[:1] or [(calls[0], _input_for(calls[0]))])
+        yield from _calls(request, request.requested_calls()[:1] or [(calls[0], _input_for(calls[0]))])
     else:
-        yield from say(1, split_words(asked.quote_results() or f"You said: {asked.user_text}"))
+        yield from say(1, split_words(request.quote_results() or f"You said: {request.user_text}"))
 
 
-def long(asked: SimulatedRequest) -> Iterator[Step]:
+def long(request: SimulatedRequest) -> Iterator[Step]:
     yield from say(0, prose(_LONG_WORDS))
 
 
-def short(asked: SimulatedRequest) -> Iterator[Step]:
+def short(request: SimulatedRequest) -> Iterator[Step]:
     yield from say(0, prose(_SHORT_WORDS))
 
 
-def silent(asked: SimulatedRequest) -> Iterator[Step]:
-    yield Delay(asked.setting)
-    yield from short(asked)
+def silent(request: SimulatedRequest) -> Iterator[Step]:
+    yield Delay(request.setting)
+    yield from short(request)
 
 
-def pause(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from _amid([Delay(asked.setting)])
+def pause(request: SimulatedRequest) -> Iterator[Step]:
+    yield from _in_the_middle([Delay(request.setting)])
 
 
-def refusal(asked: SimulatedRequest) -> Iterator[Step]:
-    if asked.request.protocol == "anthropic_messages":
-        # Messages has no block for it: the stop reason makes a refusal of what was said.
+def refusal(request: SimulatedRequest) -> Iterator[Step]:
+    if request.document.protocol == "anthropic_messages":
+        # Messages has no block for it: the stop reason turns the text into a refusal.
         yield from say(0, split_words(REFUSAL_TEXT))
         yield Stopped(StopReason.CONTENT_FILTER, explanation=REFUSAL_TEXT)
     else:
         yield from say(0, split_words(REFUSAL_TEXT), BlockKind.REFUSAL)
 
 
-def filtered(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from short(asked)
+def filtered(request: SimulatedRequest) -> Iterator[Step]:
+    yield from short(request)
     yield Stopped(StopReason.CONTENT_FILTER)
 
 
-def length(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from say(0, prose(min(asked.max_tokens or _LENGTH_WORDS, _LENGTH_WORDS)))
+def length(request: SimulatedRequest) -> Iterator[Step]:
+    yield from say(0, prose(min(request.max_tokens or _LENGTH_WORDS, _LENGTH_WORDS)))
     yield Stopped(StopReason.MAX_TOKENS)
 
 
-def length_tools(asked: SimulatedRequest) -> Iterator[Step]:
-    if not asked.tools:
-        yield from length(asked)
+def length_tools(request: SimulatedRequest) -> Iterator[Step]:
+    if not request.tools:
+        yield from length(request)
         return
-    tool = asked.tools[0]
+    tool = request.tools[0]
     text = _input_for(tool)
-    yield from call(0, asked.head(tool, 0), text[: max(1, len(text) // 2)], complete=False)
+    yield from call(0, request.tool_head(tool, 0), text[: max(1, len(text) // 2)], complete=False)
     yield Stopped(StopReason.MAX_TOKENS)
 
 
-def structured(asked: SimulatedRequest) -> Iterator[Step]:
-    wanted = asked.request.response_format
-    value = {"answer": asked.user_text} if wanted is None or wanted.schema is None else example(wanted.schema)
+def structured(request: SimulatedRequest) -> Iterator[Step]:
+    wanted = request.document.response_format
+    value = (
+        {"answer": request.user_text} if wanted is None or wanted.schema is None else example(wanted.schema)
+    )
     yield from say(0, split_words(json.dumps(value, ensure_ascii=False)))
 
 
-def images(asked: SimulatedRequest) -> Iterator[Step]:
-    found = [describe(part) for part in asked.parts if isinstance(part, Media)]
+def images(request: SimulatedRequest) -> Iterator[Step]:
+    found = [describe(part) for part in request.parts if isinstance(part, Media)]
     lines = [f"{number}. {line}" for number, line in enumerate(found, 1)]
     yield from say(
         0, split_words("\n".join(lines) or "There is no image, file or sound in the conversation.")
     )
 
 
-def stop(asked: SimulatedRequest) -> Iterator[Step]:
-    text = asked.user_text
-    given = asked.request.params.get("stop") or []
+def stop(request: SimulatedRequest) -> Iterator[Step]:
+    text = request.user_text
+    value = request.document.params.get("stop") or []
     sequences = (
-        [given] if isinstance(given, str) else [each for each in given if isinstance(each, str) and each]
+        [value] if isinstance(value, str) else [each for each in value if isinstance(each, str) and each]
     )
     places = [(text.find(each), each) for each in sequences if each in text]
     if not places:
-        yield from echo(asked)
+        yield from echo(request)
         return
     end, sequence = min(places, key=lambda place: place[0])
     yield from say(0, split_words(text[:end]))
     yield Stopped(StopReason.STOP_SEQUENCE, sequence=sequence)
 
 
-def count(asked: SimulatedRequest) -> Iterator[Step]:
-    numbers = re.findall(r"[0-9]{1,9}", asked.user_text)
-    goal = min(int(numbers[-1]), _COUNT_MOST) if numbers else _COUNT_TO
-    last = goal if asked.max_tokens is None else min(goal, asked.max_tokens)
+def count(request: SimulatedRequest) -> Iterator[Step]:
+    numbers = re.findall(r"[0-9]{1,9}", request.user_text)
+    target = min(int(numbers[-1]), _MAX_COUNT) if numbers else _COUNT_TO
+    last = target if request.max_tokens is None else min(target, request.max_tokens)
     yield from say(0, (f" {number}" if number > 1 else "1" for number in range(1, last + 1)))
-    if last < goal:
+    if last < target:
         yield Stopped(StopReason.MAX_TOKENS)
 
 
-def empty(asked: SimulatedRequest) -> Iterator[Step]:
+def empty(request: SimulatedRequest) -> Iterator[Step]:
     yield from ()
 
 
-def error_mid(asked: SimulatedRequest) -> Iterator[Step]:
+def error_mid(request: SimulatedRequest) -> Iterator[Step]:
     error = WireError(ErrorKind.OVERLOADED, "the simulated model is overloaded and gave up in the middle")
-    yield from _amid([Failed(error)])
+    yield from _in_the_middle([Failed(error)])
 
 
-def cut(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from _amid([ConnectionCut.MID_FRAME])
+def cut(request: SimulatedRequest) -> Iterator[Step]:
+    yield from _in_the_middle([ConnectionCut.MID_FRAME])
 
 
-def cut_end(asked: SimulatedRequest) -> Iterator[Step]:
-    yield from _amid([ConnectionCut.NO_END])
+def cut_end(request: SimulatedRequest) -> Iterator[Step]:
+    yield from _in_the_middle([ConnectionCut.NO_END])
 
 
 def prose(count: int) -> Iterator[str]:
-    """So many words, as pieces that join to sentences and paragraphs."""
+    """Yield so many words, with the blanks and periods that join them to sentences and paragraphs."""
     for number in range(count):
-        # A quadratic walk visits the words in an order that looks unordered and takes no memory.
+        # Quadratic steps give an order of the words that looks random and takes no memory.
         word = _PROSE_WORDS[(number * number + 3 * number) // 2 % len(_PROSE_WORDS)]
         if number % _SENTENCE == 0:
             word = word.capitalize()
@@ -204,8 +205,8 @@ def prose(count: int) -> Iterator[str]:
         yield word
 
 
-def _amid(steps: list[Step]) -> Iterator[Step]:
-    """Some text with `steps` between its two halves."""
+def _in_the_middle(steps: list[Step]) -> Iterator[Step]:
+    """Yield some text with `steps` between its two halves."""
     words = list(prose(_SHORT_WORDS))
     middle = len(words) // 2
     yield BlockStarted(0, BlockKind.TEXT)
@@ -215,15 +216,15 @@ def _amid(steps: list[Step]) -> Iterator[Step]:
     yield from rest[1:]
 
 
-def _calls(asked: SimulatedRequest, wanted: list[tuple[FunctionTool | CustomTool, str]]) -> Iterator[Step]:
-    # Block 0 may hold reasoning.
+def _calls(request: SimulatedRequest, wanted: list[tuple[FunctionTool | CustomTool, str]]) -> Iterator[Step]:
+    # Block 0 may be reasoning.
     for number, (tool, text) in enumerate(wanted):
-        yield from call(number + 1, asked.head(tool, number), text)
+        yield from call(number + 1, request.tool_head(tool, number), text)
     yield Stopped(StopReason.TOOL_USE)
 
 
 def _takes_text(tool: FunctionTool | CustomTool) -> bool:
-    """A custom tool, or the function that stands in for one where the protocol has none: one string, `input`."""
+    """True for a custom tool, or a function in its place: its only parameter is the string `input`."""
     if isinstance(tool, CustomTool):
         return True
     properties = tool.parameters.get("properties") if isinstance(tool.parameters, dict) else None
@@ -241,7 +242,7 @@ def _input_for(tool: FunctionTool | CustomTool) -> str:
 
 
 class Setting(enum.Enum):
-    """What a number behind `@` in the model's name sets."""
+    """The meaning of a number after `@` in the model's name; the value is the text in the documentation."""
 
     PACE = "events a second"
     SILENCE = "seconds of silence"
@@ -252,9 +253,9 @@ class Setting(enum.Enum):
 class SimulatedModel:
     """One simulated model.
 
-    setting: what a number behind `@` means, None where it means nothing.
-    default: the number when the name has none; a pace of 0 is as fast as it goes.
-    refuse: the error that is answered instead of the script's content, None for none.
+    setting: the meaning of a number after `@`; None if none is accepted.
+    default: the number if the name has none; a pace of 0 has no delays.
+    refuse: returns the error to send instead of the script's content, or None.
     """
 
     name: str
@@ -262,14 +263,16 @@ class SimulatedModel:
     script: Script
     setting: Setting | None = Setting.PACE
     default: float = 0
-    refuse: Callable[[SimulatedRequest], WireError | None] = lambda asked: None
+    refuse: Callable[[SimulatedRequest], WireError | None] = lambda request: None
 
 
 def _error(name: str, kind: ErrorKind, status: int, message: str) -> SimulatedModel:
     error = WireError(kind, message, status=status)
     setting = Setting.RETRY_AFTER if kind is ErrorKind.RATE_LIMIT else None
-    shown = f"Answers with HTTP {status}: {message}."
-    return SimulatedModel(name, shown, empty, setting, 0 if setting is None else 1, lambda asked: error)
+    description = f"Answers with HTTP {status}: {message}."
+    return SimulatedModel(
+        name, description, empty, setting, 0 if setting is None else 1, lambda request: error
+    )
 
 
 _MODELS = (

@@ -1,7 +1,7 @@
-"""What a script is made of: events of the core, waits, and ends that no protocol knows.
+"""The steps of scripts: events of the core, delays, and cut connections.
 
-Strategy: a script is a plain generator. The helpers here turn text into the events of one block, one delta a
-word, and number nothing: the script chooses the block's number.
+A script is a plain generator. The functions turn text into the events of one block, with one delta for each word; the
+script chooses the number of the block.
 """
 
 import enum
@@ -24,21 +24,21 @@ from dragoman.events import (
     ToolHead,
 )
 
-# Arguments have few blanks, so they are cut at a fixed length: small enough to fall inside words and escapes.
-_ARGUMENTS_PIECE = 7
+# Arguments have few blanks, so they are cut at a fixed length, small enough to cut within words and escapes.
+_ARGUMENTS_LENGTH = 7
 
 _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Nothing comes for so many seconds."""
+    """Nothing is sent for so many seconds."""
 
     seconds: float
 
 
 class ConnectionCut(enum.Enum):
-    """The connection ends too early. A whole answer is cut in the middle of its body in both cases."""
+    """The connection ends too early. A response that is not streamed is cut in the middle of its body in both cases."""
 
     MID_FRAME = "mid_frame"  # broken, inside the frame of the next event
     NO_END = "no_end"  # closed properly between two frames
@@ -48,12 +48,12 @@ Step: TypeAlias = Event | Delay | ConnectionCut
 
 
 def split_words(text: str) -> Iterator[str]:
-    """The text in pieces that join to it again: each word with the white space before it."""
+    """Yield each word of the text with the white space before it; joined, they are the text."""
     return (match.group() for match in _WORD.finditer(text))
 
 
 def say(block: int, pieces: Iterable[str], kind: BlockKind = BlockKind.TEXT) -> Iterator[Step]:
-    """A block of text or refusal, a delta for each piece. No pieces, no block."""
+    """Yield a block of text or refusal, with a delta for each piece; nothing without pieces."""
     started = False
     for piece in pieces:
         if not started:
@@ -65,20 +65,20 @@ def say(block: int, pieces: Iterable[str], kind: BlockKind = BlockKind.TEXT) -> 
 
 
 def call(block: int, head: ToolHead, tool_input: str, *, complete: bool = True) -> Iterator[Step]:
-    """A tool call. tool_input: JSON text for a function, free text for a custom tool."""
+    """Yield a tool call. tool_input: JSON text for a function, free text for a custom tool."""
     yield BlockStarted(block, BlockKind.TOOL_CALL, tool=head)
-    for start in range(0, len(tool_input), _ARGUMENTS_PIECE):
-        yield ArgumentsDelta(block, tool_input[start : start + _ARGUMENTS_PIECE])
+    for start in range(0, len(tool_input), _ARGUMENTS_LENGTH):
+        yield ArgumentsDelta(block, tool_input[start : start + _ARGUMENTS_LENGTH])
     yield BlockEnded(block, complete)
 
 
 def think(
-    block: int, parts: Iterable[str], form: ReasoningForm, seal: Signature, item_id: str | None = None
+    block: int, parts: Iterable[str], form: ReasoningForm, signature: Signature, item_id: str | None = None
 ) -> Iterator[Step]:
-    """A block of reasoning with its seal."""
+    """Yield a block of reasoning with its signature."""
     yield BlockStarted(block, BlockKind.REASONING, item_id=item_id)
     for number, part in enumerate(parts):
         for piece in split_words(part):
             yield ReasoningDelta(block, piece, number, form)
-    yield SignatureDelta(block, seal)
+    yield SignatureDelta(block, signature)
     yield BlockEnded(block)

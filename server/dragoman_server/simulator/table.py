@@ -1,4 +1,4 @@
-"""The table of models in docs/simulator.md. `python -m dragoman_server.simulator.table` prints it."""
+"""Make the table of models in docs/simulator.md. `python -m dragoman_server.simulator.table` prints it."""
 
 import sys
 
@@ -6,7 +6,7 @@ from dragoman_server.simulator.scripts import SIMULATED_MODELS
 
 
 def markdown() -> str:
-    """One row a model: name, what it does, what a number behind @ sets, and its default."""
+    """Return one row for each model: name, what it does, what a number after @ sets, and its default."""
     lines = ["| model | what it does | `@` number | default |", "|---|---|---|---|"]
     for model in SIMULATED_MODELS.values():
         setting, default = "", ""

@@ -11,15 +11,10 @@ import anyio.lowlevel
 from dragoman import UPSTREAMS
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, TimedBytes, reply_to
 from dragoman_server.simulator.scripts import MODELS
-from dragoman_server.upstream.client import (
-    UpstreamBroken,
-    UpstreamTimeout,
-    UpstreamTimeoutPhase,
-    UpstreamTimeouts,
-    read_bounded,
-)
+from dragoman_server.upstream.client import UpstreamTimeouts, read_bounded
+from dragoman_server.upstream.errors import UpstreamBroken, UpstreamTimeout, UpstreamTimeoutPhase
 
-# Protocol -> its path without a version: base URLs differ in what stands before it.
+# Protocol -> its path without the version, which base URLs may contain.
 PATHS = {spec.name: spec.path.removeprefix("/v1") for spec in UPSTREAMS.values()}
 MODELS_PATH = "/models"
 COMPACT_PROTOCOL = "openai_responses"
@@ -27,16 +22,16 @@ COMPACT_PATH = f"{PATHS[COMPACT_PROTOCOL]}/compact"
 
 _MADE_AT_TEXT = "2026-01-01T00:00:00Z"
 
-# What one read of a socket gives at most.
+# The most bytes that one read returns, as of a socket.
 READ_BYTES = 64 * 1024
 
 WHERE = "the simulator"
 
 
 class Playback:
-    """The body of one reply, as a connection would give it. Made when the head is sent: times count from there.
+    """The body of one reply, as a connection would return it. Create it when the head is sent: times count from there.
 
-    read_s: the longest silence that the reader takes; None waits for ever.
+    read_s: the longest silence before UpstreamTimeout; None waits without limit.
     """
 
     __slots__ = ("_begun", "_broken", "_next", "_pieces", "_read_s", "ended")
@@ -50,9 +45,9 @@ class Playback:
         self.ended = False  # the reader has seen the end, good or bad
 
     async def receive(self) -> bytes:
-        """What is due by now, and if that is nothing, what is due next; b"" at the end.
+        """Return the bytes that are due, waiting for the next ones if there are none; b"" at the end.
 
-        Raises UpstreamBroken where the script breaks the connection, UpstreamTimeout after `read_s`.
+        Raises UpstreamBroken if the script breaks the connection, UpstreamTimeout after `read_s`.
         """
         await anyio.lowlevel.checkpoint()
         first = self._next
@@ -93,16 +88,16 @@ class SimulatedResponse:
         self._playback = playback
 
     async def receive(self) -> bytes:
-        """The bytes that are due; b"" at the end. Raises UpstreamTimeout, UpstreamBroken."""
+        """Return the bytes that are due; b"" at the end. Raises UpstreamTimeout, UpstreamBroken."""
         return await self._playback.receive()
 
     async def read_all(self, limit: int) -> bytes:
-        """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
+        """Return the whole body. Raises UpstreamTooLarge above `limit` bytes, and what receive() raises."""
         return await read_bounded(self.receive, limit, WHERE)
 
 
 class _OpenSimulatedRequest:
-    """What `open` returns: asks on entry, gives up on exit."""
+    """Return value of open(): waits for the head on entry, ends the request on exit."""
 
     __slots__ = ("_playback", "_read_s", "_reply", "_upstream")
 
@@ -143,9 +138,9 @@ class _OpenSimulatedRequest:
 
 
 class SimulatedUpstream:
-    """Stands in for UpstreamClient. The end of the URL's path says which protocol is spoken.
+    """Replaces UpstreamClient. The end of the URL's path determines the protocol.
 
-    opened, closed: requests so far. aborted: those that were left before their end was read.
+    opened, closed: requests so far. aborted: those whose response was not read to the end.
     """
 
     def __init__(self) -> None:
@@ -163,9 +158,9 @@ class SimulatedUpstream:
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
     ) -> _OpenSimulatedRequest:
-        """`async with upstream.open(...) as response`, as UpstreamClient has it.
+        """`async with upstream.open(...) as response`, as with UpstreamClient.
 
-        Of the timeouts `read_s` holds. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
+        Only `read_s` of the timeouts applies. Raises, on entry and while reading, UpstreamTimeout and UpstreamBroken.
         """
         reply = _reply(method, urlsplit(url).path, headers, content or b"")
         return _OpenSimulatedRequest(self, reply, None if timeouts is None else timeouts.read_s)
@@ -184,18 +179,18 @@ def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: 
 
 
 def plain_reply(status: int, body: bytes) -> SimulatedReply:
-    """A reply of JSON that no script made."""
+    """Make a reply of JSON without a script."""
     headers = [("content-type", "application/json"), ("content-length", str(len(body)))]
     return SimulatedReply(status, headers, iter([TimedBytes(0, body)]))
 
 
 def protocol_of(path: str) -> str | None:
-    """The protocol whose endpoint a path ends with."""
+    """Return the protocol whose path the URL's path ends with, or None."""
     return next((name for name, end in PATHS.items() if path.endswith(end)), None)
 
 
 def model_list(*, anthropic: bool) -> bytes:
-    """All simulated models, in Anthropic's form or OpenAI's."""
+    """Return the list of all simulated models, in Anthropic's form or OpenAI's."""
     if not anthropic:
         made = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
         return json.dumps({"object": "list", "data": [{"id": name, **made} for name in MODELS]}).encode()
@@ -216,7 +211,7 @@ def model_list(*, anthropic: bool) -> bytes:
 
 
 def not_found(method: str, path: str) -> bytes:
-    """The body of a 404 for a path that nobody serves, readable for all clients."""
+    """Return the body of a 404 for an unknown path, in a form that all clients read."""
     message = f"the simulator does not serve {method} {path[:200]}"
     return json.dumps(
         {"error": {"message": message, "type": "not_found", "param": None, "code": None}}

@@ -1,8 +1,8 @@
-"""A byte stream on asyncio or uvloop: the loop's own protocol callbacks, a bounded buffer, one future.
+"""A byte stream on asyncio or uvloop: the loop's protocol callbacks, a bounded buffer, one future.
 
-The socket is left readable all the time and paused only when the consumer falls behind, so a read costs one
-callback and one wake-up. Timeouts cost nothing while data flows: one timer a stream looks at the deadline
-of the current wait when it fires, instead of one timer a read.
+The socket stays readable and is paused only if the consumer falls behind, so a read costs one callback and one wake-up.
+Timeouts cost nothing while data flows: instead of one timer for each read, one timer for the stream checks the deadline
+of the current wait when it fires.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from dragoman_server.streams.byte_stream import SocketLike
 
 __all__ = ["AsyncioStream"]
 
-# Bytes that may wait for a slow consumer before the socket is paused; the kernel's window does the rest. One read of
-# the loop's comes on top, of 256 KiB at most.
+# Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
+# the loop comes on top, of 256 KiB at most.
 HIGH_WATER = 64 * 1024
-# Most bytes given out at once: each step of an answer's way to a slow client holds so many.
+# The most bytes that receive() returns: each step of a response's way to a slow client holds so many.
 READ_SIZE = 64 * 1024
-# Bytes handed to the loop in one write.
+# Bytes passed to the loop in one write.
 WRITE_SIZE = 128 * 1024
 
 
@@ -77,14 +77,14 @@ class AsyncioStream(asyncio.Protocol):
         return self
 
     async def receive(self, timeout: float | None) -> bytes:
-        # What is there is taken in a few calls, and the next one has to wait: no checkpoint is needed to stay
-        # fair.
+        # A few calls take everything that is buffered, and the next one waits, so no checkpoint is needed.
         if not self._buffer:
             if not self._eof:
                 await self._wait(timeout)
             if not self._buffer:
                 if isinstance(self._error, OSError):
-                    # A copy, because the traceback of what is raised refers to all callers, and so to this stream.
+                    # A copy, because the traceback of the raised exception refers to all callers, and so to this
+                    # stream.
                     raise copy(self._error)
                 if self._error is not None:
                     raise ConnectionResetError(f"the connection broke: {self._error}")
@@ -110,8 +110,8 @@ class AsyncioStream(asyncio.Protocol):
         return None if self._writable.is_set() else b""
 
     async def send_all(self, data: bytes | memoryview, timeout: float | None) -> None:
-        # In pieces, because TLS on asyncio hands all of one write to the socket's own buffer, however large,
-        # and reports a full buffer only to the write after it.
+        # In pieces, because TLS on asyncio passes all of one write to the socket's buffer, however large, and reports a
+        # full buffer only at the write after it.
         rest = memoryview(data)
         while rest or not self._writable.is_set():
             if rest:
@@ -133,9 +133,9 @@ class AsyncioStream(asyncio.Protocol):
             return
         with anyio.move_on_after(linger), contextlib.suppress(OSError):
             if transport.can_write_eof():
-                transport.write_eof()  # fails where the peer has reset the connection and the loop has not seen it
+                transport.write_eof()  # fails if the peer has reset the connection and the loop has not noticed
             else:
-                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's
+                transport.close()  # TLS: sends what is written and close_notify, then waits for the peer's close_notify
             while await self.receive(None):
                 pass
         self.abort()
@@ -144,7 +144,7 @@ class AsyncioStream(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         if not self._lost:
-            # A reader in another task must not take our own closing for the peer's end of the body.
+            # A reader in another task must not take this for the end of the body.
             self._error = ConnectionAbortedError("closed here")
         self._eof = True
 
@@ -214,7 +214,7 @@ class AsyncioStream(asyncio.Protocol):
     def _check_deadline(self) -> None:
         self._timer = None
         if self._reader is None or self._reader.done() or self._deadline == math.inf:
-            return  # nobody waits: the next wait arms the timer again
+            return  # no task waits; the next wait arms the timer again
         if self._loop.time() < self._deadline:
             self._arm()
         else:
@@ -222,8 +222,8 @@ class AsyncioStream(asyncio.Protocol):
 
     def _adopt(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # A write is done when the kernel has it, so that a write timeout means what it says. Not zero: asyncio's
-        # TLS transport then pauses with nothing left to send, and never resumes.
+        # A write is complete when the kernel has all of it, so that a write timeout is one of the peer. Not zero:
+        # asyncio's TLS transport then pauses with nothing left to send, and never resumes.
         transport.set_write_buffer_limits(high=1)
 
     def _open_transport(self) -> asyncio.Transport:

@@ -1,6 +1,6 @@
-"""Opens byte streams: resolve, then race the addresses as https://www.rfc-editor.org/rfc/rfc8305 says.
+"""Open byte streams: resolve the name, then race the addresses as in https://www.rfc-editor.org/rfc/rfc8305.
 
-Common to both event loops; the stream of the loop that runs is chosen here.
+The code is common to both event loops; it chooses the stream of the running one.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ __all__ = ["open_byte_stream"]
 # "Connection Attempt Delay ... recommended to be 250 milliseconds".
 ATTEMPT_DELAY_S = 0.25
 
-# Tokens leave in small writes, and must not wait for Nagle; a model may think for minutes in silence, in
-# which time a NAT forgets the connection or the peer dies unseen, unless the kernel probes.
+# Requests must not wait for Nagle's algorithm. A model may send nothing for minutes, and without probes of the kernel a
+# NAT then drops the connection, or a dead peer is not noticed.
 _SOCKET_OPTIONS = tuple(
     (level, getattr(socket, name), value)
     for level, name, value in (
@@ -39,9 +39,9 @@ _StartTls = Callable[[ssl.SSLContext, str], Awaitable[ByteStream]]
 async def open_byte_stream(
     host: str, port: int, *, tls: ssl.SSLContext | None = None, server_hostname: str | None = None
 ) -> ByteStream:
-    """Connect, and shake hands if `tls` is given. The caller sets the deadline with a cancel scope.
+    """Connect, with a TLS handshake if `tls` is not None. The caller sets the deadline with a cancel scope.
 
-    Raises OSError: gaierror when the name is unknown, SSLError when the handshake fails.
+    Raises OSError: gaierror if the name is unknown, SSLError if the handshake fails.
     """
     if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
         from dragoman_server.streams.asyncio_stream import AsyncioStream
@@ -50,7 +50,7 @@ async def open_byte_stream(
         stream: ByteStream = on_asyncio
         start_tls: _StartTls = on_asyncio.start_tls
     else:
-        # Not at the top: who runs on asyncio should not pay for trio's import.
+        # Not at the top, because asyncio does not need trio's import.
         from dragoman_server.streams.trio_stream import TrioStream
 
         on_trio = await _race(host, port, TrioStream.connect)
@@ -72,11 +72,11 @@ _Connect = Callable[[socket.AddressFamily, str, int], Awaitable[_S]]
 
 
 async def _race(host: str, port: int, connect: _Connect[_S]) -> _S:
-    """The first address that answers wins; each next one starts after a delay or when one has failed."""
+    """Return the first connection that is established. Start the next attempt after a delay, or when one has failed."""
     addresses = _alternate_families(
         [
             (info[0], info[4][0])
-            # As bytes, because the host is ASCII already and need not be a valid IDNA name ("my_host").
+            # As bytes, because the host is ASCII and need not be a valid IDNA name ("my_host").
             for info in await anyio.getaddrinfo(host.encode(), port, type=socket.SocketKind.SOCK_STREAM)
         ]
     )
@@ -120,7 +120,7 @@ async def _race(host: str, port: int, connect: _Connect[_S]) -> _S:
 def _alternate_families(
     addresses: list[tuple[socket.AddressFamily, str]],
 ) -> list[tuple[socket.AddressFamily, str]]:
-    """Keep the resolver's order within a family, and take the families in turn, its first choice first."""
+    """Take the families in turn, the resolver's first one first, and keep its order within each."""
     by_family: dict[socket.AddressFamily, list[tuple[socket.AddressFamily, str]]] = {}
     for entry in dict.fromkeys(addresses):
         by_family.setdefault(entry[0], []).append(entry)

@@ -1,8 +1,7 @@
-"""A byte stream on trio: a non-blocking socket and trio's readiness calls; trio's SSLStream where TLS is
-used.
+"""A byte stream on trio: a non-blocking socket and trio's readiness calls; with TLS, trio's SSLStream.
 
-Waiting first and reading afterwards suits streams that are paced by a model: there is nothing to read yet,
-so an attempt before the wait would be a wasted system call.
+It waits first and reads afterwards: tokens come slowly, so an attempt before the wait would in most cases be a wasted
+system call.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ from dragoman_server.streams.byte_stream import SocketLike
 
 __all__ = ["TrioStream", "TrioTlsStream"]
 
-# Most bytes taken in one read: each step of an answer's way to a slow client holds so many.
+# The most bytes of one read: each step of a response's way to a slow client holds so many.
 READ_SIZE = 64 * 1024
 
 
@@ -140,7 +139,7 @@ class TrioStream:
 
 
 class TrioTlsStream:
-    """See `ByteStream`. Takes over a connected socket; `handshake` comes first.
+    """See `ByteStream`. It owns a connected socket; call handshake() first.
 
     server_hostname: None on the server's side.
     """
@@ -152,7 +151,7 @@ class TrioTlsStream:
     ) -> None:
         self._socket = connected
         self._wrapped = trio.socket.from_stdlib_socket(connected)
-        # https_compatible: most servers close the socket without TLS's own goodbye.
+        # https_compatible, because most servers close the socket without close_notify.
         self._tls = trio.SSLStream(
             trio.SocketStream(self._wrapped),
             tls,
@@ -195,7 +194,7 @@ class TrioTlsStream:
         return self._socket.fileno() >= 0 and is_silent(self._socket)
 
     async def end(self, linger: float) -> None:
-        # Our close_notify; then the peer's, or whatever it still sends, encrypted or not.
+        # Send close_notify; then read the peer's, or whatever it still sends, encrypted or not.
         with trio.move_on_after(linger), contextlib.suppress(OSError, trio.BusyResourceError):
             with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._tls.unwrap()
@@ -215,7 +214,7 @@ class TrioTlsStream:
 
 
 def is_silent(sock: socket.socket) -> bool:
-    """Whether an idle socket has neither data nor an end waiting."""
+    """True if an idle socket has received neither data nor the end."""
     try:
         sock.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
@@ -226,6 +225,6 @@ def is_silent(sock: socket.socket) -> bool:
 
 
 def _reason(error: trio.BrokenResourceError) -> OSError:
-    """The OSError (SSLError is one) that trio has wrapped, so that both loops' callers see the same."""
+    """Return the OSError (SSLError is one) that trio has wrapped, so that both event loops raise the same."""
     cause = error.__cause__
     return cause if isinstance(cause, OSError) else ConnectionResetError("the connection broke")

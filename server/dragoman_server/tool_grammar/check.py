@@ -1,9 +1,8 @@
-"""Whether the model kept to the grammar of a free-text tool, where its upstream could not make it.
+"""Check what a model has written for a free-text tool against the tool's grammar, if its upstream cannot enforce it.
 
-Strategy: a grammar comes with the request, so from outside, and it is checked while the answer is on its way.
-Therefore everything is bounded beforehand: definition, text and work. The engine is RE2, whose time is linear
-in the text whatever the expression is, and whose syntax is that of the vendor's (Rust's). Only a breach that is
-certain is called one; what cannot be checked within the bounds is told as unchecked.
+Clients send the grammars, and the check runs while the response is on its way, so the definition, the text and the work
+are bounded. Expressions run on RE2, which takes linear time whatever the expression is, and whose syntax is that of the
+vendor's (Rust's). Only a certain breach is reported; what cannot be checked within the bounds raises Unchecked.
 
 Needs the extra `dragoman[grammar]`.
 """
@@ -19,30 +18,30 @@ from dragoman.document import Grammar
 if TYPE_CHECKING:
     from dragoman_server.tool_grammar.earley import CFG
 
-# Codex's grammar has a kilobyte. A definition of this size takes Lark some tens of milliseconds, once.
+# Codex's grammar has a kilobyte. Lark takes some tens of milliseconds for a definition of this size, once.
 MAX_DEFINITION = 16 * 1024
-# Larger patches than this are rare, and the check of one of this size must not hold up other requests.
+# Larger patches are rare, and the check must not delay other requests.
 MAX_TEXT = 256 * 1024
 # Steps of the parser, half a microsecond each. A line of a patch takes some sixty.
 MAX_STEPS = 150_000
-# Every request of an agent brings the same grammars.
-_KEPT = 64
+# Every request of an agent has the same grammars.
+_MAX_CACHED = 64
 
 
 def grammar_check_available() -> bool:
-    """Whether the extra is installed."""
+    """True if the extra is installed."""
     return find_spec("lark") is not None and find_spec("re2") is not None
 
 
 def grammar_checker() -> CheckInput | None:
-    """check_input, None where the extra is not installed."""
+    """Return check_input(), or None if the extra is not installed."""
     return check_input if grammar_check_available() else None
 
 
 def check_input(grammar: Grammar, text: str) -> str | None:
-    """Why `text` breaks the grammar, with its line and column, None when it does not.
+    """Return why `text` breaks the grammar, with line and column, or None if it does not.
 
-    The reason holds nothing of the text. Raises Unchecked when it cannot be told, ImportError without the extra.
+    The reason quotes nothing of the text. Raises Unchecked if it cannot be checked, ImportError without the extra.
     """
     check = _CHECKS.get(grammar.syntax)
     if check is None:
@@ -69,16 +68,16 @@ def _check_lark(grammar: Grammar, text: bytes) -> str | None:
     from dragoman_server.tool_grammar.lark_syntax import UnsupportedGrammar
 
     try:
-        miss = _rules(grammar.definition).check(text, MAX_STEPS)
+        mismatch = _rules(grammar.definition).check(text, MAX_STEPS)
     except UnsupportedGrammar as reason:
         raise _cannot_be_read(reason) from None
     except StepLimitExceeded:
         raise Unchecked("to check it would take too long") from None
-    if miss is None:
+    if mismatch is None:
         return None
-    before = text[: miss.offset].decode("utf-8", "replace")
+    before = text[: mismatch.offset].decode("utf-8", "replace")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    what = "the text ends where more must follow" if miss.at_end else "the text leaves the grammar"
+    what = "the text ends where more must follow" if mismatch.at_end else "the text leaves the grammar"
     return f"{what}, line {line}, column {column}"
 
 
@@ -89,17 +88,17 @@ def _cannot_be_read(reason: Exception) -> Unchecked:
     return Unchecked(f"the grammar is not one that can be checked: {reason}")
 
 
-# Failures are not kept, but a definition that fails does so early.
+# Failures are not cached, but a definition that fails does so early.
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_CACHED)
 def _rules(definition: str) -> "CFG":
     from dragoman_server.tool_grammar.lark_syntax import compile_grammar
 
     return compile_grammar(definition)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_CACHED)
 def _expression(definition: str) -> Any:
     from dragoman_server.tool_grammar.lark_syntax import compile_expression
 

@@ -1,9 +1,8 @@
-"""Whether a text belongs to a context-free grammar: Earley's algorithm, with a bound on its work.
+"""Decide whether a text is in the language of a context-free grammar: Earley's algorithm, with a limit on its steps.
 
-Strategy: as Lark's dynamic lexer does it, which the vendor of grammar tools names as its model: a terminal is
-matched where the parser wants it, as long as it goes. There is no tree, only yes or no and how far it went, so an
-item is a slot (a production and a dot in it) and the place where the production began. Every step
-costs, for grammar and text both come from outside.
+As in Lark's dynamic lexer, which the vendor of grammar tools names as its model, a terminal is matched where the parser
+needs it, and takes the longest match. No tree is built, so an item is a slot (a production and a dot in it) and the
+place where the production began. Every step counts, because clients choose both grammar and text.
 """
 
 import heapq
@@ -14,18 +13,18 @@ from typing import Protocol
 # A symbol of a production: a nonterminal's number, or ~n for the n-th terminal.
 Symbol = int
 
-# What an expression that may read on and on costs for each match beside its step, which takes half a microsecond.
+# A match of an unbounded expression counts one step more for each of so many bytes; a step takes half a microsecond.
 _BYTES_PER_STEP = 2048
 
 
 class Terminal(Protocol):
-    """What stands at a place of a text. far: it may have to read any number of bytes to tell."""
+    """A terminal symbol. unbounded: a match may have to read any number of bytes."""
 
     @property
     def unbounded(self) -> bool: ...
 
     def end(self, text: bytes, place: int) -> int | None:
-        """Where the longest match that begins at `place` ends, None when there is none."""
+        """Return the end of the longest match that begins at `place`, or None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +39,12 @@ class LiteralTerminal:
 
 
 class StepLimitExceeded(Exception):
-    """The work would be more than it may be."""
+    """The check would take more steps than allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarMismatch:
-    """Why a text is not in the language. at: the offset in bytes where nothing could follow."""
+    """A text is not in the language. offset: in bytes, where nothing could follow. at_end: at the end of the text."""
 
     offset: int
     at_end: bool
@@ -53,17 +52,17 @@ class GrammarMismatch:
 
 @dataclass(slots=True)
 class CFG:
-    """A grammar, ready to be asked.
+    """A compiled grammar.
 
     productions: for each nonterminal its alternatives. Nonterminal 0 is the start; nothing refers to it.
-    terminals: what `~n` stands for.
-    ignored: terminals that may stand between any two others.
+    terminals: `~n` is the n-th of them.
+    ignored: terminals that may occur between any two others.
     """
 
     productions: Sequence[Sequence[Sequence[Symbol]]]
     terminals: Sequence[Terminal]
     ignored: Sequence[Terminal] = ()
-    # By slot: the symbol behind the dot (None at the end) and the nonterminal that the production is of.
+    # By slot: the symbol after the dot (None at the end), and the nonterminal of the production.
     _next: list[Symbol | None] = field(default_factory=list)
     _owner: list[int] = field(default_factory=list)
     # By nonterminal: the slots that its alternatives begin with.
@@ -78,7 +77,7 @@ class CFG:
                 self._owner += [number] * (len(symbols) + 1)
 
     def check(self, text: bytes, max_steps: int) -> GrammarMismatch | None:
-        """None when `text` is in the language, else where it leaves it. Raises Undecided."""
+        """Return None if `text` is in the language, else where it leaves it. Raises StepLimitExceeded."""
         return _Run(self, text, max_steps).result()
 
 
@@ -86,13 +85,13 @@ _Item = tuple[int, int]  # slot, origin
 
 
 class _Run:
-    """One text on its way through the grammar."""
+    """The check of one text."""
 
     def __init__(self, grammar: CFG, text: bytes, max_steps: int) -> None:
         self._grammar = grammar
         self._text = text
         self._left = max_steps
-        # By place: the items that come to it, and by nonterminal those that wait for one that began there.
+        # By place: the items to visit there; and by nonterminal, the items that wait for one that began there.
         self._coming: dict[int, set[_Item]] = {0: {(slot, 0) for slot in grammar._first[0]}}
         self._waiting: dict[int, dict[int, list[_Item]]] = {}
         self._places = [0]
@@ -106,14 +105,14 @@ class _Run:
         return GrammarMismatch(place, place == len(self._text))
 
     def _visit(self, place: int) -> bool:
-        """Follow all items of a place. True when the text up to here is a whole one."""
+        """Follow all items of a place. Return True if the text up to here is in the language."""
         following, owner = self._grammar._next, self._grammar._owner
         agenda = list(self._coming.pop(place))
         seen = set(agenda)
         waiting = self._waiting.setdefault(place, {})
-        empty: set[int] = set()  # nonterminals that stand for nothing at all here
+        empty: set[int] = set()  # nonterminals that match the empty text here
         ends: dict[int, int | None] = {}  # by terminal: where its match here ends
-        carried: set[_Item] = set()  # what goes on behind something that is ignored
+        after_ignored: set[_Item] = set()  # items that continue after an ignored terminal
         whole = False
         while agenda:
             item = agenda.pop()
@@ -124,7 +123,7 @@ class _Run:
                 done = owner[slot]
                 if done == 0:
                     whole = True
-                    carried.add(item)
+                    after_ignored.add(item)
                 elif origin == place:
                     new = self._advanced(waiting.get(done, ())) if done not in empty else ()
                     empty.add(done)
@@ -133,7 +132,7 @@ class _Run:
             elif symbol >= 0:
                 new = self._predicted(symbol, item, place, waiting, symbol in empty)
             else:
-                carried.add(item)
+                after_ignored.add(item)
                 end = ends[symbol] if symbol in ends else self._match(symbol, place, ends)
                 if end == place:
                     new = ((slot + 1, origin),)
@@ -144,7 +143,7 @@ class _Run:
                 if each not in seen:
                     seen.add(each)
                     agenda.append(each)
-        self._skip_ignored(place, carried)
+        self._skip_ignored(place, after_ignored)
         return whole
 
     @staticmethod

@@ -1,12 +1,12 @@
-"""Grammars in Lark's syntax, made ready for the recogniser.
+"""Compile grammars in Lark's syntax into productions for `earley`.
 
-Strategy: Lark itself parses the definition, by the grammar of its own syntax that it ships, and this module turns
-the tree into productions. Lark's own compiler is not used: it multiplies alternatives out, so that one line of
-`(a|b) (a|b) ...` takes for ever, and its dynamic lexer refuses terminals that may be empty, which the grammar of
-Codex's own apply_patch has. Here every group becomes a nonterminal, so the result is as large as the definition.
+Lark parses the definition, by the grammar of its own syntax that it ships, and this module turns the tree into
+productions. Lark's compiler is not used: it multiplies alternatives out, so that one line of `(a|b) (a|b) ...` takes
+exponential time, and its dynamic lexer refuses terminals that may be empty, which the grammar of Codex's apply_patch
+has. Here every group becomes a nonterminal, so the result is as large as the definition.
 
-What the vendor's own subset does not have (templates, imports from other places than `common`, look-around in
-expressions) is UnsupportedGrammar: such a grammar is not checked, and nothing is said against the text.
+UnsupportedGrammar is raised for what the vendor's subset does not have: templates, imports from other places than
+`common`, look-around in expressions. Such a grammar is not checked.
 """
 
 import re
@@ -21,16 +21,16 @@ import re2
 
 from dragoman_server.tool_grammar.earley import CFG, LiteralTerminal, Symbol, Terminal
 
-# Of one grammar, after repetitions such as `~1..100` have been written out.
+# Symbols of one grammar, after repetitions such as `~1..100` have been written out.
 _MAX_SYMBOLS = 20_000
-# Of the expression that a terminal comes to, after the terminals in it have been put in.
+# Characters of the expression of a terminal, after the terminals in it have been put in.
 _MAX_EXPRESSION = 16 * 1024
 # Bytes that RE2 may use for one expression.
 _MAX_MEMORY = 1024 * 1024
-# Groups in groups, and terminals in terminals.
+# The nesting of groups in groups, and of terminals in terminals.
 _MAX_DEPTH = 60
 
-# Terminals of `common` that a linear-time engine cannot read as they stand in Lark: they look behind, or are lazy.
+# Terminals of `common` that in Lark look behind or are lazy, which RE2 does not have.
 _COMMON = {
     "ESCAPED_STRING": r'"(?:[^"\\\n]|\\.)*"',
     "C_COMMENT": r"/\*(?:[^*]|\*+[^*/])*\*+/",
@@ -38,10 +38,10 @@ _COMMON = {
 
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", '"': '"', "\\": "\\"}
-# Of an expression's flags, those that RE2 has; u (Unicode) it always does.
+# The flags of expressions that RE2 has; u (Unicode) is always on.
 _FLAGS = frozenset("ims")
 
-# What `_literal` makes of a string in quotes, and what may make an expression read on and on.
+# The expressions that `_literal` makes of strings in quotes, and the operators that make an expression unbounded.
 _PLAIN = re.compile(r"\(\?:((?:\w|\\x\{[0-9a-f]+\})*)\)")
 _PLAIN_CHARACTER = re.compile(r"\\x\{[0-9a-f]+\}|\w")
 _REPEATS = re.compile(r"[*+]|,\}")
@@ -50,11 +50,11 @@ _Tree = lark.Tree[lark.Token]
 
 
 class UnsupportedGrammar(Exception):
-    """The definition is no grammar, or uses something that cannot be checked here."""
+    """The definition is not a grammar, or uses something that cannot be checked here."""
 
 
 def compile_expression(expression: str) -> Any:
-    """An expression of RE2 over bytes that finds the longest match. Raises UnsupportedGrammar."""
+    """Compile an expression with RE2, over bytes, for the longest match. Raises UnsupportedGrammar."""
     options = re2.Options()
     options.log_errors = False
     options.longest_match = True
@@ -89,7 +89,7 @@ def _decoded(character: str) -> str:
 
 
 def compile_grammar(definition: str) -> CFG:
-    """Productions and terminals of a definition. Raises UnsupportedGrammar."""
+    """Compile a definition into productions and terminals. Raises UnsupportedGrammar."""
     return _Compiler(_statements(definition)).grammar()
 
 
@@ -110,13 +110,13 @@ def _statements(definition: str) -> list[_Tree]:
 
 @lru_cache(maxsize=1)
 def _common() -> dict[str, _Tree]:
-    """The terminals that Lark ships for everybody's use."""
+    """Return the terminals of the library that Lark ships."""
     text = files("lark").joinpath("grammars/common.lark").read_text("utf-8")
     return {_name(item): _body(item) for item in _statements(text) if item.data == "token"}
 
 
 def _name(item: _Tree) -> str:
-    """What a rule or terminal is called. `!` and `?` before a rule's name are about trees."""
+    """Return the name of a rule or terminal, without the `!` and `?` of rules, which concern only trees."""
     return str(item.children[0]).lstrip("!?")
 
 
@@ -131,7 +131,7 @@ def _body(item: _Tree) -> Any:
 
 
 class _Compiler:
-    """One definition."""
+    """The compiler of one definition."""
 
     def __init__(self, statements: list[_Tree]) -> None:
         self._rules: dict[str, Any] = {}
@@ -197,7 +197,7 @@ class _Compiler:
     # Rules.
 
     def _rule(self, name: str) -> Symbol:
-        """The nonterminal of a rule, which is looked at later: rules may refer to one another in long chains."""
+        """Return the nonterminal of a rule, which is compiled later, because rules may form long chains."""
         if name not in self._rules:
             raise UnsupportedGrammar("a rule that is not there")
         if name not in self._numbers:
@@ -275,7 +275,7 @@ _STATEMENTS: dict[str, Callable[[_Compiler, _Tree], None]] = {
 
 
 class _Terminals:
-    """Terminals as regular expressions. known: those that need no more looking at."""
+    """Turn terminals into regular expressions. known: the expressions that are finished."""
 
     def __init__(self, tokens: dict[str, Any], known: dict[str, str] | None = None) -> None:
         self._tokens = tokens
@@ -291,7 +291,7 @@ class _Terminals:
 
     def expression(self, node: Any) -> str:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:  # terminals that contain themselves come here, too
+        if self._depth > _MAX_DEPTH:  # reached by terminals that contain themselves too
             raise UnsupportedGrammar("terminals in too many terminals")
         text = self._text(node)
         self._depth -= 1
@@ -333,7 +333,7 @@ _OPERATORS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+
 
 
 def _bounds(node: _Tree) -> tuple[int, int | None]:
-    """How often the operand of an `expr` may stand."""
+    """Return how often the operand of an `expr` may be repeated."""
     _, operator, *more = node.children
     if str(operator) in _OPERATORS:
         return _OPERATORS[str(operator)]
@@ -355,7 +355,7 @@ def _code(character: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """The expression of a string in quotes or of an expression in slashes."""
+    """Return the expression for a string in quotes or an expression in slashes."""
     end = text.rindex(text[0])
     flags = text[end + 1 :]
     if text[0] == '"':
@@ -368,7 +368,7 @@ def _literal(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """The characters that a string in quotes stands for."""
+    """Return the characters of a string in quotes."""
     return _ESCAPE.sub(_unescaped, text[1:-1])
 
 

@@ -1,9 +1,10 @@
-"""What an upstream tells an account beside answers: its models, its money."""
+"""Send a GET to an upstream for one of its accounts: for its list of models, or its balance."""
 
 from dragoman.codec import UpstreamSpec
 from dragoman_server.headers import upstream_request_headers
 from dragoman_server.settings import AccountSettings, UpstreamSettings
-from dragoman_server.upstream.client import UpstreamIdleClosed, UpstreamTimeouts
+from dragoman_server.upstream.client import UpstreamTimeouts
+from dragoman_server.upstream.errors import UpstreamIdleClosed
 from dragoman_server.upstream.sender import UpstreamSender
 
 
@@ -13,11 +14,12 @@ async def account_get(
     protocol: UpstreamSpec,
     account: AccountSettings,
     url: str,
-    most_bytes: int,
+    max_bytes: int,
 ) -> tuple[int, bytes]:
-    """Send a GET with the key and the proxy of the account. Return status and body; a refusal's body is not read.
+    """Send a GET with the key and the proxy of the account. Return status and body, which is b"" unless the status is
+    200.
 
-    protocol: the one that the upstream prefers, whose headers it gets.
+    protocol: the upstream's preferred one, for the headers. max_bytes: of the body.
 
     Raises UpstreamError.
     """
@@ -31,7 +33,7 @@ async def account_get(
             "GET", url, headers, None, timeouts=timeouts, proxy=None if proxy is None else proxy.reveal()
         )
         async with opening as response:
-            body = await response.read_all(most_bytes) if response.status == 200 else b""
+            body = await response.read_all(max_bytes) if response.status == 200 else b""
             return response.status, body
 
     try:

@@ -1,4 +1,4 @@
-"""Tasks that live as long as the gateway: what upstreams are asked while nobody waits."""
+"""Tasks that run as long as the gateway: what is fetched from upstreams although no client waits for it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,13 +8,13 @@ from anyio.abc import TaskGroup
 
 
 class BackgroundTaskGroup:
-    """Asks upstreams in the background. Outside of running() there is no group of tasks, and no upstream is asked."""
+    """A base class with a task group, which is None outside of running()."""
 
     _tasks: TaskGroup | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The time in which upstreams are asked. The tasks end with the block; what it raises leaves as it was."""
+        """Keep the task group open. The tasks end with the block; an exception of the block is raised unwrapped."""
         failure: Exception | None = None
         async with anyio.create_task_group() as self._tasks:
             try:

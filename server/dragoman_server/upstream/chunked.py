@@ -1,13 +1,12 @@
 """The chunked transfer coding, decoded without I/O.
 
-Bytes of the coded body go in, body bytes come out: all payloads that one call completes are joined into one
-`bytes`, so the number of chunks costs the consumer nothing. The usual chunk, whole in one read, takes one
-regular expression match and one slice.
+Bytes of the coded body go in, body bytes come out: all payloads that one call completes are joined into one `bytes`, so
+the number of chunks does not matter to the consumer. The usual chunk, whole in one read, takes one match of a regular
+expression and one slice.
 
-The decoder is strict, because laxness about framing is how one peer's data becomes another peer's headers:
-lines end in CRLF and nothing else, sizes are plain hex, and every line has a limit. It never raises. A
-fault is kept beside the bytes that were good before it, so the result does not depend on how the input was
-cut.
+The decoder is strict, because two readers that disagree about framing can take one peer's data for another's headers:
+lines end only in CRLF, sizes are plain hex, and every line has a limit. It never raises. An error is kept in `error`,
+and the valid bytes before it are returned, so the result does not depend on how the input was cut.
 """
 
 import enum
@@ -15,15 +14,15 @@ import re
 
 __all__ = ["MAX_CHUNK_LINE", "MAX_TRAILERS", "ChunkedBody", "FramingError"]
 
-# A size and its extensions. Real servers send a handful of bytes; signed uploads send about a hundred.
+# Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
-# All trailer fields together; the same order of size as servers allow for a head.
+# Bytes of all trailer fields together, about as many as servers allow for a head.
 MAX_TRAILERS = 16 * 1024
 
 _EXTENSION = rb"(?:;[^\r\n\x00]{0,%d})?" % MAX_CHUNK_LINE
 # "chunk-size = 1*HEXDIG", and recipients "MUST anticipate potentially large hexadecimal numerals"
-# -- https://www.rfc-editor.org/rfc/rfc9112#section-7.1. Sixteen digits are 64 bits. Blanks are tolerated
-# after the size, where some servers pad.
+# -- https://www.rfc-editor.org/rfc/rfc9112#section-7.1. Sixteen digits are 64 bits. Blanks are accepted
+# after the size, because some servers pad it.
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]{0,32}" + _EXTENSION + rb"\r\n")
 _SIZE_LINE_START = re.compile(rb"[0-9A-Fa-f]{1,16}[ \t]{0,32}" + _EXTENSION + rb"\r?")
 _TRAILER_LINE = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\x00]*\r")
@@ -44,8 +43,8 @@ class _State(enum.Enum):
 class ChunkedBody:
     """Decoder of one chunked body.
 
-    Call `receive_data` with what the peer sent, then look at `fault` and `complete`. After a fault or at
-    the end nothing more comes out. `unused` holds the bytes that followed a complete body.
+    Call receive_data() with what the peer has sent, then check `error` and `complete`. After an error or the end it
+    returns nothing more. unused: the bytes that followed a complete body.
     """
 
     __slots__ = ("_pending", "_remaining", "_state", "_trailer_bytes", "complete", "error", "unused")
@@ -60,7 +59,7 @@ class ChunkedBody:
         self.unused = b""
 
     def receive_data(self, data: bytes) -> bytes:
-        """Take coded bytes, return the body bytes they complete, perhaps none. Look at `fault` next."""
+        """Take coded bytes, and return the body bytes that they complete, perhaps none. Check `error` next."""
         if self.error is not None:
             return b""
         if self._pending:
@@ -74,7 +73,7 @@ class ChunkedBody:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def receive_eof(self) -> None:
-        """The peer has closed: a fault unless the body was complete."""
+        """Call this when the peer has closed: an error unless the body was complete."""
         if not self.complete and self.error is None:
             self.error = FramingError("the connection ended inside a chunked body")
 
@@ -112,7 +111,7 @@ class ChunkedBody:
                 return
 
     def _keep_size_line(self, data: bytes) -> None:
-        # A line that could still become valid waits for more; anything else is a fault now.
+        # A line that could still become valid waits for more; anything else is an error.
         line = data[: data.find(b"\n") + 1] or data
         if _SIZE_LINE_START.fullmatch(line[:MAX_CHUNK_LINE]) is None:
             raise FramingError("a chunk-size line is not hex digits, an optional extension and CRLF")
@@ -131,7 +130,7 @@ class ChunkedBody:
         return position + len(found)
 
     def _trailer(self, data: bytes, position: int) -> int:
-        """One trailer line. Fields are checked and dropped: no protocol here gives them a meaning."""
+        """Check and drop one trailer line, because trailers have no meaning here."""
         stop = data.find(b"\n", position)
         line = data[position:] if stop < 0 else data[position:stop]
         if self._trailer_bytes + len(line.removesuffix(b"\r")) > MAX_TRAILERS:

@@ -1,13 +1,12 @@
-"""Requests to upstream servers: the one door of the gateway to its HTTP client.
+"""Send requests to upstreams: the only use of an HTTP client in the gateway.
 
-`UpstreamClient` is owned by the application's lifespan. `client.open(...)` is one request; what it yields is
-a status, headers and body bytes as the socket gives them. Everything that can go wrong on the way is an
-`UpstreamError` of a known kind, with a text that may be shown to a client: it names the host, never a header,
-a path or a query, which is where keys are.
+`UpstreamClient` lives as long as the application. `client.open(...)` is one request, and yields a status, headers and
+the body bytes as they arrive. Every failure is an `UpstreamError` of `errors`, whose text may be sent to a client: it
+names the host, never a header, a path or a query, because those may contain keys.
 
-Direct connections go through our own transport, the rest (proxies, HTTP/2, a Unix socket) through httpx2's.
-The transports are called without httpx2's client around them: a gateway must not keep cookies from one
-account's answer for the next one's request, follow redirects to hosts nobody configured, or log URLs.
+Direct connections use `transport`, the rest (proxies, HTTP/2, a Unix socket) httpx2's. The transports are called
+without httpx2's client: a gateway must not keep the cookies of one account's response for the next one's request,
+follow redirects to hosts that are not configured, or log URLs.
 """
 
 import ssl
@@ -61,16 +60,16 @@ __all__ = [
     "read_bounded",
 ]
 
-# Closing a response takes no time on our transport. On httpx2's it may shake hands, for so many seconds.
+# Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0
 
-# How many times its size a compressed answer may unpack to. Streams repeat their envelopes with each token, and reach
-# 60.
+# How many times its size a compressed response may unpack to. Streams repeat their envelopes with each token, and
+# reach 60.
 _MAX_RATIO = 200
 
-# These belong to this hop: the transport writes them, and what the caller has is about another connection
-# -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. Of accept-encoding the gateway asks what it reads.
-_OWN_HEADERS = frozenset(
+# These belong to one connection, so the transport writes them, and the caller's are dropped
+# -- https://www.rfc-editor.org/rfc/rfc9110#section-7.6.1. accept-encoding is what the gateway can decode.
+_CONNECTION_HEADERS = frozenset(
     {
         "accept-encoding",
         "connection",
@@ -90,7 +89,7 @@ _OWN_HEADERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class UpstreamTimeouts:
-    """Seconds. `read_s` is the longest silence while the answer is awaited or read; None waits for ever."""
+    """Seconds; None waits without limit. read_s: the longest silence while waiting for the response or reading it."""
 
     connect_s: float | None = 10.0
     read_s: float | None = 300.0
@@ -100,11 +99,12 @@ class UpstreamTimeouts:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamClientSettings:
-    """How requests are sent. `timeouts` and `proxy` can be set for each request too.
+    """How requests are sent.
 
-    `trust_env` takes HTTPS_PROXY and its kin, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR from the
-    environment. `tls` replaces the system's trust store. With `http2` or `unix_socket` all goes through
-    httpx2's transport.
+    timeouts, proxy: the defaults for open().
+    trust_env: use HTTPS_PROXY and the like, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR of the environment.
+    tls: instead of the system's trust store.
+    http2, unix_socket: all requests use httpx2's transport.
     """
 
     timeouts: UpstreamTimeouts = field(default_factory=UpstreamTimeouts)
@@ -132,13 +132,13 @@ _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
 _OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or what came was not HTTP")
 
 
-def _failure(error: httpx2.HTTPError, where: str, *, own: bool, by: str = "") -> UpstreamError:
-    """The UpstreamError for httpx2's. Only our own transport's text is shown: httpx2's may quote headers."""
+def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "") -> UpstreamError:
+    """Return the UpstreamError for httpx2's. direct: from our transport; only its text contains no headers."""
     if (phase := _PHASES.get(type(error))) is not None:
-        text = str(error) if own else f"{where}: {phase.value} timeout"
+        text = str(error) if direct else f"{where}: {phase.value} timeout"
         return UpstreamTimeout(text, phase)
     failure, text = _FAILURES.get(type(error), _OTHER_FAILURE)
-    return failure(str(error) if own else text.format(where=where, by=by))
+    return failure(str(error) if direct else text.format(where=where, by=by))
 
 
 class _BodyStream(Protocol):
@@ -148,7 +148,7 @@ class _BodyStream(Protocol):
 
 
 class _IteratedBody:
-    """The body of a response that came through another transport than ours."""
+    """The body of a response from httpx2's transport."""
 
     __slots__ = ("_iterator", "_stream")
 
@@ -171,13 +171,13 @@ class _IteratedBody:
 
 
 class UpstreamResponse:
-    """An answer whose body has yet to be read, by one task.
+    """A response whose body has yet to be read, by one task.
 
-    `headers` are pairs with lower-case names, in the order of arrival. A compressed body is decoded here;
-    then content-encoding and content-length, which were true of the compressed form, are not among them.
+    headers: pairs with lower-case names, in the order of arrival. A compressed body is decoded, so content-encoding and
+        content-length, which describe the compressed form, are removed.
     """
 
-    __slots__ = ("_body", "_decoder", "_own", "_where", "headers", "status")
+    __slots__ = ("_body", "_decoder", "_direct", "_where", "headers", "status")
 
     def __init__(
         self,
@@ -187,20 +187,20 @@ class UpstreamResponse:
         decoder: ContentDecoder | None,
         where: str,
         *,
-        own: bool,
+        direct: bool,
     ) -> None:
         self.status = status
         self.headers = headers
         self._body = body
         self._decoder = decoder
         self._where = where
-        self._own = own
+        self._direct = direct
 
     def __repr__(self) -> str:
         return f"<UpstreamResponse {self.status} from {self._where}>"
 
     async def receive(self) -> bytes:
-        """The body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
+        """Return the body bytes of the next socket read; b"" at the end. Raises UpstreamTimeout, UpstreamBroken.
 
         After an error the response is closed: leave the `async with` block.
         """
@@ -209,7 +209,7 @@ class UpstreamResponse:
                 return await self._body.receive()
             return await self._receive_decoded(self._decoder)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, own=self._own) from None
+            raise _failure(error, self._where, direct=self._direct) from None
         except CodingError as error:
             raise UpstreamBroken(f"{self._where}: {error}") from None
 
@@ -217,7 +217,7 @@ class UpstreamResponse:
         while True:
             portion = decoder.next_portion()
             if portion is not None:
-                # Some kilobytes from the socket may unpack to many megabytes; other tasks run in between.
+                # A few kilobytes may unpack to many megabytes; other tasks run in between.
                 await anyio.lowlevel.checkpoint()
                 if portion:
                     return portion
@@ -229,12 +229,12 @@ class UpstreamResponse:
             decoder.receive_data(data)
 
     async def read_all(self, limit: int) -> bytes:
-        """The whole body. Raises UpstreamTooLarge above `limit` bytes, and what `receive` raises."""
+        """Return the whole body. Raises UpstreamTooLarge above `limit` bytes, and what receive() raises."""
         return await read_bounded(self.receive, limit, self._where)
 
 
 async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, where: str) -> bytes:
-    """All that `receive` gives until b"". Raises UpstreamTooLarge above `limit` bytes."""
+    """Call `receive` until it returns b"", and join the bytes. Raises UpstreamTooLarge above `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     while data := await receive():
@@ -246,7 +246,7 @@ async def read_bounded(receive: Callable[[], Awaitable[bytes]], limit: int, wher
 
 
 class _OpenRequest:
-    """What `open` returns: sends on entry, closes on exit. An object, so no generator holds the response."""
+    """Return value of open(): sends on entry, closes on exit. A class, so that no generator refers to the response."""
 
     __slots__ = ("_body", "_client", "_proxy", "_request", "_where")
 
@@ -260,11 +260,11 @@ class _OpenRequest:
     async def __aenter__(self) -> UpstreamResponse:
         proxy = self._proxy or self._client._env_proxy(self._request.url)
         transport = self._client._transport_for(proxy, self._where)
-        own = isinstance(transport, Http1Transport)
+        direct = isinstance(transport, Http1Transport)
         try:
             response = await transport.handle_async_request(self._request)
         except httpx2.HTTPError as error:
-            raise _failure(error, self._where, own=own, by=" by its proxy" if proxy else "") from None
+            raise _failure(error, self._where, direct=direct, by=" by its proxy" if proxy else "") from None
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         self._body = stream if isinstance(stream, ResponseBody) else _IteratedBody(stream)
@@ -279,7 +279,9 @@ class _OpenRequest:
             raise UpstreamBroken(f"{self._where}: {error}") from None
         if decoder is not None:
             headers = [(n, v) for n, v in headers if n not in ("content-encoding", "content-length")]
-        return UpstreamResponse(response.status_code, headers, self._body, decoder, self._where, own=own)
+        return UpstreamResponse(
+            response.status_code, headers, self._body, decoder, self._where, direct=direct
+        )
 
     async def __aexit__(
         self,
@@ -292,7 +294,7 @@ class _OpenRequest:
     async def _close(self) -> None:
         body, self._body = self._body, None
         if body is not None:
-            # The answer has been used or given up: how its connection ends changes nothing.
+            # The response has been used or abandoned, so an error at its end does not matter.
             with anyio.move_on_after(CLOSE_S, shield=True), suppress(httpx2.HTTPError):
                 await body.aclose()
 
@@ -300,7 +302,7 @@ class _OpenRequest:
 class UpstreamClient:
     """Sends requests. An async context manager: the connections live as long as its block.
 
-    `transport` takes the place of direct connections; tests pass `httpx2.MockTransport` or a fake.
+    transport: instead of direct connections; tests pass `httpx2.MockTransport` or a fake.
     """
 
     def __init__(
@@ -310,7 +312,7 @@ class UpstreamClient:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._settings = settings or UpstreamClientSettings()
-        self._given = transport
+        self._replacement = transport
         self._direct: httpx2.AsyncBaseTransport | None = None
         self._proxied: dict[str, httpx2.AsyncBaseTransport] = {}
         self._tls = self._settings.tls
@@ -318,13 +320,13 @@ class UpstreamClient:
 
     async def __aenter__(self) -> Self:
         settings = self._settings
-        if settings.trust_env and self._given is None:
+        if settings.trust_env and self._replacement is None:
             self._env_proxies = urllib.request.getproxies()
-        if self._tls is None and self._given is None:
-            # Here and not at the first request: reading the trust store takes tens of milliseconds.
+        if self._tls is None and self._replacement is None:
+            # Not at the first request, because reading the trust store takes tens of milliseconds.
             self._tls = httpx2.create_ssl_context(trust_env=settings.trust_env)
-        if self._given is not None:
-            self._direct = self._given
+        if self._replacement is not None:
+            self._direct = self._replacement
         elif settings.http2 or settings.unix_socket is not None:
             self._direct = self._httpx2_transport(None)
         else:
@@ -354,11 +356,12 @@ class UpstreamClient:
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
     ) -> _OpenRequest:
-        """`async with client.open(...) as response`: send on entry, have an UpstreamResponse, close on exit.
+        """`async with client.open(...) as response`: send on entry, yield an UpstreamResponse, close on exit.
 
-        Headers of the connection, of the body's framing and accept-encoding are the client's own and left out
-        of `headers`. A redirect is a response like any other. Leaving the block before the end of the body
-        closes the connection at once. `timeouts` and `proxy` stand in for the settings'.
+        headers: those of the connection, of the body's framing and accept-encoding are replaced by the client's.
+        timeouts, proxy: instead of those of the settings.
+
+        A redirect is a response like any other. Leaving the block before the end of the body closes the connection.
 
         Raises UpstreamRequestInvalid here, and on entry UpstreamUnreachable, UpstreamTimeout, UpstreamBroken.
         """
@@ -431,7 +434,7 @@ def _parse_url(url: str) -> httpx2.URL:
 
 
 def origin_of(url: str) -> tuple[str, str]:
-    """The server of a URL as errors name it, and its host alone; empty for what is no URL."""
+    """Return the origin of a URL, as errors name it, and its host; both are empty if the URL is not valid."""
     try:
         parsed = _parse_url(url)
     except httpx2.InvalidURL:
@@ -446,7 +449,7 @@ def _origin(url: httpx2.URL) -> str:
 def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     encoded = []
     for name, value in headers:
-        if name.lower() in _OWN_HEADERS:
+        if name.lower() in _CONNECTION_HEADERS:
             continue
         try:
             encoded.append((name.encode("ascii"), value.encode("latin-1")))

@@ -1,8 +1,8 @@
-"""gzip, deflate and zstd, one or several over another, undone piece by piece without I/O.
+"""Decode gzip, deflate and zstd, one or several over another, incrementally and without I/O.
 
-Clients compress what they send (Codex with zstd). Of upstreams the gateway asks `identity`; some compress all the
-same. Output comes in bounded portions, because a small compressed body can unpack to gigabytes: other tasks can run
-between two portions, and the caller sets a limit in bytes or in proportion to the input.
+Clients compress their requests (Codex with zstd). Some upstreams compress although the gateway requests `identity`.
+Output comes in bounded portions, because a small compressed body can unpack to gigabytes: other tasks can run between
+two portions, and the caller sets a limit in bytes or in proportion to the input.
 """
 
 import sys
@@ -25,36 +25,36 @@ __all__ = [
     "decoder_for",
 ]
 
-# Most bytes that one call of `next_portion` gives. Parsing 16 KiB of the shortest events takes some milliseconds.
+# The most bytes that next_portion() returns. Parsing 16 KiB of the shortest events takes some milliseconds.
 MAX_PORTION = 16 * 1024
 
-# Bytes to which `ratio` does not apply: short bodies are often one thing repeated.
+# Bytes to which `ratio` does not apply, because short bodies often repeat one text.
 FREE_BYTES = 1024 * 1024
 
 # Empty frames of zstd or members of gzip in a row. Each costs a decoder.
-_MOST_EMPTY = 100
+_MAX_EMPTY = 100
 
-# "A list of codings in the order in which they were applied." Two make no sense, but are allowed; more are an
-# attack: each multiplies what the one before unpacked to.
+# Two codings make no sense, but are allowed (RFC 9110, 8.4). More are an attack: each multiplies the size that the one
+# before it has unpacked to.
 _MAX_CODINGS = 2
 
 # "An endpoint ... SHALL NOT use a window size ... larger than 8 MB" -- RFC 9659, for zstd as content coding.
-# Its decoder allocates what the frame demands.
+# Its decoder allocates what the frame requests.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class CodingError(Exception):
-    """The body is not what its content-encoding says, or the encoding is unknown."""
+    """The body does not have its content-encoding, or the encoding is unknown."""
 
 
 class TooLarge(CodingError):
-    """More came out than the reader wants."""
+    """The decoded body is larger than allowed."""
 
 
 class _Layer(Protocol):
-    """One coding, undone. given: the bytes that came out so far."""
+    """The decoder of one coding. returned: the number of bytes that have come out."""
 
-    given: int
+    returned: int
 
     def receive_data(self, data: bytes) -> None: ...
 
@@ -64,9 +64,10 @@ class _Layer(Protocol):
 
 
 class ContentDecoder:
-    """Feed with `receive_data` and call `next_portion` until it gives None, then feed again.
+    """Decoder of a body.
 
-    At the end of the body call `receive_eof`. All three raise CodingError for bad data.
+    Call receive_data(), then next_portion() until it returns None, and so on; at the end of the body receive_eof(). All
+    three raise CodingError for bad data.
 
     Args:
         layers: the outermost coding first.
@@ -88,18 +89,18 @@ class ContentDecoder:
         self._layers[0].receive_data(data)
 
     def next_portion(self) -> bytes | None:
-        """The next bytes of the decoded body, at most MAX_PORTION; b"" if there may be more; None when it needs input.
+        """Return at most MAX_PORTION bytes of the decoded body; b"" if there may be more; None if it needs input.
 
-        Raises TooLarge when more came out than the limit or the ratio allows.
+        Raises TooLarge if the decoded body is larger than the limit or the ratio allows.
         """
         for number in range(len(self._layers) - 1, -1, -1):
             layer = self._layers[number]
             portion = layer.next_portion()
             if not portion:
                 continue
-            if self._limit is not None and layer.given > self._limit:
+            if self._limit is not None and layer.returned > self._limit:
                 raise TooLarge(f"it unpacks to more than {self._limit} bytes")
-            if self._ratio is not None and layer.given > FREE_BYTES + self._ratio * self._received:
+            if self._ratio is not None and layer.returned > FREE_BYTES + self._ratio * self._received:
                 raise TooLarge(f"it unpacks to more than {self._ratio} times its size")
             if number == len(self._layers) - 1:
                 return portion
@@ -108,7 +109,7 @@ class ContentDecoder:
         return None
 
     def receive_eof(self) -> None:
-        """The body has ended: CodingError unless its coding has ended too. No body at all is fine."""
+        """Check that the coding has ended with the body, else raise CodingError. An empty body is valid."""
         for layer in self._layers:
             layer.receive_eof()
 
@@ -116,10 +117,10 @@ class ContentDecoder:
 class _Zlib:
     """gzip, and deflate with or without its wrapper."""
 
-    __slots__ = ("_empty", "_inflate", "_more", "_name", "_pending", "_started", "given")
+    __slots__ = ("_empty", "_inflate", "_more", "_name", "_pending", "_started", "returned")
 
     def __init__(self, name: str) -> None:
-        self.given = 0
+        self.returned = 0
         self._empty = 0
         self._name = name
         self._pending = b""
@@ -132,7 +133,7 @@ class _Zlib:
         self._started = True
 
     def next_portion(self) -> bytes:
-        # A full portion can leave output inside zlib although it has taken all the input.
+        # After a full portion zlib may have more output, although it has taken all the input.
         while self._pending or self._more:
             if self._inflate is None or self._inflate.eof:
                 if len(self._pending) < 2:
@@ -143,12 +144,12 @@ class _Zlib:
                 data = self._inflate.decompress(self._pending, MAX_PORTION)
             except zlib.error:
                 raise CodingError(f"the body is not valid {self._name}") from None
-            # What follows the end of one gzip member is the next member.
+            # One gzip member may follow another.
             self._pending = self._inflate.unconsumed_tail or self._inflate.unused_data
             self._more = len(data) == MAX_PORTION and not self._inflate.eof
             if data:
                 self._empty = 0
-                self.given += len(data)
+                self.returned += len(data)
                 return data
         return b""
 
@@ -157,7 +158,7 @@ class _Zlib:
             raise CodingError(f"the {self._name} body is cut off")
 
     def _window_bits(self) -> int:
-        """zlib's name for the format that begins in `_pending`, of which two bytes are there."""
+        """Return zlib's number for the format that begins in `_pending`, which has at least two bytes."""
         if self._name == "gzip":
             return zlib.MAX_WBITS | 16
         # "deflate" is a zlib stream, but "some non-conformant implementations send the deflate compressed
@@ -169,12 +170,12 @@ class _Zlib:
 
 
 class _Zstd:
-    """Frames of zstd, one behind another."""
+    """One or more frames of zstd."""
 
-    __slots__ = ("_empty", "_frame", "_pending", "given")
+    __slots__ = ("_empty", "_frame", "_pending", "returned")
 
     def __init__(self, name: str) -> None:
-        self.given = 0
+        self.returned = 0
         self._empty = 0
         self._pending = b""
         self._frame: zstd.ZstdDecompressor | None = None
@@ -197,7 +198,7 @@ class _Zstd:
                 self._pending = self._frame.unused_data
             if data:
                 self._empty = 0
-                self.given += len(data)
+                self.returned += len(data)
                 return data
         return b""
 
@@ -207,9 +208,9 @@ class _Zstd:
 
 
 def _count_empty(empty: int) -> int:
-    """Count one more frame or member after so many empty ones. Raises CodingError if they are too many."""
-    if empty == _MOST_EMPTY:
-        raise CodingError(f"the body has {_MOST_EMPTY} empty pieces in a row")
+    """Count a frame or member after so many empty ones. Raises CodingError if there are too many."""
+    if empty == _MAX_EMPTY:
+        raise CodingError(f"the body has {_MAX_EMPTY} empty pieces in a row")
     return empty + 1
 
 
@@ -218,14 +219,14 @@ _CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib,
 # -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.3
 _SAME = {"x-gzip": "gzip"}
 
-# For `accept-encoding`, which says what would have been read.
+# For the header accept-encoding of a 415.
 ACCEPTED_CODINGS = ", ".join(_CODINGS)
 
 
 def decoder_for(
     content_encoding: str, limit: int | None = None, ratio: int | None = None
 ) -> ContentDecoder | None:
-    """The decoder for a content-encoding header; None if there is nothing to undo. Raises CodingError.
+    """Return the decoder for a content-encoding header; None if the body is not encoded. Raises CodingError.
 
     limit, ratio: see ContentDecoder.
     """
@@ -234,11 +235,11 @@ def decoder_for(
     if not names:
         return None
     if len(names) > _MAX_CODINGS or not _CODINGS.keys() >= set(names):
-        # The header is a peer's text: a short, printable cut of it goes into the message.
-        shown = ascii(content_encoding.strip()[:40])
+        # The peer has written the header, so the message contains only a short, printable part of it.
+        quoted = ascii(content_encoding.strip()[:40])
         raise CodingError(
-            f"content-encoding {shown} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most {_MAX_CODINGS} "
-            "at once"
+            f"content-encoding {quoted} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most "
+            f"{_MAX_CODINGS} at once"
         )
     # "in the order in which they were applied": the last one is the outermost.
     return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

@@ -1,4 +1,4 @@
-"""What can go wrong between the gateway and an upstream, as exceptions whose texts may be shown to clients."""
+"""The errors of requests to upstreams. Their texts may be sent to clients."""
 
 import enum
 from typing import ClassVar
@@ -17,17 +17,17 @@ __all__ = [
 
 
 class UpstreamErrorKind(enum.Enum):
-    """What a failure means for the next step."""
+    """What a failure means for the next attempt."""
 
     UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
     TIMEOUT = "timeout"
-    BROKEN = "broken"  # the connection or its bytes failed; the request may have been worked on
+    BROKEN = "broken"  # the connection or its bytes failed; the request may have been processed
     TOO_LARGE = "too_large"
-    INVALID_REQUEST = "invalid_request"  # our side's fault: it would fail anywhere
+    INVALID_REQUEST = "invalid_request"  # it would fail at every upstream
 
 
 class UpstreamTimeoutPhase(enum.Enum):
-    """Which wait was too long."""
+    """The wait that was too long."""
 
     POOL = "pool"
     CONNECT = "connect"
@@ -36,7 +36,7 @@ class UpstreamTimeoutPhase(enum.Enum):
 
 
 class UpstreamError(Exception):
-    """A request that failed. `str()` of it is safe to show to a client."""
+    """A request has failed. `str()` of it may be sent to a client."""
 
     kind: ClassVar[UpstreamErrorKind]
 
@@ -74,6 +74,6 @@ class UpstreamTooLarge(UpstreamError):
 
 
 class UpstreamRequestInvalid(UpstreamError):
-    """The URL or a header cannot be sent. It is a fault of the configuration or of the client."""
+    """The URL or a header cannot be sent, because of the configuration or the client."""
 
     kind = UpstreamErrorKind.INVALID_REQUEST

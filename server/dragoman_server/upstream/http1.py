@@ -1,11 +1,8 @@
 """One HTTP/1.1 request and its response, without I/O.
 
-h11 writes the request and reads the response head: there the grammar is subtle and the bytes are few. The
-body is read by one of four small decoders of our own, because it is the part that is paid for with every
-token. All four have one shape (`BodyDecoder`), and which of them a response gets is decided in one place,
-`_body_decoder`.
-
-Messages of errors that leave this module never quote a header line: header values are where the keys are.
+h11 writes the request and reads the head of the response, where the grammar is subtle and the bytes are few. The body
+is read by one of three small decoders, because it costs time with every token; `_body_decoder` chooses which. Errors
+never quote a header line, because header values contain the keys.
 """
 
 from collections.abc import Sequence
@@ -18,10 +15,9 @@ from dragoman_server.upstream.chunked import ChunkedBody, FramingError
 
 __all__ = ["MAX_HEAD", "BodyDecoder", "FramingError", "Http1Exchange", "RequestError", "ResponseHead"]
 
-# A response head. h11's own default is 16 KiB; some providers' policy and tracing headers come close to
-# that.
+# Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
-# Interim (1xx) responses before the real one. A server needs one or two; an endless row must not hold us.
+# Interim (1xx) responses before the final one. A server needs one or two; there must be an end.
 MAX_INTERIM = 16
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -32,9 +28,9 @@ class RequestError(Exception):
 
 
 class BodyDecoder(Protocol):
-    """Bytes in, body bytes out. Never raises: look at `fault` and `complete` after each call.
+    """Bytes in, body bytes out. It never raises: check `error` and `complete` after each call.
 
-    `unused` holds what followed the body: bytes that no request has asked for.
+    unused: the bytes that followed the body, which belong to no request.
     """
 
     complete: bool
@@ -47,7 +43,7 @@ class BodyDecoder(Protocol):
 
 
 class LengthBody:
-    """A body of a known number of bytes. Zero of them is also how a response without a body is read."""
+    """A body of a known number of bytes; zero for a response without a body."""
 
     __slots__ = ("_length", "_remaining", "complete", "error", "unused")
 
@@ -90,10 +86,10 @@ class UntilCloseBody:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """A response head, the decoder of the body that follows it, and the body bytes that came in the same
-    read.
+    """The head of a response.
 
-    `keep_alive` says whether the connection may serve another request once the body is complete.
+    keep_alive: the connection may serve another request once the body is complete.
+    body: the decoder of the body. leftover: the bytes of the body that came in the same read.
     """
 
     http_version: bytes
@@ -106,7 +102,7 @@ class ResponseHead:
 
 
 class Http1Exchange:
-    """Writes one request and reads the head of its response. One object serves one exchange."""
+    """Write one request and read the head of its response. One object serves one exchange."""
 
     __slots__ = ("_h11", "_interim", "_method", "_request_closes")
 
@@ -117,20 +113,20 @@ class Http1Exchange:
         self._request_closes = False
 
     def request_head(self, target: bytes, headers: Headers) -> bytes:
-        """The bytes of the request head. Raises RequestError; the caller goes on with `request_body`."""
+        """Return the bytes of the request head; call request_body() next. Raises RequestError."""
         self._request_closes = b"close" in _tokens(headers, b"connection")
         try:
             request = h11.Request(method=self._method, target=target, headers=list(headers))
             return self._h11.send(request) or b""
         except h11.LocalProtocolError:
-            # The cause is dropped on purpose: h11 quotes the header that it refuses.
+            # Without the cause, because h11 quotes the header that it refuses.
             raise RequestError(
                 "method, target or a header of the request has characters that HTTP/1.1 forbids,"
                 " or its length headers contradict each other"
             ) from None
 
     def request_body(self, data: bytes, *, last: bool) -> bytes:
-        """The wire bytes of a piece of the body, with the end of the message if it is the last piece."""
+        """Return the framed bytes of a part of the body. last: with the end of the message."""
         try:
             coded = self._h11.send(h11.Data(data=data)) if data else b""
             end = self._h11.send(h11.EndOfMessage()) if last else b""
@@ -139,9 +135,9 @@ class Http1Exchange:
         return (coded or b"") + end if end else coded or b""
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
-        """Take bytes of the response; None means that the head is not complete. Raises FramingError.
+        """Take bytes of the response. Return the head, or None if it is not complete. Raises FramingError.
 
-        After a head has been returned, feed its `body` decoder instead, first with `leftover`.
+        After the head, give the bytes to its `body` decoder instead, `leftover` first.
         """
         try:
             self._h11.receive_data(data)
@@ -162,7 +158,7 @@ class Http1Exchange:
 
     @property
     def interim_responses(self) -> int:
-        """How many 1xx responses have been skipped: a sign of life for the caller's read timeout."""
+        """The number of 1xx responses so far, each of which restarts the caller's read timeout."""
         return self._interim
 
     def _head(self, response: h11.Response, leftover: bytes) -> ResponseHead:
@@ -174,8 +170,8 @@ class Http1Exchange:
             reason=response.reason,
             headers=response.headers.raw_items(),
             keep_alive=(
-                # "A client that has sent close MUST NOT send further requests on that connection", and
-                # HTTP/1.0 persistence is an extension that gains us nothing.
+                # "A client that sends a "close" connection option MUST NOT send further requests on that connection"
+                # (RFC 9112, 9.6). The persistence of HTTP/1.0 is an extension that is not needed.
                 response.http_version >= b"1.1"
                 and not self._request_closes
                 and b"close" not in _tokens(headers, b"connection")
@@ -187,11 +183,11 @@ class Http1Exchange:
 
 
 def _body_decoder(method: str, status: int, headers: Headers) -> BodyDecoder:
-    """The message body length rules of https://www.rfc-editor.org/rfc/rfc9112#section-6.3, for a client."""
+    """Choose the decoder by the rules of https://www.rfc-editor.org/rfc/rfc9112#section-6.3 for a client."""
     coding = [value for name, value in headers if name == b"transfer-encoding"]
     length = [value for name, value in headers if name == b"content-length"]
     if coding and length:
-        # "ought to be handled as an error": two readers who disagree here see two different messages.
+        # "ought to be handled as an error" (RFC 9112, 6.3), because two readers may see two different messages.
         raise FramingError("the response has both content-length and transfer-encoding")
     if method == "HEAD" or status in (204, 304):
         return LengthBody(0)
@@ -212,5 +208,5 @@ def _tokens(headers: Headers, wanted: bytes) -> set[bytes]:
 
 
 def _without_quote(error: h11.ProtocolError) -> str:
-    # h11 puts the rule first and the repr of the offending bytes behind it.
+    # h11's text is the rule, followed by the repr of the offending bytes.
     return str(error).partition(": b")[0]

@@ -1,12 +1,11 @@
 """Connections kept for reuse, and a limit on how many there are.
 
-A lease is the right to one connection; it is taken before connecting and given back when the response is
-over. Giving back is a plain function, so cleanup needs no await and no cancellation can come between.
-Leases and idle connections together never exceed the limit: an idle connection to another origin makes room
-for a new one.
+A lease is the right to one connection; it is taken before connecting and released after the response. Releasing is a
+plain function, so cleanup needs no await, and no cancellation can interrupt it. Leases and idle connections together
+never exceed the limit: an idle connection to another origin is closed for a new one.
 
-Nothing runs in the background: connections that have been idle for too long are dropped whenever a lease is
-taken or given back, and one that the server has closed when it is next looked at.
+There is no background task: connections that have been idle for too long are dropped whenever a lease is taken or
+released, and one that the server has closed when it is next considered for reuse.
 """
 
 from collections import deque
@@ -22,7 +21,7 @@ __all__ = ["ConnectionLease", "ConnectionPool", "Origin", "PoolLimits"]
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """`connections` counts busy and idle ones; `idle_s` is how long an idle one stays usable, in seconds."""
+    """Limits. connections: busy and idle ones. idle_s: seconds for which an idle one stays usable."""
 
     connections: int = 1000
     idle_connections: int = 100
@@ -30,7 +29,7 @@ class PoolLimits:
 
 
 class Origin(NamedTuple):
-    """What two requests must share to use one connection."""
+    """What two requests must have in common to use one connection."""
 
     scheme: str
     host: str
@@ -45,7 +44,7 @@ class _Idle(NamedTuple):
 
 
 class ConnectionLease:
-    """One slot of the pool and, once there is one, the connection in it. Ends with `release`."""
+    """One slot of the pool, and the connection in it, if there is one yet. It ends with release()."""
 
     __slots__ = ("_origin", "_pool", "_released", "stream")
 
@@ -56,12 +55,12 @@ class ConnectionLease:
         self.stream: ByteStream | None = None
 
     def reuse(self) -> ByteStream | None:
-        """Take the youngest usable idle connection to the origin, if there is one."""
+        """Return the youngest usable idle connection to the origin, if there is one."""
         self.stream = self._pool._take_idle(self._origin)
         return self.stream
 
     def release(self, *, keep: bool) -> None:
-        """Give the slot back: the connection goes to the idle ones or is closed. Later calls do nothing."""
+        """Return the slot to the pool. keep: the connection becomes idle, else it is closed. Later calls do nothing."""
         if not self._released:
             self._released = True
             stream, self.stream = self.stream, None
@@ -69,7 +68,7 @@ class ConnectionLease:
 
 
 class ConnectionPool:
-    """Hands out leases. Belongs to one event loop: make it inside."""
+    """Connections to all origins. It belongs to one event loop: create it inside of that."""
 
     def __init__(self, limits: PoolLimits) -> None:
         self._limits = limits

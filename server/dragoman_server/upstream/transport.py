@@ -1,17 +1,12 @@
 """The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
-It takes httpx2's requests and gives httpx2's responses, errors and timeouts, so whatever works with httpx2
-works with it. What differs is the way of a body byte: one read of the socket becomes one `bytes` object for
-the consumer, whatever the chunks were, with no generator and no timer in between. `ResponseBody.receive` is
-the direct door to it.
+It takes httpx2's requests and returns httpx2's responses, errors and timeouts. One read of the socket becomes one
+`bytes`
+object for the consumer, whatever the chunks were, with no generator and no timer in between: `ResponseBody.receive`.
 
-A request is sent once. Only the caller may send it again, and counts that: see `IdleConnectionClosed`.
-
-A response holds a lease of the connection pool. The lease ends when the last body byte has been read, when
-the response is closed or when anything fails, cancellation included, and ending it never waits.
-
-Not covered, and left to httpx2's own transport by `upstream`: proxies, HTTP/2, Unix sockets, CONNECT and
-Upgrade.
+A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
+connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
+fails, cancellation included. For proxies, HTTP/2 and Unix sockets `client` uses httpx2's transport.
 """
 
 import math
@@ -39,14 +34,14 @@ from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origi
 __all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# A body up to this size goes out in one write with the head; to copy a larger one costs more than a write.
+# A body up to this size is written together with the head; copying a larger one costs more than a second write.
 _JOIN_LIMIT = 64 * 1024
-# How much of a body is handled at once. One read gives up to 256 KiB, which may hold 36,000 empty events, or chunks of
-# one byte: half a second of work, during which nobody else would be served.
+# Bytes of a body that are handled before other tasks run. One read may return 256 KiB, which may be 36,000 empty events
+# or chunks of one byte: half a second of work.
 _TURN_BYTES = 16 * 1024
 # A reused connection that ends within this time after the request was written was closed before the request arrived:
 # the FIN or RST comes back after one round trip, which is shorter on earth. After a longer silence the server may have
-# worked on the request.
+# processed the request.
 _RACE_S = 0.5
 
 
@@ -55,7 +50,7 @@ class IdleConnectionClosed(httpx2.RemoteProtocolError):
 
     "A client ... SHOULD NOT automatically retry a request with a non-idempotent method unless it has some means
     to know that the request semantics are actually idempotent ... or some means to detect that the original
-    request was never applied" -- RFC 9110, 9.2.2. This is that means.
+    request was never applied" -- RFC 9110, 9.2.2. This exception is that means.
     """
 
 
@@ -70,15 +65,15 @@ class _Timeouts:
 
     @classmethod
     def of(cls, request: httpx2.Request) -> "_Timeouts":
-        given: dict[str, Any] = request.extensions.get("timeout", {})
-        return cls(given.get("connect"), given.get("read"), given.get("write"), given.get("pool"))
+        seconds: dict[str, Any] = request.extensions.get("timeout", {})
+        return cls(seconds.get("connect"), seconds.get("read"), seconds.get("write"), seconds.get("pool"))
 
 
 @dataclass(frozen=True, slots=True)
 class _TransportRequest:
-    """A request with what every step of its exchange needs. `where` is how errors name the server.
+    """A request, and what every step of its exchange needs.
 
-    `content` is None for a body that is a stream.
+    content: None for a body that is a stream. where: the name of the server in errors.
     """
 
     request: httpx2.Request
@@ -101,10 +96,10 @@ class _NoResponse(Exception):
 
 
 class ResponseBody(httpx2.AsyncByteStream):
-    """A response's body bytes, in the portions in which the socket gave them, large ones in several.
+    """The bytes of a response's body, in the portions in which they arrive; large ones are split.
 
-    Either `receive` or iteration, by one task at a time. `aclose` may be called at any moment: in the
-    middle of a body it closes the connection at once.
+    Use either receive() or iteration, in one task at a time. aclose() may be called at any time: in the middle of a
+    body it closes the connection at once.
     """
 
     __slots__ = (
@@ -131,10 +126,10 @@ class ResponseBody(httpx2.AsyncByteStream):
         self._end_if_complete()
 
     async def receive(self) -> bytes:
-        """The next body bytes, never none before the end; b"" at the end and ever after.
+        """Return the next body bytes; b"" only at the end, and at each call after that.
 
-        Raises ReadTimeout, ReadError when the connection breaks, and RemoteProtocolError when the bytes are
-        not HTTP/1.1 or end too early. After any of them the connection is closed.
+        Raises ReadTimeout, ReadError if the connection breaks, and RemoteProtocolError if the bytes are not HTTP/1.1 or
+        end too early. After any of them the connection is closed.
         """
         if self._first:
             data, self._first = self._first, b""
@@ -167,7 +162,7 @@ class ResponseBody(httpx2.AsyncByteStream):
             raise
 
     async def _receive_coded(self) -> bytes:
-        """No more than is handled at once, and others have their turn in between."""
+        """Receive at most _TURN_BYTES, and let other tasks run before the rest of a larger read."""
         if self._unread:
             await anyio.lowlevel.checkpoint()
         else:
@@ -188,23 +183,21 @@ class ResponseBody(httpx2.AsyncByteStream):
         return data
 
     async def aclose(self) -> None:
-        """Close. A body that has not been read to its end takes its connection with it."""
+        """Close the body, and its connection unless the body has been read to the end."""
         self._lease.release(keep=False)
-        # The loop closes the socket in its next turn; give it that turn, whatever has been cancelled.
+        # The event loop closes the socket in its next iteration: let it run, even if this task is cancelled.
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     def _end_if_complete(self) -> None:
-        # Bytes behind the body answer no request of ours: such a connection cannot be trusted with another
-        # one.
+        # Bytes after the body belong to no request, so such a connection is not used again.
         if self._decoder.complete:
             self._lease.release(keep=self._keep_alive and not self._decoder.unused and not self._unread)
 
 
 class Http1Transport(httpx2.AsyncBaseTransport):
-    """An httpx2 transport; see the module's docstring. Make it inside the event loop that uses it.
+    """An httpx2 transport; see the module's docstring. Create it inside of the event loop that uses it.
 
-    `tls` is the context for https, by default httpx2's (the system's trust store); its ALPN list is set
-    here.
+    tls: the context for https, by default httpx2's (the system's trust store). Its ALPN list is changed.
     """
 
     def __init__(self, *, limits: PoolLimits | None = None, tls: ssl.SSLContext | None = None) -> None:
@@ -213,12 +206,12 @@ class Http1Transport(httpx2.AsyncBaseTransport):
 
     @property
     def busy_connections(self) -> int:
-        """Connections that serve a request now."""
+        """The number of connections that serve a request."""
         return self._pool.busy
 
     @property
     def idle_connections(self) -> int:
-        """Connections kept for the next request."""
+        """The number of connections that wait for a request."""
         return self._pool.idle
 
     async def aclose(self) -> None:
@@ -226,20 +219,20 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send `request`, return its response with an unread `ResponseBody`.
+        """Send a request, and return its response with an unread `ResponseBody`.
 
         Raises subclasses of httpx2.TransportError. Their text names the host, never a header or a path.
         """
-        call = _call(request)
+        outgoing = _outgoing(request)
         try:
-            lease = await self._pool.lease(call.origin, call.timeouts.pool)
+            lease = await self._pool.lease(outgoing.origin, outgoing.timeouts.pool)
         except TimeoutError:
             raise httpx2.PoolTimeout(
-                f"{call.where}: no free connection in {call.timeouts.pool} s, all are in use"
+                f"{outgoing.where}: no free connection in {outgoing.timeouts.pool} s, all are in use"
             ) from None
         try:
-            stream, head = await self._exchange(call, lease)
-            body = ResponseBody(head, stream, lease, call.timeouts.read, call.where)
+            stream, head = await self._exchange(outgoing, lease)
+            body = ResponseBody(head, stream, lease, outgoing.timeouts.read, outgoing.where)
         except BaseException:
             lease.release(keep=False)
             raise
@@ -251,26 +244,26 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         )
 
     async def _exchange(
-        self, call: _TransportRequest, lease: ConnectionLease
+        self, outgoing: _TransportRequest, lease: ConnectionLease
     ) -> tuple[ByteStream, ResponseHead]:
-        """Send and read the head, on an idle connection if there is one, else on a new one."""
+        """Send the request and read the head, on an idle connection if there is one, else on a new one."""
         reused = lease.reuse()
         stream = reused
         if stream is None:
-            stream = lease.stream = await self._connect(call)
+            stream = lease.stream = await self._connect(outgoing)
         try:
-            return stream, await _send_and_read_head(call, stream)
+            return stream, await _send_and_read_head(outgoing, stream)
         except _NoResponse as ended:
             if reused is None or ended.silence > _RACE_S:
                 raise ended.error from None
             # The other idle connections are older, and probably closed as well.
-            self._pool.drop_idle(call.origin)
-            raise IdleConnectionClosed(f"{call.where}: the idle connection was closed") from None
+            self._pool.drop_idle(outgoing.origin)
+            raise IdleConnectionClosed(f"{outgoing.where}: the idle connection was closed") from None
 
-    async def _connect(self, call: _TransportRequest) -> ByteStream:
-        origin = call.origin
+    async def _connect(self, outgoing: _TransportRequest) -> ByteStream:
+        origin = outgoing.origin
         try:
-            with anyio.fail_after(call.timeouts.connect):
+            with anyio.fail_after(outgoing.timeouts.connect):
                 return await open_byte_stream(
                     origin.host,
                     origin.port,
@@ -279,10 +272,10 @@ class Http1Transport(httpx2.AsyncBaseTransport):
                 )
         except TimeoutError:
             raise httpx2.ConnectTimeout(
-                f"cannot connect to {call.where}: no answer in {call.timeouts.connect} s"
+                f"cannot connect to {outgoing.where}: no answer in {outgoing.timeouts.connect} s"
             ) from None
         except OSError as error:
-            raise httpx2.ConnectError(f"cannot connect to {call.where}: {_reason(error)}") from error
+            raise httpx2.ConnectError(f"cannot connect to {outgoing.where}: {_reason(error)}") from error
 
     def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -291,30 +284,30 @@ class Http1Transport(httpx2.AsyncBaseTransport):
         return self._tls
 
 
-async def _send_and_read_head(call: _TransportRequest, stream: ByteStream) -> ResponseHead:
-    """An exchange up to the end of the response head. Raises _NoResponse if the connection ends before it."""
-    exchange = Http1Exchange(call.request.method)
+async def _send_and_read_head(outgoing: _TransportRequest, stream: ByteStream) -> ResponseHead:
+    """Send the request and read the head. Raises _NoResponse if the connection ends before the first byte of it."""
+    exchange = Http1Exchange(outgoing.request.method)
     write_error: OSError | None = None
     try:
-        await _send(call, exchange, stream)
+        await _send(outgoing, exchange, stream)
     except RequestError as error:
-        raise httpx2.LocalProtocolError(f"{call.where}: {error}") from None
+        raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
     except TimeoutError:
         raise httpx2.WriteTimeout(
-            f"{call.where} did not take the request in {call.timeouts.write} s"
+            f"{outgoing.where} did not take the request in {outgoing.timeouts.write} s"
         ) from None
     except OSError as error:
-        # A server may refuse a request without reading it all: its answer can be there all the same.
+        # A server may refuse a request without reading all of it: there may be a response.
         write_error = error
-    head = await _read_head(call, exchange, stream, write_error)
+    head = await _read_head(outgoing, exchange, stream, write_error)
     return head if write_error is None else replace(head, keep_alive=False)
 
 
-async def _send(call: _TransportRequest, exchange: Http1Exchange, stream: ByteStream) -> None:
-    request, timeout = call.request, call.timeouts.write
+async def _send(outgoing: _TransportRequest, exchange: Http1Exchange, stream: ByteStream) -> None:
+    request, timeout = outgoing.request, outgoing.timeouts.write
     head = exchange.request_head(request.url.raw_path, request.headers.raw)
-    if call.content is not None:
-        body = exchange.request_body(call.content, last=True)
+    if outgoing.content is not None:
+        body = exchange.request_body(outgoing.content, last=True)
         if len(body) <= _JOIN_LIMIT:
             await stream.send_all(head + body, timeout)
         else:
@@ -331,10 +324,10 @@ async def _send(call: _TransportRequest, exchange: Http1Exchange, stream: ByteSt
 
 
 async def _read_head(
-    call: _TransportRequest, exchange: Http1Exchange, stream: ByteStream, write_error: OSError | None
+    outgoing: _TransportRequest, exchange: Http1Exchange, stream: ByteStream, write_error: OSError | None
 ) -> ResponseHead:
-    """Read until the head is there. One deadline bounds all of it, so a trickle of bytes cannot hold us."""
-    timeout, written = call.timeouts.read, anyio.current_time()
+    """Read the head, within one deadline for all of it, so that single bytes do not extend the wait."""
+    timeout, written = outgoing.timeouts.read, anyio.current_time()
     deadline = math.inf if timeout is None else written + timeout
     interim = 0
     received = False
@@ -345,17 +338,17 @@ async def _read_head(
                 None if timeout is None else max(0.0, deadline - anyio.current_time())
             )
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"{call.where} sent no response head in {timeout} s") from None
+            raise httpx2.ReadTimeout(f"{outgoing.where} sent no response head in {timeout} s") from None
         except OSError as broken:
             data, error = b"", broken
         if not data:
-            ended = _ended(call.where, received, write_error, error)
+            ended = _ended(outgoing.where, received, write_error, error)
             raise ended if received else _NoResponse(ended, anyio.current_time() - written)
         received = True
         try:
             head = exchange.receive_data(data)
         except FramingError as error:
-            raise httpx2.RemoteProtocolError(f"{call.where}: {error}") from None
+            raise httpx2.RemoteProtocolError(f"{outgoing.where}: {error}") from None
         if head is not None:
             return head
         if timeout is not None and exchange.interim_responses > interim:
@@ -366,7 +359,7 @@ async def _read_head(
 def _ended(
     where: str, received: bool, write_error: OSError | None, read_error: OSError | None
 ) -> httpx2.TransportError:
-    """What to raise for a connection that ended before the response head was complete."""
+    """Return the error for a connection that ended before the response head was complete."""
     if received and read_error is not None:
         return httpx2.ReadError(f"{where}: reading the response head failed: {_reason(read_error)}")
     if received:
@@ -378,7 +371,7 @@ def _ended(
     return httpx2.RemoteProtocolError(f"{where} closed the connection without a response")
 
 
-def _call(request: httpx2.Request) -> _TransportRequest:
+def _outgoing(request: httpx2.Request) -> _TransportRequest:
     url = request.url
     port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
     if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
@@ -399,7 +392,7 @@ def _call(request: httpx2.Request) -> _TransportRequest:
 
 
 def _reason(error: OSError) -> str:
-    # The two event loops word the same errno differently; resolver and TLS errors have numbers of their own.
+    # The two event loops have different texts for one errno; resolver and TLS errors have numbers of their own.
     if error.errno is None or isinstance(error, (ssl.SSLError, socket.gaierror)):
         return error.strerror or str(error) or type(error).__name__
     return os.strerror(error.errno)

@@ -32,7 +32,7 @@ def heard_by(
 
 
 def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Heard:
-    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(protocol), context)
+    machine = ResponseTranslator(client=spec_of(protocol), upstream=UPSTREAMS[upstream], context=context)
     sent = b"".join(piecewise(machine, stream, step))
     machine.receive_eof()
     return Heard(protocol, sent + machine.data_to_send(), machine)

@@ -15,7 +15,7 @@ def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.Monke
     context = ResponseContext(request=request, id="abc", now=0, model="m")
 
     def run() -> tuple[bytes, object]:
-        machine = ResponseTranslator(PROTOCOLS[protocol], PROTOCOLS[client], context)
+        machine = ResponseTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[protocol], context=context)
         machine.receive_data(data)
         machine.receive_eof()
         return machine.data_to_send(), machine.outcome

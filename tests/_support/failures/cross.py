@@ -103,8 +103,12 @@ def ask(
     client: str, upstream: str, body: Json, *, capabilities: Capabilities = WIDE, model: str = ""
 ) -> Asked:
     """Translate a request, twice: the same request gives the same bytes."""
-    specs = spec_of(client), UPSTREAMS[upstream]
-    translator = RequestTranslator(*specs, capabilities=capabilities, endpoint=endpoint_of(client))
+    translator = RequestTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        capabilities=capabilities,
+        endpoint=endpoint_of(client),
+    )
     data = json.dumps(body).encode()
     translated = translator.translate(data, model=model or None)
     assert translator.translate(data, model=model or None).body == translated.body
@@ -228,9 +232,9 @@ def _feed(
 ) -> Heard:
     machine: Relay | ResponseTranslator
     if upstream == client and not anew:
-        machine = Relay(UPSTREAMS[client], context)
+        machine = Relay(protocol=UPSTREAMS[client], context=context)
     else:
-        machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
+        machine = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
         machine.receive_data(stream[at : at + (step or len(stream))])
@@ -251,9 +255,14 @@ def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: boo
     """The one document that a client which does not stream gets for an upstream's, which may be a stream."""
     body = client_request(client, upstream, None, stream=False)
     data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    specs = UPSTREAMS[upstream], spec_of(client)
     context = ask(client, upstream, body).exchange()
-    machine = ResponseTranslator(*specs, context, upstream_streams=streams, client_streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=context,
+        upstream_streams=streams,
+        client_streams=False,
+    )
     machine.receive_data(data)
     machine.receive_eof()
     assert machine.error is None, machine.error

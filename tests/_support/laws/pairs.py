@@ -105,9 +105,9 @@ def answered(
     context = asked(client, streams=streams, signer=signer)
     machine: Relay | ResponseTranslator
     if relay:
-        machine = Relay(UPSTREAMS[client], context)
+        machine = Relay(protocol=UPSTREAMS[client], context=context)
     else:
-        machine = ResponseTranslator(source.spec, spec_of(client), context)
+        machine = ResponseTranslator(client=spec_of(client), upstream=source.spec, context=context)
     sent = b""
     for piece in [source.stream] if pieces is None else pieces:
         machine.receive_data(piece)
@@ -258,8 +258,12 @@ def the_simple_api_says_the_same_in_all_its_forms(source: Source, client: str) -
 def a_whole_answer_means_what_its_stream_means(source: Source, client: str) -> None:
     """The upstream's answer, once as a stream and once whole, says the same to the client."""
     body = answered(source, source.protocol, streams=False)
-    specs = UPSTREAMS[source.protocol], spec_of(client)
-    machine = ResponseTranslator(*specs, asked(client, streams=False), upstream_streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[source.protocol],
+        context=asked(client, streams=False),
+        upstream_streams=False,
+    )
     machine.receive_data(body)
     machine.receive_eof()
     said, whole = meaning_of_upstream(source.protocol, source.stream), meaning_of_whole(source.protocol, body)
@@ -320,7 +324,7 @@ def sent_back(
     sent = answered(source, client, streams=streams, signer=there)
     said = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
     body = json.dumps(NEXT[client](said)).encode()
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[source.protocol], signer=back)
+    translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[source.protocol], signer=back)
     sent_on = translator.translate(body, model=model).body
     return CARRIERS[source.protocol](turn_of(source.protocol, json.loads(sent_on)))
 

@@ -41,7 +41,7 @@ def token() -> str:
 
 def translated(client: str, upstream: str, body: Any) -> Outcome:
     if client != upstream:
-        translator = RequestTranslator(spec_of(client), UPSTREAMS[upstream])
+        translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
         done = translator.translate(json.dumps(body).encode())
         # Stop sequences that the upstream does not take are looked for on the way back.
         kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
@@ -57,7 +57,10 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
 def mended(protocol: str, body: Any) -> Outcome:
     """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
     translator = RequestTranslator(
-        UPSTREAMS[protocol], UPSTREAMS[protocol], capabilities=Capabilities(relay="rewrite"), max_fan_out=16
+        client=UPSTREAMS[protocol],
+        upstream=UPSTREAMS[protocol],
+        capabilities=Capabilities(relay="rewrite"),
+        max_fan_out=16,
     )
     done = translator.translate(json.dumps(body).encode())
     kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
@@ -75,8 +78,9 @@ def asked(client: str) -> ResponseContext:
 
 def answered(upstream: str, client: str, body: Any) -> Outcome:
     """A whole answer translated. Raises RemoteProtocolError where it becomes an error: that is loud."""
-    specs = UPSTREAMS[upstream], spec_of(client)
-    translator = ResponseTranslator(*specs, asked(client), upstream_streams=False)
+    translator = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), upstream_streams=False
+    )
     translator.receive_data(json.dumps(body).encode())
     translator.receive_eof()
     if translator.error is not None:
@@ -92,8 +96,9 @@ def opened(out: str) -> str:
 
 
 def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
-    specs = UPSTREAMS[upstream], spec_of(client)
-    translator = ResponseTranslator(*specs, asked(client), client_streams=True)
+    translator = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), client_streams=True
+    )
     translator.receive_data(s.render(upstream, frames))
     translator.receive_eof()
     if translator.error is not None:

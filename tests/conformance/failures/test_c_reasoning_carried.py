@@ -90,7 +90,7 @@ def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -
     assert calls == ("call_a",)
     known = {key: value for key, value in heard.turn.items() if not key.startswith("reasoning")}
     body = conversation(CHAT, known)
-    translator = RequestTranslator(spec_of(CHAT), UPSTREAMS[upstream])
+    translator = RequestTranslator(client=spec_of(CHAT), upstream=UPSTREAMS[upstream])
     data = json.dumps(body).encode()
     sent = json.loads(translator.translate(data, reasoning_lookup={calls: thoughts}.get).body)
     assert refused(upstream, sent) == []
@@ -289,8 +289,9 @@ def test_C13_a_seal_that_the_client_made_is_left_out(client: str) -> None:
     """With a secret, only what this gateway has wrapped is unwrapped."""
     turn = turn_of_client(MESSAGES, client, *FIRST, streams=True)  # wrapped without a secret
     data = json.dumps(conversation(client, turn)).encode()
-    specs = spec_of(client), UPSTREAMS[MESSAGES]
-    translated = RequestTranslator(*specs, signer=Signer(b"secret")).translate(data, model=MODEL)
+    translated = RequestTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[MESSAGES], signer=Signer(b"secret")
+    ).translate(data, model=MODEL)
     assert [block["type"] for block in turns_of(json.loads(translated.body))[0]] == ["text", "tool_use"]
 
 

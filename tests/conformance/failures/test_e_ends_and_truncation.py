@@ -59,10 +59,15 @@ def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: 
     for length in (0, 1, len(data) // 2, len(data) - 1):
         machine: Relay | ResponseTranslator
         if client == upstream:
-            machine = Relay(UPSTREAMS[upstream], context, streams=False)
+            machine = Relay(protocol=UPSTREAMS[upstream], context=context, streams=False)
         else:
-            specs = UPSTREAMS[upstream], spec_of(client)
-            machine = ResponseTranslator(*specs, context, upstream_streams=False, client_streams=False)
+            machine = ResponseTranslator(
+                client=spec_of(client),
+                upstream=UPSTREAMS[upstream],
+                context=context,
+                upstream_streams=False,
+                client_streams=False,
+            )
         machine.receive_data(data[:length])
         machine.receive_eof()
         assert machine.outcome is Outcome.FAILED
@@ -297,7 +302,7 @@ LIFECYCLE = {
 def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstream: str) -> None:
     """What came of the answer's life alone commits to nothing, whether or not it ends with an error."""
     context = ask(client, upstream, client_request(client, upstream, None)).exchange()
-    begun = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context)
+    begun = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     begun.receive_data(LIFECYCLE[upstream])
     assert begun.outcome is Outcome.OPEN
     assert not begun.committed
@@ -462,8 +467,13 @@ def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream
     assert isinstance(error, dict)
     answer = error["response"] if upstream == RESPONSES else error
     context = ask(client, upstream, client_request(client, upstream, None, stream=False)).exchange()
-    specs = UPSTREAMS[upstream], spec_of(client)
-    machine = ResponseTranslator(*specs, context, upstream_streams=False, client_streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=context,
+        upstream_streams=False,
+        client_streams=False,
+    )
     machine.receive_data(json.dumps(answer).encode())
     machine.receive_eof()
     assert (machine.outcome, machine.data_to_send()) == (Outcome.FAILED, b"")

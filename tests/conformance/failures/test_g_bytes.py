@@ -68,9 +68,9 @@ def whole_answer(upstream: str) -> Json:
 def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
     body = json.dumps(whole_answer(upstream), ensure_ascii=False).encode()
     machine = ResponseTranslator(
-        UPSTREAMS[upstream],
-        spec_of(client),
-        exchange_of(client, upstream),
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=exchange_of(client, upstream),
         upstream_streams=False,
         client_streams=False,
     )
@@ -157,7 +157,7 @@ def odd_request(client: str) -> bytes:
 
 def translated(client: str, upstream: str, data: bytes) -> bytes:
     """By a translator of its own: nothing is left of an earlier request."""
-    return RequestTranslator(spec_of(client), UPSTREAMS[upstream]).translate(data).body
+    return RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream]).translate(data).body
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -201,8 +201,11 @@ def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: s
 def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
     """Whatever the spelling, and also fields that nobody knows."""
     data = odd_request(client).replace(b'"model":  "m"', b'"new":{ "b":1.00,"a":[]} ,"model":  "m"')
-    specs = spec_of(client), UPSTREAMS[client]
-    sent = RequestTranslator(*specs).translate(data, model="other").body
+    sent = (
+        RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[client])
+        .translate(data, model="other")
+        .body
+    )
     assert b'"new":{ "b":1.00' in sent
     assert sent == data.replace(b'"model":  "m"', b'"model":  "other"')
 

@@ -134,7 +134,9 @@ def test_H3_in_chat_too(upstream: str) -> None:
 @customs
 def test_H3_in_a_whole_answer(client: str, upstream: str) -> None:
     context = ask(client, upstream, asked(client) | {"stream": False}, capabilities=NO_CUSTOM).exchange()
-    machine = ResponseTranslator(UPSTREAMS[upstream], spec_of(client), context, client_streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, client_streams=False
+    )
     arguments = json.dumps({"input": PATCH})
     machine.receive_data(stream(upstream, Call("call_a", "apply_patch", (arguments,))))
     machine.receive_eof()

@@ -171,8 +171,9 @@ def test_I13_in_a_whole_answer_too(client: str, upstream: str, structured: Any) 
         formed(client) | {"stream": False},
         capabilities=Capabilities(structured_output=structured),
     )
-    specs = UPSTREAMS[upstream], spec_of(client)
-    machine = ResponseTranslator(*specs, asked.exchange(), client_streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked.exchange(), client_streams=False
+    )
     machine.receive_data(answered(upstream, asked.body))
     machine.receive_eof()
     data = machine.data_to_send()

@@ -33,6 +33,12 @@ def reader(spec: ProtocolSpec = TOY) -> EventReader:
     return EventReader(spec, exchange_of())
 
 
+def test_a_name_is_enough() -> None:
+    events = EventReader("openai_chat")
+    events.receive_data(b'data: {"choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n')
+    assert [type(event).__name__ for event in pulled(events)] == ["Started", "BlockStarted", "TextDelta"]
+
+
 def pulled(events: EventReader) -> list[Event]:
     out = []
     while (event := events.next_event()) is not NEED_DATA:

@@ -45,7 +45,7 @@ def answer(text: str, *more: Event, usage: Usage = USED) -> list[Event]:
 
 
 def fan(count: int = 2, client: Any = CLIENT, **options: Any) -> FanOut:
-    return FanOut(UPSTREAM, client, exchange_of(), count, **options)
+    return FanOut(client=client, upstream=UPSTREAM, context=exchange_of(), count=count, **options)
 
 
 def feed(machine: FanOut, number: int, events: list[Event], *, streams: bool = True) -> list[Event]:

@@ -43,7 +43,7 @@ TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before i
 
 
 def relay(*, streams: bool = True) -> Relay:
-    return Relay(toy(), exchange_of(), streams=streams)
+    return Relay(protocol=toy(), context=exchange_of(), streams=streams)
 
 
 def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
@@ -260,7 +260,7 @@ def test_committed_with_the_end_of_an_empty_answer() -> None:
 def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
     machine = relay()
     announced = frame_of(STARTED)
-    count = _relay._MOST_OPENING_BYTES // len(announced)
+    count = _relay._MAX_OPENING_BYTES // len(announced)
     machine.receive_data(announced * count)
     assert not machine.committed
     machine.receive_data(announced)
@@ -419,7 +419,7 @@ def test_no_second_error() -> None:
 
 def test_an_event_that_never_ends() -> None:
     """What is held of one event has a limit. A whole one is passed on whatever its size: it is not held."""
-    machine = Relay(toy(), exchange_of(), max_event_bytes=400)
+    machine = Relay(protocol=toy(), context=exchange_of(), max_event_bytes=400)
     machine.receive_data(frame_of(STARTED) + b"data: " + b"x" * 300)
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(b"x" * 200)
@@ -506,7 +506,7 @@ def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
 
 def test_what_must_be_there_is_the_callers_to_say() -> None:
     """Not every document that is relayed is an answer."""
-    machine = Relay(toy(), exchange_of(), streams=False, member="tokens")
+    machine = Relay(protocol=toy(), context=exchange_of(), streams=False, member="tokens")
     machine.receive_data(b'{"tokens":5}')
     machine.receive_eof()
     assert machine.outcome is Outcome.COMPLETED
@@ -570,7 +570,7 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
             self.whole_body = {"seen": True} if self.stream_finished else None
 
     spec = msgspec.structs.replace(toy(), observer=lambda exchange: Repeats())
-    machine = Relay(spec, exchange_of())
+    machine = Relay(protocol=spec, context=exchange_of())
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.whole_body() is None
     machine.receive_data(stream_of(HELLO[-1:]))
@@ -588,7 +588,7 @@ TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret 
 
 def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
     exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(toy(), exchange, streams=streams)
+    machine = Relay(protocol=toy(), context=exchange, streams=streams)
     for piece in pieces:
         machine.receive_data(piece)
     machine.receive_eof()
@@ -646,6 +646,6 @@ def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
 
 def test_the_callers_own_error_is_masked_too() -> None:
     exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(toy(), exchange)
+    machine = Relay(protocol=toy(), context=exchange)
     machine.fail(SAID)
     assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)

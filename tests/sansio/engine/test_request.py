@@ -53,7 +53,7 @@ def request_body(**fields: Any) -> bytes:
 def translated(
     body: bytes, *, upstream: ProtocolSpec = UPSTREAM, **options: Any
 ) -> tuple[dict[str, Any], Any]:
-    out = RequestTranslator(CLIENT, upstream, **options).translate(body, model="wire-model")
+    out = RequestTranslator(client=CLIENT, upstream=upstream, **options).translate(body, model="wire-model")
     return decode(out.body), out
 
 
@@ -84,20 +84,20 @@ def test_a_request() -> None:
 def test_the_upstreams_protocol_says_which_headers_a_body_demands() -> None:
     upstream = toy("there", request_headers=lambda body: [("model-too", body["model"])])
     body = request_body()
-    out = RequestTranslator(CLIENT, upstream).translate(body, model="wire-model")
+    out = RequestTranslator(client=CLIENT, upstream=upstream).translate(body, model="wire-model")
     assert out.headers == (("model-too", "wire-model"),)
     assert translated(body)[1].headers == ()
     # Of a relayed request the client says them.
-    assert RequestTranslator(upstream, upstream).translate(body).headers == ()
+    assert RequestTranslator(client=upstream, upstream=upstream).translate(body).headers == ()
 
 
 def test_the_clients_model_name_stays_by_default() -> None:
-    out = RequestTranslator(CLIENT, UPSTREAM).translate(request_body())
+    out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(request_body())
     assert decode(out.body)["model"] == "alias"
 
 
 def test_the_exchange_of_a_request() -> None:
-    out = RequestTranslator(CLIENT, UPSTREAM).translate(request_body())
+    out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(request_body())
     signer = Signer(b"k")
     context = out.response_context(id="x1", now=7, signer=signer)
     assert (context.request, context.id, context.now) == (out.request, "x1", 7)
@@ -138,7 +138,7 @@ def test_losses_of_a_request() -> None:
 
 
 def test_policy_refuse() -> None:
-    translator = RequestTranslator(CLIENT, UPSTREAM, policy=LossPolicy.REFUSE)
+    translator = RequestTranslator(client=CLIENT, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
     assert translator.translate(request_body(heat=1)).losses is not None
     with pytest.raises(RequestRefused, match="/new_field cannot be carried") as caught:
         translator.translate(request_body(new_field=1))
@@ -163,7 +163,7 @@ def test_the_sealer_reaches_the_reader() -> None:
         return CLIENT.read_request(body, signer)
 
     client = msgspec.structs.replace(CLIENT, read_request=read)
-    RequestTranslator(client, UPSTREAM, signer=Signer(b"k")).translate(request_body())
+    RequestTranslator(client=client, upstream=UPSTREAM, signer=Signer(b"k")).translate(request_body())
     assert seen == [Signer(b"k")]
 
 
@@ -178,7 +178,7 @@ def test_the_sealer_reaches_the_reader() -> None:
 )
 def test_bad_requests(body: bytes, message: str) -> None:
     with pytest.raises(RemoteProtocolError, match=message):
-        RequestTranslator(CLIENT, UPSTREAM).translate(body)
+        RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(body)
 
 
 def exhausted(*arguments: object) -> Any:
@@ -200,7 +200,9 @@ def test_a_request_that_is_nested_too_deep() -> None:
 @pytest.mark.promise("R12")
 def test_between_equals_the_bytes_stay() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
-    out = RequestTranslator(CLIENT, toy("client"), policy=LossPolicy.REFUSE).translate(body, model="wire")
+    out = RequestTranslator(client=CLIENT, upstream=toy("client"), policy=LossPolicy.REFUSE).translate(
+        body, model="wire"
+    )
     assert out.body == body.replace(b"alias", b"wire")
     assert (out.relayed, len(out.losses), out.undo) == (True, 0, Undo())
     assert (out.request.model, out.request.stream, out.request.protocol) == ("alias", True, "client")
@@ -209,13 +211,13 @@ def test_between_equals_the_bytes_stay() -> None:
 
 def test_between_equals_without_another_model() -> None:
     body = b'{"model":"alias"}'
-    assert RequestTranslator(CLIENT, CLIENT).translate(body).body is body
+    assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"model":null}', b'{"model":""}'])
 def test_a_relay_wants_a_model_too(body: bytes) -> None:
     with pytest.raises(RequestRefused, match="model is required") as caught:
-        RequestTranslator(CLIENT, CLIENT).translate(body, model="wire")
+        RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, model="wire")
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
 
 
@@ -230,7 +232,9 @@ def test_a_mended_request_goes_through_the_passes() -> None:
         {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
     ]
     body = request_body(heat=0.5, dice=7, messages=messages)
-    out = RequestTranslator(CLIENT, toy("client"), capabilities=MEND).translate(body, model="wire")
+    out = RequestTranslator(client=CLIENT, upstream=toy("client"), capabilities=MEND).translate(
+        body, model="wire"
+    )
     sent = decode(out.body)
     assert (sent["model"], sent["heat"], "dice" in sent) == ("wire", 0.5, False)
     assert [part["t"] for part in sent["messages"][1]["parts"]] == ["result"]
@@ -244,7 +248,7 @@ def test_a_mended_request_goes_through_the_passes() -> None:
 
 def test_a_mended_request_has_not_left_its_protocol() -> None:
     """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
-    out = RequestTranslator(CLIENT, CLIENT, capabilities=MEND).translate(
+    out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=MEND).translate(
         request_body(new_field=1, compact=True)
     )
     assert (losses_of(out.losses), out.undo.compacts, out.request.extra) == ([], False, {"new_field": 1})
@@ -252,7 +256,9 @@ def test_a_mended_request_has_not_left_its_protocol() -> None:
 
 def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
     body = request_body(new_field=1)
-    out = RequestTranslator(CLIENT, UPSTREAM, capabilities=Capabilities(relay="rewrite")).translate(body)
+    out = RequestTranslator(
+        client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(relay="rewrite")
+    ).translate(body)
     assert (out.relayed, out.rewritten, losses_of(out.losses)) == (
         False,
         False,
@@ -281,7 +287,7 @@ def carrying(seal: dict[str, Any], **fields: Any) -> bytes:
 )
 def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> None:
     body = carrying(seal, heat=0.5, new_field=1)
-    out = RequestTranslator(THERE, THERE).translate(body, model="wire")
+    out = RequestTranslator(client=THERE, upstream=THERE).translate(body, model="wire")
     sent = decode(out.body)
     assert (sent["model"], sent["heat"]) == ("wire", 0.5)
     assert ("seal" in sent["messages"][0]["parts"][0]) is kept
@@ -291,21 +297,23 @@ def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> No
 
 
 def test_between_equals_seals_are_opened_under_the_clients_model_name() -> None:
-    out = RequestTranslator(THERE, THERE).translate(carrying({**HERE, "model": "alias"}))
+    out = RequestTranslator(client=THERE, upstream=THERE).translate(carrying({**HERE, "model": "alias"}))
     assert (decode(out.body)["model"], out.upstream_model, len(out.losses)) == ("alias", "alias", 0)
 
 
 def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
     body = carrying({**HERE, "origin": "elsewhere"})
-    out = RequestTranslator(THERE, THERE, capabilities=Capabilities(unwraps_signatures=True)).translate(body)
+    out = RequestTranslator(
+        client=THERE, upstream=THERE, capabilities=Capabilities(unwraps_signatures=True)
+    ).translate(body)
     assert (out.body, len(out.losses)) == (body, 0)
 
 
 def test_between_equals_reasoning_that_was_refused_is_left_out() -> None:
     thought = {"t": "thought", "text": "hm", "seal": HERE}
     body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
-    assert RequestTranslator(CLIENT, CLIENT).translate(body).body is body
-    out = RequestTranslator(CLIENT, CLIENT).translate(body, signed_reasoning=False)
+    assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
+    out = RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, signed_reasoning=False)
     assert "seal" not in decode(out.body)["messages"][0]["parts"][0]
     assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SEAL])
 
@@ -315,19 +323,21 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
     thought = {"t": "thought", "text": "hm", "seal": sealed}
     body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
     for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SEAL])):
-        out = RequestTranslator(CLIENT, UPSTREAM).translate(body, model="wire", signed_reasoning=signed)
+        out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(
+            body, model="wire", signed_reasoning=signed
+        )
         assert ("seal" in decode(out.body)["messages"][0]["parts"][0]) is signed
         assert [loss.code for loss in out.losses] == codes
 
 
 def test_between_equals_a_model_is_wanted_all_the_same() -> None:
     with pytest.raises(RequestRefused, match="model is required"):
-        RequestTranslator(THERE, THERE).translate(carrying(HERE, model=""))
+        RequestTranslator(client=THERE, upstream=THERE).translate(carrying(HERE, model=""))
 
 
 def test_between_equals_losses_can_be_refused() -> None:
     with pytest.raises(RequestRefused):
-        RequestTranslator(THERE, THERE, policy=LossPolicy.REFUSE).translate(
+        RequestTranslator(client=THERE, upstream=THERE, policy=LossPolicy.REFUSE).translate(
             carrying({**HERE, "model": "another"})
         )
 
@@ -386,7 +396,7 @@ def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
         read_request=bottomless.read,
     )
     with pytest.raises(RemoteProtocolError, match="nested too deep"):
-        RequestTranslator(spec, toy()).translate(b"{}")
+        RequestTranslator(client=spec, upstream=toy()).translate(b"{}")
 
 
 # The passes
@@ -476,7 +486,7 @@ def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
     result = {"t": "result", "call_id": "c", "parts": []}
     messages = [{"role": "assistant", "parts": [call]}, {"role": "user", "parts": [result]}]
     seal = Signature("upstream", {"x": 1}, "m")
-    translator = RequestTranslator(client, UPSTREAM)
+    translator = RequestTranslator(client=client, upstream=UPSTREAM)
     body = request_body(messages=messages)
     out = decode(
         translator.translate(body, model="m", reasoning_lookup=lambda calls: [Reasoning("", seal)]).body
@@ -497,7 +507,9 @@ def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_
 
 def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
     def losses(**capabilities: Any) -> list[tuple[LossCode, str]]:
-        translator = RequestTranslator(CLIENT, UPSTREAM, capabilities=Capabilities(**capabilities))
+        translator = RequestTranslator(
+            client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(**capabilities)
+        )
         return losses_of(translator.translate(request_body(), cache_key=lambda: "s").losses)
 
     assert losses(cache_keys=True) == [
@@ -508,7 +520,7 @@ def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
 
 def test_the_endpoint_decides_on_the_stream() -> None:
     always = Endpoint("/s", streams="always")
-    whole = RequestTranslator(CLIENT, UPSTREAM, endpoint=always).translate(request_body())
+    whole = RequestTranslator(client=CLIENT, upstream=UPSTREAM, endpoint=always).translate(request_body())
     assert (whole.request.stream, decode(whole.body)["stream"]) == (True, True)
     assert whole.response_context(id="x", now=1).endpoint is always
 
@@ -516,8 +528,11 @@ def test_the_endpoint_decides_on_the_stream() -> None:
 def test_a_model_is_needed() -> None:
     spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", (), body))
     with pytest.raises(RequestRefused, match="model is required"):
-        RequestTranslator(spec, UPSTREAM).translate(b"{}")
-    assert decode(RequestTranslator(spec, UPSTREAM).translate(b"{}", model="m").body)["model"] == "m"
+        RequestTranslator(client=spec, upstream=UPSTREAM).translate(b"{}")
+    assert (
+        decode(RequestTranslator(client=spec, upstream=UPSTREAM).translate(b"{}", model="m").body)["model"]
+        == "m"
+    )
 
 
 def test_pictures_are_not_counted_by_their_bytes() -> None:

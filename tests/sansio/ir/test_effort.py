@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman._ir.effort import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
+from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ SLOW, QUICK = with_reader(Slow), with_reader(Quick)
 
 def told(upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]) -> tuple[bytes, Any, list[str]]:
     """What the client got, how it ended, and what the reader has kept of the texts."""
-    machine = ResponseTranslator(upstream, client, exchange_of())
+    machine = ResponseTranslator(client=client, upstream=upstream, context=exchange_of())
     reader = READERS.pop()
     out = b""
     for piece in pieces:

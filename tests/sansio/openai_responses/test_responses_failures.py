@@ -187,7 +187,7 @@ OPENING = [
 
 
 def sent(payloads: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], ResponseTranslator]:
-    machine = ResponseTranslator(SPEC, SPEC, FOREIGN, client_streams=True)
+    machine = ResponseTranslator(client=SPEC, upstream=SPEC, context=FOREIGN, client_streams=True)
     for payload in payloads:
         machine.receive_data(encode_frame(encode(payload), payload["type"].encode()))
     machine.receive_eof()

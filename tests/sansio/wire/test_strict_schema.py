@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 
 STRING = {"type": "string"}
 

@@ -23,9 +23,9 @@ from gateway.scripted import (
 
 from dragoman import Usage
 from dragoman_server.accounts.limits import ClientLimits, _counter
-from dragoman_server.accounts.pricing import cost, names_of, price_of
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.usage import cost, names_of, price_of
 from dragoman_server.settings import ClientKey, Price, Settings
 
 # Prices.

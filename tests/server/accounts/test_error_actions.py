@@ -83,14 +83,14 @@ def test_f10_only_what_another_account_can_cure_is_tried_again(error: WireError,
 )
 def test_a_rule_fits_when_all_its_conditions_do(rule: ErrorRule, fits: bool) -> None:
     error = WireError(ErrorKind.SERVER, "Shard 7 is gone", status=500, code="engine", type="api_error")
-    assert rule.fits(error) is fits
+    assert rule.matches(error) is fits
 
 
 def test_an_error_inside_of_an_answer_has_the_status_of_its_kind() -> None:
     rule = ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({403}))
-    assert rule.fits(WireError(ErrorKind.PERMISSION, "no"))
-    assert not rule.fits(WireError(ErrorKind.SERVER, "no"))
-    assert not rule.fits(WireError(ErrorKind.PERMISSION, "no", status=404))
+    assert rule.matches(WireError(ErrorKind.PERMISSION, "no"))
+    assert not rule.matches(WireError(ErrorKind.SERVER, "no"))
+    assert not rule.matches(WireError(ErrorKind.PERMISSION, "no", status=404))
 
 
 def test_an_upstreams_own_rules_come_first() -> None:

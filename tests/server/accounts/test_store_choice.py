@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from valkey_server import valkey_server
 
-from dragoman_server.accounts.stores.choice import make_account_store
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
-from dragoman_server.gateway import Gateway
+from dragoman_server.gateway import Gateway, make_account_store
 from dragoman_server.settings import ServerSettings, Settings
 from dragoman_server.settings.secret import Secret
 
@@ -74,7 +73,7 @@ def test_a_store_needs_to_know_where(store: str, missing: str) -> None:
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman_server.accounts.stores.choice.valkey_available", lambda: False)
+    monkeypatch.setattr("dragoman_server.gateway.valkey_available", lambda: False)
     server = ServerSettings(account_store="valkey", account_store_url=Secret("valkey://host"))
     with pytest.raises(ValueError, match=r"install dragoman\[valkey\]"):
         make_account_store(server)

@@ -31,7 +31,9 @@ def sent(url: str, client: str, upstream: str, model: str, body: Json) -> Json:
     """What reaches the upstream of a client's request."""
     settings = UpstreamSettings(name="up", protocol=upstream, base_url=url)
     capabilities = capabilities_for(Settings(), settings, model)
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities)
+    translator = RequestTranslator(
+        client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities
+    )
     found: Json = json.loads(translator.translate(json.dumps({"model": model, **body}).encode()).body)
     return found
 

@@ -359,7 +359,7 @@ def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
     assert dataclasses.replace(settings, upstreams=()).resolved_capabilities == {}
-    monkeypatch.setattr(_targets, "_MOST_KEPT", 3)
+    monkeypatch.setattr(_targets, "_MAX_CACHED", 3)
     for number in range(10):
         capabilities_for(settings, one, f"m{number}")
         assert len(settings.resolved_capabilities) <= 3

@@ -31,7 +31,9 @@ def translated(
 ) -> tuple[Any, list[tuple[str, str]]]:
     settings = UpstreamSettings(name="up", protocol=upstream, base_url=HOSTS[upstream])
     capabilities = capabilities_for(Settings(), settings, model)
-    translator = RequestTranslator(UPSTREAMS[client], UPSTREAMS[upstream], capabilities=capabilities)
+    translator = RequestTranslator(
+        client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities
+    )
     whole = {"model": model, "messages": [HI], "max_tokens": 4000, **body}
     request = translator.translate(json.dumps(whole).encode())
     return json.loads(request.body), [(loss.code.value, loss.path) for loss in request.losses]

@@ -9,17 +9,17 @@ from click.testing import CliRunner
 from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
 
 from dragoman._wire.sse import MAX_EVENT_BYTES
-from dragoman_server.app import _OPEN_PATHS
 from dragoman_server.cli.commands import main
 from dragoman_server.config.loader import ConfigError, load
-from dragoman_server.keys import CLIENT_KEY_PREFIX, hash_client_key
+from dragoman_server.http.auth import _OPEN_PATHS
+from dragoman_server.keys import hash_client_key
 from dragoman_server.proxying import attempt, plan
 from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from dragoman_server.serving.run import _HYPERCORN
 from dragoman_server.settings import SERVER_KEYS
-from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

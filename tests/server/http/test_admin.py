@@ -20,7 +20,8 @@ from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application, _routes
 from dragoman_server.gateway import Gateway
 from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
-from dragoman_server.keys import hash_client_key, same_key
+from dragoman_server.http.auth import same_key
+from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
     AccountSettings,
     ClientKey,

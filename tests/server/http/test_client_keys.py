@@ -15,12 +15,13 @@ from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
-from dragoman import PROTOCOLS, RemoteProtocolError, Signer
+from dragoman import PROTOCOLS, RequestRefused, Signer
 from dragoman.events import Signature
 from dragoman_server import keys as access
-from dragoman_server.app import _OPEN_PATHS, _routes, create_app
+from dragoman_server.app import _routes, create_app
 from dragoman_server.gateway import Gateway
-from dragoman_server.keys import Keyring, hash_client_key, make_signer, may_use, new_key, presented_key
+from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
+from dragoman_server.keys import hash_client_key, make_signer, may_use, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
 from dragoman_server.upstream.client import UpstreamClient
@@ -52,7 +53,11 @@ def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
 
 def test_seals_and_keys_have_keys_of_their_own() -> None:
     signer = make_signer(SECRET)
-    assert signer.secret not in (None, SECRET.reveal().encode(), access._subkey(SECRET, access._CLIENT_KEYS))
+    assert signer.secret not in (
+        None,
+        SECRET.reveal().encode(),
+        access._subkey(SECRET, access._CLIENT_KEYS_LABEL),
+    )
     assert make_signer(None) == Signer()
     sealed = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
     assert make_signer(Secret(SECRET.reveal())).unwrap(sealed) is not None
@@ -95,7 +100,7 @@ def test_the_keyring_finds_whose_key_it_is() -> None:
     "key", ["", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"], ids=range(6)
 )
 def test_the_keyring_refuses_everything_else(key: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
+    with pytest.raises(RequestRefused) as caught:
         Keyring(KEYS, SECRET).authenticate(headers_with(key))
     assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
     assert not key or key not in caught.value.message
@@ -126,7 +131,7 @@ def test_the_time_tells_nothing() -> None:
     for _ in range(101):
         for key, took in times.items():
             begun = time.perf_counter()
-            with suppress(RemoteProtocolError):
+            with suppress(RequestRefused):
                 keyring.authenticate(headers_with(key))
             took.append(time.perf_counter() - begun)
     middles = [statistics.median(took) for took in times.values()]

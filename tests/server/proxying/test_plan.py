@@ -160,7 +160,7 @@ def test_a_model_that_leads_nowhere() -> None:
         UpstreamSettings(name="other", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),
     )
     body = json.dumps({**BODIES[CHAT], "model": "upp/m"}).encode()
-    with pytest.raises(RemoteProtocolError, match='did you mean "up/m"') as caught:
+    with pytest.raises(RequestRefused, match='did you mean "up/m"') as caught:
         make_plan(Settings(upstreams=two), PROTOCOLS[CHAT], {}, "", body, id="abc", now=5)
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
 

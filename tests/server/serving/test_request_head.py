@@ -7,7 +7,7 @@ import h11
 import pytest
 from http_heads import CASES
 
-from dragoman import RemoteProtocolError
+from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.serving.request_head import (
     check_head,
     check_partial_head,
@@ -29,7 +29,7 @@ def status_of(sent: bytes, *, cut: bool) -> int | None:
                 check_partial_head(sent[:size], size - 1)
         if end > 3:
             check_head(sent[:end])
-    except RemoteProtocolError as error:
+    except (RemoteProtocolError, RequestRefused) as error:
         return error.status
     return None
 

@@ -20,14 +20,14 @@ pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(
 
 def context(client: str, upstream: str, body: Body) -> bytes:
     """What a client gets for a request when the simulator answers it in the upstream's protocol."""
-    asked = RequestTranslator(PROTOCOLS[client], PROTOCOLS[upstream]).translate(encoded(body))
+    asked = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(encoded(body))
     reply = reply_to(upstream, asked.body)
     data = b"".join(piece.data for piece in reply.chunks)
     assert reply.status == 200, data
     answer = ResponseTranslator(
-        PROTOCOLS[upstream],
-        PROTOCOLS[client],
-        asked.response_context(id="0123456789abcdef", now=1),
+        client=PROTOCOLS[client],
+        upstream=PROTOCOLS[upstream],
+        context=asked.response_context(id="0123456789abcdef", now=1),
         upstream_streams=body["stream"],
     )
     answer.receive_data(data)

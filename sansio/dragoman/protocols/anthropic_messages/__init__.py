@@ -1,8 +1,8 @@
 """Anthropic Messages: POST /v1/messages.
 
-Strategy: content blocks come strictly one after another, so the stream machines follow an index; requests
-have two roles that must alternate, so the writer builds turns. What only this protocol knows travels as
-opaque blocks and extra fields.
+Content blocks of a stream come strictly one after another, so reader and writer follow an index. Requests have two
+roles that must alternate, so the writer builds turns. What only this protocol has is carried as opaque blocks and extra
+fields.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dragoman._ir.signatures import WRAPPED_MARKER
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
-from dragoman.protocols.anthropic_messages.headers import request_headers
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
-from dragoman.protocols.anthropic_messages.read_request import read_request
-from dragoman.protocols.anthropic_messages.read_response import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.request_in import read_request
+from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
+from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
+from dragoman.protocols.anthropic_messages.response_out import MessagesWriter, write_whole
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     FORWARDED_HEADERS,
@@ -23,8 +24,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     TOKEN_COUNT,
     VERSION_HEADER,
 )
-from dragoman.protocols.anthropic_messages.write_request import write_request
-from dragoman.protocols.anthropic_messages.write_response import MessagesWriter, write_whole
 
 __all__ = ["SPEC"]
 
@@ -49,7 +48,7 @@ SPEC = UpstreamSpec(
     write_error=write_error,
     observer=MessagesObserver,
     end_markers=(b"message_stop",),
-    # The vendor's SDK sends the whole conversation without it then.
+    # On this code the vendor's SDK sends the whole conversation again, without `thread`.
     server_state_params={"thread": "thread_unsupported_request"},
     output_member="content",
     request_headers=request_headers,
@@ -62,7 +61,7 @@ SPEC = UpstreamSpec(
     version_header=VERSION_HEADER,
     token_count=TOKEN_COUNT,
     model_list_form="anthropic",
-    # "limit: defaults to 20, ranges from 1 to 1000."
+    # "Defaults to 20. Ranges from 1 to 1000": `limit` in anthropic 2.12.0, types/model_list_params.py.
     model_list=ModelList("/v1/models", {"limit": "1000"}, "after_id"),
     rate_limit_headers=RateLimitHeaders(
         "anthropic-ratelimit-", "{limit}-{what}", ("requests", "tokens", "input-tokens"), "time"

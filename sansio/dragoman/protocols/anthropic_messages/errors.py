@@ -1,34 +1,110 @@
-"""Errors: bodies to faults and faults to bodies.
+"""Error bodies of the protocol, read and written.
 
-Strategy: the `type` of the error names the kind; where it says no more than "bad request" or "broken", the
-status says it better. Upstreams that only resemble the vendor's answer with other shapes, and proxies with
-HTML: the words are looked for where they usually stand, and nothing here raises.
+The `type` of an error gives its kind, unless it is generic and the status says more. Compatible servers send other
+shapes and proxies send HTML, so the message is searched where it usually stands, and reading never raises.
 """
 
 from __future__ import annotations
 
 from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.anthropic_messages.tables import (
-    DETAIL_CODES,
-    ERRORS,
-    GENERIC_TYPES,
-    KIND_BY_CODE,
-    KIND_BY_TYPE,
-    KNOWN_STATUSES,
+from dragoman.protocols.anthropic_messages.checks import text_or_none
+
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_error": ErrorKind.BILLING,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "timeout_error": ErrorKind.TIMEOUT,
+    "conflict_error": ErrorKind.CONFLICT,
+    "memory_path_conflict_error": ErrorKind.CONFLICT,
+    "memory_precondition_failed_error": ErrorKind.CONFLICT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "api_error": ErrorKind.SERVER,
+}
+
+# Types that say less than the status: where there is a status, it gives the kind.
+GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
+
+# `error.details.error_code` where it says more than the type: the budget is used up, so waiting does not help.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "contract_spend_limit_reached": ErrorKind.BILLING,
+    "enforced_spend_limit_reached": ErrorKind.BILLING,
+}
+
+# Values of `error.details.error_code`.
+DETAIL_CODES = frozenset(
+    {
+        *KIND_BY_CODE,
+        "available_tools_limit_exceeded",
+        "claude_code_version_too_old",
+        "compaction_block_ambiguous",
+        "compaction_block_misplaced",
+        "compaction_content_mismatch",
+        "compaction_incomplete_turn",
+        "compaction_nothing_to_summarize",
+        "compaction_signature_invalid",
+        "compaction_tool_changes_mismatch",
+        "compaction_too_many_tool_references",
+        "compaction_unavailable",
+        "file_expired",
+        "ramp_limit_exceeded",
+        "request_body_too_large_after_decoding",
+        "sandbox_egress_restricted",
+        "thread_already_continued",
+        "thread_continue_in_flight",
+        "thread_fingerprint_mismatch",
+        "thread_not_found",
+        "thread_unsupported_request",
+        "tool_name_conflict",
+        "tool_reference_unresolved",
+    }
 )
 
-# Longer error texts are pages or dumps, not messages.
+# Kind -> (type, status).
+ERRORS: dict[ErrorKind, tuple[str, int]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
+    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
+    ErrorKind.BILLING: ("billing_error", 402),
+    ErrorKind.PERMISSION: ("permission_error", 403),
+    ErrorKind.NOT_FOUND: ("not_found_error", 404),
+    ErrorKind.METHOD: ("invalid_request_error", 405),
+    ErrorKind.TIMEOUT: ("timeout_error", 504),
+    ErrorKind.CONFLICT: ("conflict_error", 409),
+    ErrorKind.TOO_LARGE: ("request_too_large", 413),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
+    ErrorKind.OVERLOADED: ("overloaded_error", 529),
+    ErrorKind.SERVER: ("api_error", 500),
+    ErrorKind.UNREACHABLE: ("api_error", 502),
+    ErrorKind.TRUNCATED: ("api_error", 502),
+    ErrorKind.UNREADABLE: ("api_error", 502),
+    # Not "overloaded_error": Claude Code retries that, whatever the status and headers are.
+    ErrorKind.MISCONFIGURED: ("api_error", 503),
+    ErrorKind.CANCELLED: ("api_error", 499),
+}
+
+# Statuses of the protocol. 503 is none of them: overload is 529.
+KNOWN_STATUSES = frozenset(
+    {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
+)
+
+# A longer text is a page or a dump, not a message.
 MAX_MESSAGE = 2000
 
-# Where other servers put the words, in the order in which they are looked for.
+# Fields with the message in the errors of compatible servers, the first one wins.
 _MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 
 def read_error(status: int, body: bytes) -> WireError:
-    """The fault of an HTTP error answer. Never raises."""
+    """Return the error of an HTTP error response. Never raises."""
     try:
         value = decode(body)
     except RemoteProtocolError:
@@ -36,24 +112,24 @@ def read_error(status: int, body: bytes) -> WireError:
     if type(value) is dict:
         return parse_error(value, status)
     text = body.decode("utf-8", "replace").strip()
-    # Markup and binary are no words for people.
+    # Markup and binary data are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
         text = f"the upstream answered with status {status} and no readable message"
     return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 
 def parse_error(body: JSONObject, status: int | None) -> WireError:
-    """The fault of a decoded error body. `status` is None inside a stream."""
+    """Return the error of a decoded body. status: None for an error event of a stream."""
     error = body.get("error")
     if type(error) is not dict:
         error = body
-    message = _words(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
-    named = error.get("type")
-    kind = KIND_BY_TYPE.get(named) if type(named) is str else None
-    if kind is None or (named in GENERIC_TYPES and status is not None):
+    message = _message(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    error_type = text_or_none(error.get("type"))
+    kind = None if error_type is None else KIND_BY_TYPE.get(error_type)
+    if kind is None or (error_type in GENERIC_TYPES and status is not None):
         kind = ErrorKind.SERVER if status is None else kind_of_status(status)
     details = error.get("details")
-    code = _text(details.get("error_code") if type(details) is dict else error.get("code"))
+    code = text_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
     if code is not None:
         kind = KIND_BY_CODE.get(code, kind)
     return WireError(
@@ -61,13 +137,13 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         message[:MAX_MESSAGE],
         status=status,
         code=code,
-        type=_text(named),
-        param=_text(error.get("param")),
-        request_id=_text(body.get("request_id")),
+        type=error_type,
+        param=text_or_none(error.get("param")),
+        request_id=text_or_none(body.get("request_id")),
     )
 
 
-def _words(error: JSONObject) -> str:
+def _message(error: JSONObject) -> str:
     for key in _MESSAGE_KEYS:
         value = error.get(key)
         if type(value) is str and value:
@@ -77,12 +153,8 @@ def _words(error: JSONObject) -> str:
     return ""
 
 
-def _text(value: JSON) -> str | None:
-    return value if type(value) is str else None
-
-
 def is_native_error(body: bytes) -> bool:
-    """Whether an error body has the form `{"type": "error", "error": {"type", "message"}}`."""
+    """Return True if a body has the form `{"type": "error", "error": {"type", "message"}}`."""
     try:
         value = decode(body)
     except RemoteProtocolError:
@@ -94,10 +166,12 @@ def is_native_error(body: bytes) -> bool:
 
 
 def error_body(wire_error: WireError, request_id: str | None) -> bytes:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`, with `details` for a code of this protocol."""
+    """Return `{"type": "error", "error": {"type", "message"}, "request_id"}`, with `details` for a known code.
+
+    Agents compact the conversation when the message has the words "prompt is too long".
+    """
     message = wire_error.message
     if wire_error.kind is ErrorKind.CONTEXT_LENGTH and "prompt is too long" not in message:
-        # Agents look for these words to know that they have to compact the conversation.
         message = f"prompt is too long: {message}"
     error: JSONObject = {"type": ERRORS[wire_error.kind][0], "message": message}
     if wire_error.code in DETAIL_CODES:
@@ -106,14 +180,14 @@ def error_body(wire_error: WireError, request_id: str | None) -> bytes:
 
 
 def error_frame(error: WireError, request_id: str) -> bytes:
-    """The same as the last event of a stream."""
+    """Return the error as the last event of a stream."""
     return encode_frame(error_body(error, request_id), b"error")
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
-    """Status and body of an error answer to a client of this protocol."""
+    """Return status and body of an error response to a client of this protocol."""
     status = ERRORS[error.kind][1]
-    # The status that it came with says more than the kind, where it means the same.
+    # The upstream's status stays if it has the same kind, because it is more exact.
     if error.status in KNOWN_STATUSES and kind_of_status(error.status) is error.kind:
         status = error.status
     return status, error_body(error, request_id)

@@ -1,7 +1,7 @@
-"""Watching a relayed stream.
+"""Observe a relayed stream: its usage, its error and its end.
 
-Strategy: only the frames at both ends of a stream say anything about usage and success, so the deltas,
-which are nearly all of it, are told by their event name and not decoded.
+Only the first and last frames have usage and stop reason. Frames of blocks, which are nearly all, are recognized by
+their event name and not decoded once content has started.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.errors import error_frame, parse_error
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 
-_CONTENT = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
-# The members of a start and of a delta that can have content.
-_CARRIERS = ("content_block", "delta")
+_BLOCK_EVENTS = frozenset({b"content_block_delta", b"content_block_start", b"content_block_stop"})
+
+# Members of content_block_start and content_block_delta that hold the content.
+_CONTENT_MEMBERS = ("content_block", "delta")
 
 
 class MessagesObserver:
-    """Follows usage and the end of one relayed stream."""
+    """Observes one relayed stream. For its attributes see `dragoman.codec.RelayObserver`."""
 
     __slots__ = (
-        "_figures",
         "_id",
         "_started",
+        "_usage_reader",
         "content_started",
         "ended",
         "error",
@@ -42,15 +43,15 @@ class MessagesObserver:
         self.ended = False
         self.stream_finished = False
         self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None  # no frame repeats the answer
+        self.whole_body: JSONObject | None = None  # no frame repeats the response
         self._id = context.id
-        self._figures = UsageReader(Ledger())  # a relay loses nothing
+        self._usage_reader = UsageReader(Ledger())  # a relay loses nothing
         self._started = False
 
     def observe(self, frame: Frame) -> None:
-        """Look at one frame. Never raises."""
-        # Servers that leave out the event name are told by the first bytes of the data.
-        if frame.event in _CONTENT or b"content_block" in frame.data[:40]:
+        """Read one frame. Never raises."""
+        # Some servers leave out the event name; then the first bytes of the data have the type.
+        if frame.event in _BLOCK_EVENTS or b"content_block" in frame.data[:40]:
             self._started = True
             self.content_started = self.content_started or _has_content(frame.data)
             return
@@ -61,20 +62,20 @@ class MessagesObserver:
         except RemoteProtocolError:
             return
         if type(value) is dict:
-            self._look(value, "error" if frame.event == b"error" else value.get("type"))
+            self._read_event(value, "error" if frame.event == b"error" else value.get("type"))
 
-    def _look(self, value: JSONObject, kind: object) -> None:
+    def _read_event(self, value: JSONObject, kind: object) -> None:
         if kind == "message_start":
             self._started = True
             message = value.get("message")
             if type(message) is dict:
                 self._count(message.get("usage"))
-                # A continued answer can be whole in its start.
+                # A continued response can be complete in its start.
                 self.ended = type(message.get("stop_reason")) is str
         elif kind == "message_delta":
             self._count(value.get("usage"))
             delta = value.get("delta")
-            # Some servers send no message_stop: with a stop reason the answer is complete without it.
+            # Some servers send no message_stop: the stop reason completes the response as well.
             if type(delta) is dict and type(delta.get("stop_reason")) is str:
                 self.ended = True
         elif kind == "message_stop":
@@ -86,20 +87,22 @@ class MessagesObserver:
 
     def _count(self, usage: object) -> None:
         if type(usage) is dict:
-            self.usage = self._figures.read(usage)
+            self.usage = self._usage_reader.read(usage)
 
     def fail(self, error: WireError) -> bytes:
-        """The frame that ends a stream which broke off."""
+        """Return the frame that ends a stream which was cut off."""
         return error_frame(error, self._id)
 
 
 def _has_content(data: bytes) -> bool:
-    """Whether a frame of a block has content. Blocks are opened empty, but for tools and results."""
+    """Return True if a frame of a block has content. Blocks start empty, except for tools and results."""
     try:
         value = decode(data)
     except RemoteProtocolError:
-        return True  # a relay does not judge
-    carried = [value.get(name) for name in _CARRIERS] if type(value) is dict else []
+        return True  # what cannot be decoded is passed on as content
+    members = [value.get(name) for name in _CONTENT_MEMBERS] if type(value) is dict else []
     return any(
-        any(each for name, each in part.items() if name != "type") for part in carried if type(part) is dict
+        any(field for name, field in member.items() if name != "type")
+        for member in members
+        if type(member) is dict
     )

@@ -1,6 +1,7 @@
-"""Data: what maps to what.
+"""Tables of the protocol: names, mappings between wire and neutral values, and shapes.
 
-Strategy: every choice that is a list of pairs lives here, both directions side by side where there are two.
+Both directions of a mapping stand side by side. Tables of errors are in `errors`, the known fields of objects in
+`checks`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dragoman._ir.events import BlockKind, StopReason
 from dragoman._ir.parameters import param_paths
 from dragoman._ir.request import Param
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
-from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
 
@@ -21,7 +21,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 # --- headers ----------------------------------------------------------------------------------------------
 
-# Clients that name no version are old: they sent none before there were two.
+# Header and value that stand for a request without the header: clients named no version before there were two.
 VERSION_HEADER = ("anthropic-version", "2023-06-01")
 BETA_HEADER = "anthropic-beta"
 FORWARDED_HEADERS = frozenset(
@@ -46,9 +46,20 @@ TOKEN_COUNT = TokenCount(
             "context_management",
         )
     ),
-    # So large that nothing has to be fitted to it, which would be told as a loss.
+    # So large that no budget has to be lowered to fit, which would be recorded as a loss.
     stand_ins={"max_tokens": 128_000},
 )
+
+# --- tool choice ------------------------------------------------------------------------------------------
+
+# There is no list of allowed tools, see ToolLimits.
+TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
+    "auto": "auto",
+    "any": "required",
+    "none": "none",
+    "tool": "named",
+}
+TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 
@@ -62,24 +73,24 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REASONS.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
 
-# The reasons that leave a block unfinished.
+# Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 
 # --- blocks -----------------------------------------------------------------------------------------------
 
-# Summaries that were made here: the origin of their seal, see `_transforms.compaction`.
+# Origin of the signatures of summaries that Dragoman made, see `_transforms.compaction`.
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 
-# How a line of the system text begins that is for the provider.
+# Start of the line that Claude Code puts into the system text for its provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
 
-# Blocks whose input streams as JSON text, beside tool_use.
+# Blocks beside tool_use whose input is streamed as JSON text.
 STREAMED_INPUT = frozenset({"server_tool_use", "mcp_tool_use"})
 
-# What a delta for a block of each kind looks like, up to the text.
+# The JSON of a delta of each kind of block, up to its text.
 DELTA_HEADS: dict[BlockKind, str] = {
     BlockKind.TEXT: '{"type":"text_delta","text":',
     BlockKind.REFUSAL: '{"type":"text_delta","text":',
@@ -87,7 +98,7 @@ DELTA_HEADS: dict[BlockKind, str] = {
     BlockKind.TOOL_CALL: '{"type":"input_json_delta","partial_json":',
 }
 
-# The field in which each type of source holds its content, and the neutral name of that type.
+# Type of a source -> the field with its content, and the neutral name of the type.
 SOURCE_TYPES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]] = {
     "base64": ("data", "base64"),
     "text": ("data", "text"),
@@ -95,7 +106,7 @@ SOURCE_TYPES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]]
     "file": ("file_id", "file_id"),
 }
 
-# "media_type: image/jpeg, image/png, image/gif, image/webp", by the names that clients use for them.
+# Media types of clients -> those that the API takes (anthropic 2.12.0, types/base64_image_source_param.py).
 IMAGE_TYPES: dict[str, str] = {
     "image/jpeg": "image/jpeg",
     "image/jpg": "image/jpeg",
@@ -104,7 +115,7 @@ IMAGE_TYPES: dict[str, str] = {
     "image/webp": "image/webp",
 }
 
-# How base64 data of each type begins: for data that came without a type.
+# Start of base64 data -> its media type, for data without one.
 MAGIC: tuple[tuple[str, str], ...] = (
     ("/9j/", "image/jpeg"),
     ("iVBORw0KGgo", "image/png"),
@@ -115,17 +126,17 @@ MAGIC: tuple[tuple[str, str], ...] = (
 
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "1h": "long"}
 CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
-# The same in `prompt_cache_options`, whose words the other protocols share.
+# The same for the mark at the top level, which is `prompt_cache_options` in the neutral request.
 CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
 
 # "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
 MAX_CACHE_MARKS = 4
 
-# --- what is read of an answer, see `_ir.shape` --------------------------------------------------------------
+# --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
-# Blocks of other types travel as they are.
+# Blocks of other types are carried whole.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
     (
@@ -148,11 +159,11 @@ CITATION_SHAPE: Shape = dict.fromkeys(
     )
 )
 
-# What hosts add beside the official members, for their own bookkeeping.
+# Fields that hosts add for their own bookkeeping.
 _MESSAGE_BOOKKEEPING = (
     "copilot_usage",  # GitHub
     "kv_transfer_params",  # vLLM
-    "native_finish_reason",  # OpenRouter: the model's own word for stop_reason
+    "native_finish_reason",  # OpenRouter: stop_reason as the model's vendor named it
     "openrouter_metadata",
     "provider",  # OpenRouter
     "request_id",
@@ -162,11 +173,11 @@ _MESSAGE_BOOKKEEPING = (
 _USAGE_BOOKKEEPING = (
     "cost",  # OpenRouter
     "cost_details",
-    "inference_geo",  # "where inference was performed"
+    "inference_geo",  # "the geographic region where inference was performed": anthropic 2.12.0, types/usage.py
     "is_byok",  # OpenRouter
 )
 
-# For clients of other protocols, of the message, of its end, and of its usage. Those of this one get all that came.
+# Of a message, of its end, and of its usage, for clients of other protocols. Clients of this protocol get all fields.
 RESPONSE_SHAPE: dict[str, Shape] = {
     "id": None,
     "type": None,
@@ -183,7 +194,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
         "fallback_has_prefill_claim": _NOWHERE,
         "recommended_model": _NOWHERE,
     },
-    "usage": None,  # piece by piece
+    "usage": None,  # read by UsageReader
     "container": _NOWHERE,
     "context_management": _NOWHERE,
     "diagnostics": _NOWHERE,
@@ -199,18 +210,18 @@ USAGE_SHAPE: Shape = Counters(
         "output_tokens": None,
         "cache_read_input_tokens": None,
         "cache_creation_input_tokens": None,
-        "cache_creation": None,  # travels
+        "cache_creation": None,  # carried in Usage.extra
         "fallback_credit": _NOWHERE,
-        "iterations": None,  # see `usage`
+        "iterations": None,  # summed up by UsageReader
         "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "service_tier": None,
-        "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # these are told as tiers
+        "speed": DroppedUnless(_NO_COUNTER, frozenset({"standard", "fast"})),  # both are reported as tiers
         **dict.fromkeys(_USAGE_BOOKKEEPING),
     }
 )
 
-# Events of the stream, their deltas included. Texts say all that deltas say.
+# Known fields of the events of a stream, and of their deltas.
 EVENT_FIELDS = frozenset(
     {
         "type",
@@ -218,7 +229,7 @@ EVENT_FIELDS = frozenset(
         "index",
         "content_block",
         "delta",
-        "amazon-bedrock-invocationMetrics",  # its times, at the end
+        "amazon-bedrock-invocationMetrics",  # Bedrock's latencies, in the last event
         "copilot_usage",
     }
 )
@@ -228,7 +239,7 @@ DELTA_FIELDS = frozenset(
 
 # --- settings ---------------------------------------------------------------------------------------------
 
-# Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
+# Fields that are kept and not read, because no other protocol has a counterpart.
 NATIVE_FIELDS = frozenset(
     {
         "allowed_callers",
@@ -272,7 +283,7 @@ PARAM_PATHS: dict[Param, str] = {
     "user": "/metadata/user_id",
 }
 
-# What the validator demands of them: (name, JSON types, their name in an error).
+# (name, JSON types, their name in the error): what the vendor's validator checks.
 PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", (int, float), "number"),
     ("top_p", (int, float), "number"),
@@ -294,7 +305,7 @@ PARAM_NAMES: dict[Param, str] = {
 
 SAMPLING_PARAMS: tuple[Param, ...] = ("temperature", "top_p", "top_k")
 
-# Values by which a client asks for what happens here anyway: nothing is lost with them.
+# Values that request what happens anyway: dropping them loses nothing.
 NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
     "background": (False,),
     "frequency_penalty": (0,),
@@ -309,10 +320,10 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
     "verbosity": ("medium",),
 }
 
-# What of `include` says nothing: it comes in any case.
+# Values of `include` that request what every response has.
 IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 
-# Settings without which the answer would be to another question. The text says what to do instead.
+# Settings without which the response would be to another request -> what the client can do instead.
 REJECTED_PARAMS: dict[Param, str] = {
     "background": "the upstream answers at once or not at all; ask without `background`",
     "conversation": "the upstream keeps no conversations; send all messages with each request",
@@ -321,21 +332,21 @@ REJECTED_PARAMS: dict[Param, str] = {
     "prompt": "the upstream keeps no prompts; send the messages themselves",
 }
 
-# Searches of other protocols, as they are shown to clients of this one: their ids begin like this. What the
-# client sends back of them is dropped again, because the search itself travels sealed beside them.
+# Prefix of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,
+# because the search itself comes back in the wrapped signature beside them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
-# What stands where the vendor's API has its ciphertext. It is not empty, because clients check that.
+# Stands where the vendor's API has ciphertext. It is not empty, because clients check that.
 CONTENT_PLACEHOLDER = "shown"
 
 REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}
 REQUEST_TIER_NAMES: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
-# The tier of an answer, in the neutral words.
+# Tier of a response -> its neutral name.
 RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
-# "fast" is reported as this one.
+# The tier that stands for the speed "fast".
 FAST_TIER = "priority"
 DEFAULT_TIER = "default"
-# "auto" is what was asked for: an answer that tells it has not told its tier.
+# "auto" is the tier that was requested: a response that reports it does not report its tier.
 RESPONSE_TIER_NAMES: dict[str, str | None] = {
     "auto": None,
     **{word: tier for tier, word in RESPONSE_TIERS.items()},
@@ -343,103 +354,17 @@ RESPONSE_TIER_NAMES: dict[str, str | None] = {
 
 # --- context management -----------------------------------------------------------------------------------
 
-# The edit that sums up the conversation, and when it does so unless told.
+# The edit that summarizes the conversation, and from how many tokens on by default.
 COMPACT_EDIT = "compact_20260112"
 DEFAULT_COMPACT_THRESHOLD = 150_000
 
-# An edit that asks for what happens anyway.
+# An edit that requests what happens anyway.
 KEEP_THINKING_EDIT: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
 
 # --- reasoning --------------------------------------------------------------------------------------------
 
-# What `output_config.effort` takes.
+# Values of `output_config.effort`.
 NATIVE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # With thinking on, "top_p can be set between 0.95 and 1".
 MIN_TOP_P = 0.95
-
-# --- errors -----------------------------------------------------------------------------------------------
-
-KIND_BY_TYPE: dict[str, ErrorKind] = {
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "billing_error": ErrorKind.BILLING,
-    "permission_error": ErrorKind.PERMISSION,
-    "not_found_error": ErrorKind.NOT_FOUND,
-    "timeout_error": ErrorKind.TIMEOUT,
-    "conflict_error": ErrorKind.CONFLICT,
-    "memory_path_conflict_error": ErrorKind.CONFLICT,
-    "memory_precondition_failed_error": ErrorKind.CONFLICT,
-    "request_too_large": ErrorKind.TOO_LARGE,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "api_error": ErrorKind.SERVER,
-}
-
-# Types that say no more than the status does: the status decides when there is one.
-GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
-
-# `error.details.error_code` where it says more than the type: money is used up, so waiting does not help.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "contract_spend_limit_reached": ErrorKind.BILLING,
-    "enforced_spend_limit_reached": ErrorKind.BILLING,
-}
-
-# The codes that the protocol has, for `error.details.error_code`.
-DETAIL_CODES = frozenset(
-    {
-        *KIND_BY_CODE,
-        "available_tools_limit_exceeded",
-        "claude_code_version_too_old",
-        "compaction_block_ambiguous",
-        "compaction_block_misplaced",
-        "compaction_content_mismatch",
-        "compaction_incomplete_turn",
-        "compaction_nothing_to_summarize",
-        "compaction_signature_invalid",
-        "compaction_tool_changes_mismatch",
-        "compaction_too_many_tool_references",
-        "compaction_unavailable",
-        "file_expired",
-        "ramp_limit_exceeded",
-        "request_body_too_large_after_decoding",
-        "sandbox_egress_restricted",
-        "thread_already_continued",
-        "thread_continue_in_flight",
-        "thread_fingerprint_mismatch",
-        "thread_not_found",
-        "thread_unsupported_request",
-        "tool_name_conflict",
-        "tool_reference_unresolved",
-    }
-)
-
-# Kind -> (type, status).
-ERRORS: dict[ErrorKind, tuple[str, int]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", 400),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", 400),
-    ErrorKind.AUTHENTICATION: ("authentication_error", 401),
-    ErrorKind.BILLING: ("billing_error", 402),
-    ErrorKind.PERMISSION: ("permission_error", 403),
-    ErrorKind.NOT_FOUND: ("not_found_error", 404),
-    ErrorKind.METHOD: ("invalid_request_error", 405),
-    ErrorKind.TIMEOUT: ("timeout_error", 504),
-    ErrorKind.CONFLICT: ("conflict_error", 409),
-    ErrorKind.TOO_LARGE: ("request_too_large", 413),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", 422),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", 415),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", 429),
-    ErrorKind.OVERLOADED: ("overloaded_error", 529),
-    ErrorKind.SERVER: ("api_error", 500),
-    ErrorKind.UNREACHABLE: ("api_error", 502),
-    ErrorKind.TRUNCATED: ("api_error", 502),
-    ErrorKind.UNREADABLE: ("api_error", 502),
-    # Not "overloaded_error": Claude Code tries that again whatever else is said.
-    ErrorKind.MISCONFIGURED: ("api_error", 503),
-    ErrorKind.CANCELLED: ("api_error", 499),
-}
-
-# The statuses that this protocol's clients know. 503 is not among them: overload is 529 here.
-KNOWN_STATUSES = frozenset(
-    {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
-)

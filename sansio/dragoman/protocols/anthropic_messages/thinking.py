@@ -1,16 +1,15 @@
-"""Thinking, and the settings that it forbids, for an upstream.
+"""Write thinking and effort, and drop the settings that thinking forbids.
 
-Strategy: models take thinking in one of two ways, adaptively with an effort or with a budget of tokens; the target
-says which. Effort is the word that all protocols share, so it wins over a budget. What thinking does not go
-together with is settled afterwards, when everything else of the body is known.
+Models think adaptively with an effort or with a budget of tokens, see `Capabilities.thinking`. Effort wins over a
+budget, because all protocols have it. Conflicts are resolved when the rest of the body is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman._ir.effort import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger
+from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
@@ -18,12 +17,12 @@ from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFOR
 
 
 def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Put `thinking` and `output_config.effort` into `out`, and raise `max_tokens` where needed."""
+    """Write `thinking` and `output_config.effort` into `out`, and raise `max_tokens` where needed."""
     config = request.reasoning
     if config is None:
         return
     if config.mode == "disabled" or config.effort == "none":
-        _off(config, capabilities, out, ledger)
+        _write_disabled(config, capabilities, out, ledger)
         return
     if capabilities.thinking == "none":
         ledger.dropped(_path(config), "the upstream's model does not think")
@@ -31,9 +30,9 @@ def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject
     if config.effort is not None and config.budget is not None:
         ledger.altered(_path(config), "the effort was heeded and not the budget")
     thinking = (
-        _adaptive(config, capabilities, out, ledger)
+        _write_adaptive(config, capabilities, out, ledger)
         if capabilities.thinking == "adaptive"
-        else _budget(request, config, out, ledger)
+        else _write_budget(request, config, out, ledger)
     )
     if thinking is not None:
         if config.display is not None:
@@ -48,29 +47,29 @@ def resolve_thinking_conflicts(
     needs_thinking: Callable[[], bool],
     ledger: Ledger,
 ) -> None:
-    """Take out what the API refuses together. needs_thinking: see settle_loop()."""
+    """Drop settings that the API refuses together. needs_thinking: see drop_thinking_in_tool_loop."""
     drop_thinking_in_tool_loop(request, out, needs_thinking, ledger)
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING_PARAMS:
         value = out.get(param)
         if value is None:
             continue
-        why = ""
+        reason = ""
         if not capabilities.sampling:
-            why = "the upstream's models take no sampling settings"
+            reason = "the upstream's models take no sampling settings"
         elif thinks and _FORBIDDEN[param](value):
-            why = "may not be set like this while the model thinks"
-        if why:
-            ledger.dropped(request.param_paths.get(param, f"/{param}"), why)
+            reason = "may not be set like this while the model thinks"
+        if reason:
+            ledger.dropped(request.param_paths.get(param, f"/{param}"), reason)
             del out[param]
 
 
 def drop_thinking_in_tool_loop(
     request: Request, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
 ) -> None:
-    """No budget of thinking in the middle of a tool loop whose reasoning is gone.
+    """Drop a budget of thinking in the middle of a tool loop whose reasoning is missing.
 
-    needs_thinking: whether the conversation is in a tool loop that began without thinking.
+    needs_thinking: returns True if the conversation is in a tool loop that began without thinking.
     """
     config, thinking = request.reasoning, out.get("thinking") or {}
     if config is not None and thinking.get("type") == "enabled" and needs_thinking():
@@ -80,7 +79,7 @@ def drop_thinking_in_tool_loop(
         del out["thinking"]
 
 
-# Values that thinking forbids: "thinking isn't compatible with temperature or top_k modifications".
+# Values that the API refuses with thinking: "thinking isn't compatible with temperature or top_k modifications".
 _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
     "temperature": lambda value: value != 1,
     "top_k": lambda value: True,
@@ -88,8 +87,10 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 }
 
 
-def _off(config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """With thinking off there is no effort: "thinking cannot be disabled when an effort is set"."""
+def _write_disabled(
+    config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set"."""
     if config.effort not in (None, "none") or config.budget is not None:
         ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
     if capabilities.thinking != "adaptive":
@@ -97,12 +98,12 @@ def _off(config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, l
     if capabilities.efforts is None or "none" in capabilities.efforts:
         out["thinking"] = {"type": "disabled"}
         return
-    effort = fit_effort("none", _taken(capabilities))
+    effort = fit_effort("none", _efforts(capabilities))
     ledger.altered(_effort_path(config), f"sent as effort {effort}: the model cannot do without thinking")
     out["output_config"] = {"effort": effort}
 
 
-def _adaptive(
+def _write_adaptive(
     config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> JSONObject:
     effort = config.effort
@@ -110,14 +111,16 @@ def _adaptive(
         effort = effort_of_budget(config.budget)
         ledger.altered(_path(config), "the budget was sent as an effort: the model takes no budget")
     if effort is not None:
-        fitted = fit_effort(effort, _taken(capabilities))
+        fitted = fit_effort(effort, _efforts(capabilities))
         if fitted != effort and config.effort is not None:
             ledger.altered(_effort_path(config), f"the effort was sent as {fitted}")
         out["output_config"] = {"effort": fitted}
     return {"type": "adaptive"}
 
 
-def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: Ledger) -> JSONObject | None:
+def _write_budget(
+    request: Request, config: ReasoningConfig, out: JSONObject, ledger: Ledger
+) -> JSONObject | None:
     limit: int = out["max_tokens"]
     if config.effort is not None:
         known = config.effort if config.effort in EFFORTS else DEFAULT_EFFORT
@@ -132,7 +135,7 @@ def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: 
         ledger.dropped(_path(config), "the model thinks only with a budget, and the request names no effort")
         return None
     if limit <= MIN_BUDGET:
-        # The smallest budget does not fit under the client's limit: the limit keeps its meaning for the text.
+        # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
         ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest budget for thinking")
         limit = out["max_tokens"] = limit + MIN_BUDGET
@@ -143,15 +146,15 @@ def _budget(request: Request, config: ReasoningConfig, out: JSONObject, ledger: 
     return {"type": "enabled", "budget_tokens": fitted}
 
 
-def _taken(capabilities: Capabilities) -> tuple[str, ...]:
-    """The efforts that the model takes."""
+def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
+    """Return the efforts that the model takes."""
     return (
         tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
     )
 
 
 def _path(config: ReasoningConfig) -> str:
-    """Where the setting stood in the client's body."""
+    """Return the path of the setting in the client's body."""
     return config.path or "/reasoning"
 
 

@@ -1,7 +1,7 @@
-"""Token counts: Messages counts what came fresh, the others count everything.
+"""Token counts: `input_tokens` of Messages does not include cached tokens, the neutral count does.
 
-Strategy: the wire figures are kept as one set in which later ones replace earlier ones field by field, and
-the total is computed anew from the set each time, so nothing is ever counted twice.
+The reader keeps one set of wire figures, in which later ones replace earlier ones field by field, and computes the
+totals from the set each time, so nothing is counted twice.
 """
 
 from __future__ import annotations
@@ -10,23 +10,19 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import has_content, note_unread
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.protocols.anthropic_messages.tables import (
-    DETAILS_SHAPE,
-    RESPONSE_TIER_NAMES,
-    USAGE_SHAPE,
-)
-from dragoman.protocols.anthropic_messages.wire import KNOWN_USAGE
+from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
+from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
 
-# Counters that only this protocol has: they pass through `Usage.extra`.
-_OWN_COUNTERS = frozenset(
+# Counters that only this protocol has: they are carried in `Usage.extra`.
+_NATIVE_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
 
 
 class UsageReader:
-    """Collects the usage objects of one answer.
+    """Collects the usage objects of one response.
 
-    own: for a client of this protocol, who gets the figures as they came.
+    same_protocol: the client speaks this protocol and gets the figures unchanged.
     """
 
     __slots__ = ("_figures", "_ledger", "_same_protocol")
@@ -37,33 +33,33 @@ class UsageReader:
         self._same_protocol = same_protocol
 
     def read(self, usage: JSONObject) -> Usage:
-        """Take one more usage object; the figures so far."""
+        """Add a usage object and return the usage so far."""
         if self._same_protocol:
-            # Beside it, all figures are told as they came.
+            # All other figures reach the client unchanged.
             details = usage.get("output_tokens_details")
             note_unread(details, DETAILS_SHAPE, "/usage/output_tokens_details", self._ledger)
         else:
             note_unread(usage, USAGE_SHAPE, "/usage", self._ledger)
         figures = self._figures
         for key, value in usage.items():
-            if value is not None:  # null or absent keeps the figure of message_start
+            if value is not None:  # a null or absent figure leaves the one of message_start
                 figures[key] = value
-        fresh = _count(figures.get("input_tokens"))
+        uncached = _count(figures.get("input_tokens"))
         cached = _count(figures.get("cache_read_input_tokens"))
         written = _count(figures.get("cache_creation_input_tokens"))
         output = _count(figures.get("output_tokens"))
         if not self._same_protocol and figures.get("iterations"):
-            # The figures at the top are those of the last iteration; all of them are paid for.
-            fresh = self._sum("input_tokens", fresh)
+            # The figures at the top are those of the last iteration, but all iterations are billed.
+            uncached = self._sum("input_tokens", uncached)
             cached = self._sum("cache_read_input_tokens", cached)
             written = self._sum("cache_creation_input_tokens", written)
             output = self._sum("output_tokens", output)
         details = figures.get("output_tokens_details")
         server = figures.get("server_tool_use")
         return Usage(
-            # "Total input tokens is the summation of input_tokens, cache_creation_input_tokens, and
-            # cache_read_input_tokens."
-            input=None if fresh is None else fresh + (cached or 0) + (written or 0),
+            # "Total input tokens in a request is the summation of `input_tokens`, `cache_creation_input_tokens`, and
+            # `cache_read_input_tokens`": anthropic 2.12.0, types/beta/beta_message.py.
+            input=None if uncached is None else uncached + (cached or 0) + (written or 0),
             output=output,
             cached=cached,
             cache_write=written,
@@ -73,23 +69,23 @@ class UsageReader:
         )
 
     def _sum(self, name: str, last: int | None) -> int | None:
-        """A figure over all iterations, as far as they have it."""
+        """Return the sum of a figure over all iterations, `last` if no iteration has it."""
         iterations = self._figures["iterations"]
         if type(iterations) is list and len(iterations) > 1:
             self._ledger.dropped("/usage/iterations", "other protocols have no figures of each iteration")
-        found = [
+        counts = [
             _count(iteration.get(name))
             for iteration in (iterations if type(iterations) is list else ())
             if type(iteration) is dict
         ]
-        known = [count for count in found if count is not None]
+        known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
             self._ledger.altered(f"/usage/{name}", "the sum over all iterations took its place")
         return total
 
     def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:
-        """The counters that only this protocol has: for its own clients all, for others those that some have, too."""
+        """Return the counters without a neutral form, for other protocols only the one that some of them have."""
         if not self._same_protocol:
             written = figures.get("cache_creation")
             return {"cache_creation": written} if has_content(written) else {}
@@ -101,8 +97,8 @@ class UsageReader:
         return extra
 
 
-def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
-    """The usage of message_start, where only an estimate of the prompt is known. Every field is there."""
+def write_start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) -> JSONObject:
+    """Return the usage of message_start, with all fields. prompt_tokens: an estimate, because the count comes later."""
     if service_tier is not None and service_tier not in RESPONSE_TIER_NAMES:
         ledger.dropped("/service_tier", "Messages has no such service tier")
     return {
@@ -113,14 +109,14 @@ def start_usage(prompt_tokens: int, service_tier: str | None, ledger: Ledger) ->
         "output_tokens": 0,
         "output_tokens_details": None,
         "server_tool_use": None,
-        "service_tier": tier_word(service_tier),
+        "service_tier": tier_name(service_tier),
         "inference_geo": None,
         "speed": None,
     }
 
 
-def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
-    """The cumulative usage of message_delta."""
+def write_usage(usage: Usage, ledger: Ledger) -> JSONObject:
+    """Return the cumulative usage of message_delta."""
     cached = usage.cached or 0
     written = usage.cache_write or 0
     out: JSONObject = {
@@ -137,18 +133,18 @@ def final_usage(usage: Usage, ledger: Ledger) -> JSONObject:
     for key, value in (usage.extra or {}).items():
         if key == "server_tool_use":
             server.update(value)
-        elif key in _OWN_COUNTERS:
+        elif key in _NATIVE_COUNTERS:
             out[key] = value
         else:
             ledger.dropped(child("/usage", key), "Messages has no such counter")
     if server:
-        # "Both are required".
+        # Both counters are required: anthropic 2.12.0, types/server_tool_usage.py.
         out["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0, **server}
     return out
 
 
-def tier_word(service_tier: str | None) -> str | None:
-    """The tier of an answer in the words of this protocol, None for one that it does not have."""
+def tier_name(service_tier: str | None) -> str | None:
+    """Return the name of a response's tier in this protocol, None if it has no such tier."""
     return None if service_tier is None else RESPONSE_TIER_NAMES.get(service_tier)
 
 

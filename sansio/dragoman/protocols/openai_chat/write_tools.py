@@ -17,7 +17,7 @@ from dragoman._ir.request import (
     WebSearch,
 )
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.tables import WEB_SEARCH_OPTIONS
 from dragoman.protocols.openai_chat.write_parts import deep_merge, write_cache_control

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dragoman._ir.effort import DEFAULT_EFFORT, effort_of_budget, fit_effort
 from dragoman._ir.losses import Ledger
-from dragoman._ir.parameters import Converter, hash_longer_than, write_params
+from dragoman._ir.parameters import (
+    DEFAULT_EFFORT,
+    Converter,
+    effort_of_budget,
+    fit_effort,
+    hash_longer_than,
+    write_params,
+)
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import tables
 

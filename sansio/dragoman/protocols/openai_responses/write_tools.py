@@ -23,7 +23,7 @@ from dragoman._ir.request import (
     WebSearch,
 )
 from dragoman._wire.json import JSON, JSONObject, encode_text
-from dragoman._wire.strict_schema import is_strict
+from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.wire import NAME
 

@@ -1,9 +1,8 @@
-"""What is known of upstream accounts, and what a store of it has to do.
+"""The interface of account stores: health, leases, rates, counters, and the account of each conversation.
 
-Strategy: reading costs nothing and asks nobody, for a store keeps a view of all accounts' health and brings it up to
-date by itself (a store that many gateways share is told by the others at once). Whoever sends a request asks the store
-one question, `take`, and tells it once how it went; nothing is asked while an answer streams. The transitions
-themselves are the core's (`Health`), so every store does the same.
+Reading health never waits, because a store holds a view of all accounts and updates it by itself (gateways that share
+a store get each other's changes at once). A request makes one call before it is sent, `take`, and one when it has
+ended; none while the response streams. The transitions are those of `Health`, so every store does the same.
 
 Times are arguments, in seconds since the epoch.
 """
@@ -18,14 +17,16 @@ from dragoman_server.accounts.health import Backoff, Health
 
 
 class AccountStoreError(Exception):
-    """The store cannot be asked. `str()` of it is for the log: it may name a host or a file."""
+    """The store does not work. `str()` of it is for the log: it may name a host or a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A limit of so much in so many seconds, kept by the generic cell rate algorithm: it fills again steadily.
+    """A limit per period, by the generic cell rate algorithm: it fills again steadily.
 
-    key: what is counted; every gateway that shares the store counts on it. most: also the largest burst.
+    key: the name of the counter, which all gateways that share the store use.
+    limit: the amount per period, and the largest burst.
+    period_s: in seconds.
     """
 
     key: str
@@ -37,9 +38,9 @@ class Rate:
 class Candidate:
     """An account that a request may be sent with.
 
-    requests, tokens: its own limits, if any. A request counts for one at once; its tokens are known when it has
-    ended, so an account that has spent too many has no room until they are paid off.
-    max_concurrent_requests: requests at the same time, None for any number.
+    requests, tokens: its own limits, None for none. A request counts at once; its tokens are known when it has ended,
+    so an account that has used too many has no room until the debt is paid off.
+    max_concurrent_requests: None for any number.
     """
 
     account: str
@@ -50,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class AccountGrant:
-    """Room for one request with this account. lease: what give_back() needs; it expires by itself in the end."""
+    """A reservation for one request with this account. lease: its id, for give_back(); it expires by itself."""
 
     account: str
     lease: str
@@ -70,19 +71,19 @@ class AccountStore(Protocol):
     """
 
     def health(self) -> Mapping[str, Health]:
-        """The view of all accounts: those that nothing is known of are missing. Never waits."""
+        """Return the state of all accounts by id; unused ones are missing. Never waits."""
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> AccountGrant | NoRoom:
-        """Take room with the first candidate that has some, and note that it is used now.
+        """Reserve a request with the first candidate that has room, and record its use. One round trip.
 
-        conversation: one that was with an account stays with it if that is among the candidates and has room;
-        otherwise it is with the account that was taken from now on. lease: an id that is new. One round trip.
+        conversation: stays with its account if that is among the candidates and has room; otherwise it is with the
+        reserved account from now on. lease: a new id.
         """
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        """The request has ended, and cost so many tokens."""
+    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        """End a reservation, and count the tokens of its request."""
 
     async def failed(
         self,
@@ -95,10 +96,10 @@ class AccountStore(Protocol):
         random: float,
         backoff: Backoff,
     ) -> None:
-        """See Health.after_failure. What changes is known to all gateways at once."""
+        """Record a failure: see Health.after_failure(). All gateways get the change at once."""
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        """See Health.after_success. Cheap when nothing changes: most requests succeed."""
+        """Record a success: see Health.after_success(). Cheap if nothing changes, because most requests succeed."""
 
     async def disable(self, account: str, cause: str) -> None:
         """Take an account out of use until reset()."""
@@ -107,17 +108,17 @@ class AccountStore(Protocol):
         """Put an account back into use, whatever was wrong with it."""
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        """Count so much for each rate. Gives 0, or the time at which there is room for all of them again.
+        """Count an amount for each rate. Return 0, or the time at which all of them have room again.
 
-        at_once: nothing is counted where there is no room (for requests); else it is counted in any case and
-        becomes a debt (for tokens, when they are known).
+        at_once: count nothing if there is no room (for requests); otherwise count in any case, which may be a debt (for
+        tokens, when they are known).
         """
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        """Count so much under this name, for all gateways. expires: when it may be forgotten, None for never."""
+        """Add an amount to a counter that all gateways share. expires: when it may be deleted, None for never."""
 
     async def total(self, counter: str, now: float) -> float:
-        """What has been counted under this name: 0 when nothing has, or when it has expired."""
+        """Return the sum of a counter, 0 if it is missing or has expired."""
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """The time in which the store works: connections are open, and it listens to the others."""
+        """Use the store inside of this block: its connections are open, and it receives the others' changes."""

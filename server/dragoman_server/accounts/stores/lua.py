@@ -1,11 +1,11 @@
-"""What the server of the accounts does itself: Lua scripts, each of them one step that nothing comes between.
+"""The Lua scripts of the account store on a server. Each of them is one atomic step there.
 
-Strategy: the sums are those of account_room, in the same order, so that they agree to the last bit; numbers travel as
-text, for the server would cut a Lua number to an integer. Transitions of an account's health are not here: the gateway
-works them out, and `CHANGE` writes one only if nobody else was faster.
+The sums are those of rate_limits.py, in the same order, so that they agree to the last bit; numbers are sent as text,
+because the server would cut a Lua number to an integer. Transitions of an account's health are not here: the gateway
+computes them, and `CHANGE` writes one only if no other gateway was faster.
 
-Keys are given as keys, never made up in a script, so that servers can check who may use which. What is of no use after
-a while expires by itself; what a script decides depends on the gateways' clock alone.
+Keys are passed as keys, never built in a script, so that servers can check who may use which. Entries that are not
+needed after a while expire by themselves; what a script decides depends only on the gateways' clock.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from dragoman_server.accounts.stores.rate_limits import (
     TOLERANCE_S,
 )
 
-# How much longer than necessary the server keeps what has expired. Clocks of gateways may differ by that much.
+# Seconds for which the server holds entries after they have expired. Clocks of gateways may differ by that much.
 _MARGIN_S = 60
 
 _SHARED = f"""

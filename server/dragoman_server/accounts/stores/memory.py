@@ -1,4 +1,4 @@
-"""Accounts in the memory of one process. What is known of them is gone when it ends."""
+"""An account store in the memory of one process. Its state is lost when the process ends."""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,9 +32,9 @@ class MemoryAccountStore:
     def __init__(self, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._max_conversations = max_conversations
         self._health: dict[str, Health] = {}
-        self._filled: dict[str, float] = {}  # by the rate's key, see fits_at()
+        self._filled: dict[str, float] = {}  # by the rate's key, see rate_available_at()
         self._leases: dict[str, dict[str, float]] = {}  # by account: when each of them expires
-        # The account and when it expires, the one unused for longest first.
+        # The account and when it expires, the least recently used first.
         self._conversations: OrderedDict[str, tuple[str, float]] = OrderedDict()
         self._counters: dict[str, tuple[float, float]] = {}  # the sum, and when it expires
 
@@ -44,7 +44,7 @@ class MemoryAccountStore:
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> AccountGrant | NoRoom:
-        opens = NEVER
+        available_at = NEVER
         for candidate in put_first(candidates, self._account_of(conversation, now)):
             health = self._health.get(candidate.account, _FRESH)
             leases = self._leases_of(candidate.account, now)
@@ -52,11 +52,11 @@ class MemoryAccountStore:
             if not at:
                 self.record_use(candidate, conversation, lease, now)
                 return AccountGrant(candidate.account, lease)
-            opens = min(opens, at)
-        return NoRoom(opens)
+            available_at = min(available_at, at)
+        return NoRoom(available_at)
 
     def record_use(self, candidate: Candidate, conversation: str | None, lease: str, now: float) -> None:
-        """A request is on its way with this account, whoever decided that."""
+        """Record that a request is sent with this account, also if another store has decided that."""
         account = candidate.account
         if candidate.requests is not None:
             self._count(candidate.requests, 1.0, now)
@@ -69,8 +69,8 @@ class MemoryAccountStore:
             if len(self._conversations) > self._max_conversations:
                 self._conversations.popitem(last=False)
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        self._leases.get(taken.account, {}).pop(taken.lease, None)
+    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        self._leases.get(grant.account, {}).pop(grant.lease, None)
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 
@@ -106,7 +106,7 @@ class MemoryAccountStore:
         self._health[account] = self._health.get(account, _FRESH).after_reset()
 
     def replace_health(self, account: str, health: Health | None) -> None:
-        """What somebody else knows of an account, in the place of what was known here. None for nothing."""
+        """Take over another store's state of an account. None for an unused one."""
         if health is None:
             self._health.pop(account, None)
         else:
@@ -114,14 +114,14 @@ class MemoryAccountStore:
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         if at_once:
-            opens = self._fit_at(rates, now)
-            if opens:
-                return opens
+            available_at = self._available_at(rates, now)
+            if available_at:
+                return available_at
         for rate, amount in rates:
             self._count(rate, amount, now)
-        return 0.0 if at_once else self._fit_at([(rate, 0.0) for rate, _ in rates], now)
+        return 0.0 if at_once else self._available_at([(rate, 0.0) for rate, _ in rates], now)
 
-    def _fit_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
+    def _available_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
         ends = (
             rate_available_at(rate, self._filled.get(rate.key, 0.0), amount, now) for rate, amount in rates
         )
@@ -137,7 +137,7 @@ class MemoryAccountStore:
         return self._counters.get(counter, (0.0, NEVER))[0]
 
     def replace_total(self, counter: str, amount: float) -> None:
-        """What somebody else has counted, in the place of what was counted here."""
+        """Take over another store's sum of a counter."""
         _, expires = self._counters.get(counter, (0.0, NEVER))
         self._counters[counter] = amount, expires
 

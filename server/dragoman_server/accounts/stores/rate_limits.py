@@ -1,10 +1,9 @@
-"""When an account has room: the arithmetic that all stores of accounts share.
+"""Compute when an account has room: the arithmetic that all account stores share.
 
-Strategy: pure functions over plain values. The store in memory is made of them, the one in a file applies them to what
-it has read, and the scripts of the one on a server do the same sums in the same order, so that all of them give the
-same answers to the last bit.
+The functions are pure. The stores in memory and in a file use them, and the scripts of the store on a server do the
+same sums in the same order, so that all results are equal to the last bit.
 
-A rate is kept as one number, the time at which it will have filled again (the "theoretical arrival time" of the
+A rate is stored as one number, the time at which it will have filled again (the "theoretical arrival time" of the
 generic cell rate algorithm): it has room as long as that is not further ahead than the rate's period.
 """
 
@@ -16,17 +15,18 @@ import msgspec
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import Candidate, Rate
 
-# After this time room is taken to be free again, though nobody gave it back: its gateway has died. Longer than nearly
-# all answers, and no longer than an operator would wait.
+# A lease that was not given back ends after this time, because its gateway has died. Longer than nearly all responses,
+# and no longer than an operator would wait.
 LEASE_S = 900.0
 
-# So long a conversation stays with its account after its last request: as long as providers keep prompt caches.
+# A conversation stays with its account for this time after its last request: as long as providers hold prompt caches.
 CONVERSATION_S = 3600.0
 
-# Conversations are counted up by clients. An entry takes some hundred bytes; the one unused for longest goes first.
+# Clients decide how many conversations there are. An entry takes some hundred bytes; the least recently used goes
+# first.
 MAX_CONVERSATIONS = 100_000
 
-# An account with too many requests at once has room again when one of them ends, which nobody knows beforehand.
+# An account with too many requests at once has room again when one of them ends, which is not known beforehand.
 LEASE_RETRY_S = 1.0
 
 # Seconds since the epoch are exact to a quarter of a microsecond in a float, and a burst adds that up.
@@ -36,7 +36,7 @@ NEVER = math.inf
 
 
 def rate_available_at(rate: Rate, filled: float, amount: float, now: float) -> float:
-    """0 when so much fits now, otherwise the time at which it does. More than the largest burst fits a full rate.
+    """Return 0 if the amount fits now, otherwise the time at which it does. A full rate fits any amount.
 
     filled: when the rate will have filled again.
     """
@@ -45,21 +45,21 @@ def rate_available_at(rate: Rate, filled: float, amount: float, now: float) -> f
 
 
 def consume(rate: Rate, filled: float, amount: float, now: float) -> float:
-    """When the rate will have filled again, after so much of it was used."""
+    """Return when the rate will have filled again after this amount was used."""
     return max(filled, now) + amount * rate.period_s / rate.limit
 
 
 def account_available_at(
     candidate: Candidate, health: Health, filled: Mapping[str, float], leases: int, now: float
 ) -> float:
-    """0 when the account has room now, otherwise the time at which it does, NEVER included.
+    """Return 0 if the account has room now, otherwise the time at which it does, which may be NEVER.
 
-    filled: by the rates' keys, what is missing is full. leases: how many requests are on their way with it.
+    filled: by the rates' keys; a missing one is full. leases: the number of requests that run with it.
     """
     if health.disabled is not None:
         return NEVER
     at = health.cooldown_until if health.cooldown_until > now else 0.0
-    # Of the tokens nobody knows yet how many it will be: it is enough that there is no debt.
+    # The number of tokens is not known yet, so it is enough that there is no debt.
     for rate, amount in ((candidate.requests, 1.0), (candidate.tokens, 0.0)):
         if rate is not None:
             at = max(at, rate_available_at(rate, filled.get(rate.key, 0.0), amount, now))
@@ -69,17 +69,17 @@ def account_available_at(
 
 
 def put_first(candidates: Sequence[Candidate], account: str | None) -> Sequence[Candidate]:
-    """The candidates, the one with this account first."""
+    """Return the candidates, the one with this account first."""
     if account is None:
         return candidates
     return sorted(candidates, key=lambda candidate: candidate.account != account)
 
 
 def round_share(remaining: float | None) -> float | None:
-    """A share of a rate limit in whole percents: it is no news to anybody that a thousandth less is left."""
+    """Round a share of a rate limit to whole percents, so that small changes are not written to the store."""
     return None if remaining is None else round(remaining, 2)
 
 
 def with_last_use(health: Health, now: float) -> Health:
-    """The account as it is after it was chosen."""
+    """Return the state of an account that is chosen now."""
     return msgspec.structs.replace(health, last_used=now)

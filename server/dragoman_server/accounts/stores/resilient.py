@@ -1,12 +1,11 @@
-"""A store of accounts that may be slow or dead, and a gateway that goes on all the same.
+"""Use an account store that may be slow or down, with the memory of this process as the fallback.
 
-Strategy: every call has a deadline. Who decides what to send with gets an answer from the memory of this process when
-the store has none; it knows the same requests, so it starts from what this gateway knew. After a few failures in a row
-nobody asks any more (the breaker is open): a task of its own tries from time to time, so that no request waits for
-that, and tells the store what it has missed before it is believed again.
+Every call has a deadline. When the store fails, this gateway decides from its own memory, which has seen the same
+requests. After a few consecutive failures the store is not called any more (the circuit breaker is open): a task probes
+it from time to time, so that no request waits for that, and writes what the store has missed before it is used again.
 
-What has been tried and not answered may have been done. So it is said again only if that does no harm: a cool-down or
-a lease that is given back, never tokens or money.
+A call that timed out may have taken effect, so it is retried only if that does no harm: a cooldown or a lease that is
+given back, never tokens or money.
 """
 
 import logging
@@ -36,23 +35,23 @@ LOG = logging.getLogger("dragoman.accounts")
 _T = TypeVar("_T")
 _Call: TypeAlias = Callable[[AccountStore], Awaitable[_T]]
 
-# A request waits for a store no longer than that: an account that another one would not have chosen costs less.
+# A request waits no longer than this for a store, because a worse choice of account costs less.
 DEADLINE_S = 0.05
-# Failures in a row after which nobody waits any more.
-_MOST_FAILURES = 3
-# How often the store is tried while it does not answer.
+# Consecutive failures that open the circuit breaker.
+_MAX_FAILURES = 3
+# Seconds between probes while the store does not respond.
 _PROBE_S = 0.25
-# What the store has missed: the oldest are forgotten, which are of no use any more.
-_MOST_UNTOLD = 1000
-# To say one thing. One that never works must not stand in the way of all others.
-_MOST_TRIES = 3
+# Writes that the store has missed. The oldest are dropped, because they are out of date.
+_MAX_PENDING = 1000
+# Tries of one write, so that one which never works does not block all others.
+_MAX_TRIES = 3
 
 _FRESH = Health()
-_HARMLESS_AGAIN = {ErrorAction.COOL_DOWN, ErrorAction.DISABLE}
+_IDEMPOTENT_ACTIONS = {ErrorAction.COOL_DOWN, ErrorAction.DISABLE}
 
 
 class StoreUnavailable(Exception):
-    """asked: whether the store may have done it."""
+    """The store did not respond. sent: the call may have taken effect."""
 
     def __init__(self, *, sent: bool) -> None:
         self.sent = sent
@@ -60,17 +59,18 @@ class StoreUnavailable(Exception):
 
 @dataclass(slots=True)
 class PendingWrite:
-    """Something that the store is to be told. again: what to say when that was tried without an answer, if anything."""
+    """A write that the store has missed. retry: the call to make after `call` had no result, None for none."""
 
     call: _Call[object]
-    again: _Call[object] | None
+    retry: _Call[object] | None
     tries: int = 0
 
 
 class ResilientStore:
     """See AccountStore. Never raises AccountStoreError.
 
-    local_decisions: how often the store had no answer for somebody who had to decide.
+    store: the one that may fail. local: the fallback. deadline_s: for each call.
+    local_decisions: how often a decision was made without the store.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class ResilientStore:
         self._store = store
         self._local = local
         self._deadline_s = deadline_s
-        self._failures = 0  # in a row
+        self._failures = 0  # consecutive
         self._open = False
-        self._untold: deque[PendingWrite] = deque(maxlen=_MOST_UNTOLD)
-        # Accounts of which the local memory knows something that the store's view may lack.
+        self._pending: deque[PendingWrite] = deque(maxlen=_MAX_PENDING)
+        # Accounts whose state in the local memory is newer than in the store's view.
         self._changed: set[str] = set()
-        self._behind = anyio.Event()  # set: the store has missed something
+        self._needs_catch_up = anyio.Event()  # set: the store has missed a write
 
     @property
     def is_open(self) -> bool:
-        """Whether the store is not asked at present."""
+        """True while the store is not called."""
         return self._open
 
     def health(self) -> Mapping[str, Health]:
@@ -108,26 +108,26 @@ class ResilientStore:
                     await store.give_back(AccountGrant(each.account, lease), each, 0.0, now)
 
         try:
-            answer = await self._ask(lambda store: store.take(candidates, conversation, lease, now), release)
+            result = await self._call(lambda store: store.take(candidates, conversation, lease, now), release)
         except StoreUnavailable:
             self.local_decisions += 1
-            self._know(each.account for each in candidates)
-            answer = await self._local.take(candidates, conversation, lease, now)
-            if isinstance(answer, AccountGrant):
-                self._changed.add(answer.account)
-            return answer
-        if isinstance(answer, AccountGrant):
-            taken = next(each for each in candidates if each.account == answer.account)
-            self._local.record_use(taken, conversation, lease, now)
-        return answer
+            self._copy_view(each.account for each in candidates)
+            result = await self._local.take(candidates, conversation, lease, now)
+            if isinstance(result, AccountGrant):
+                self._changed.add(result.account)
+            return result
+        if isinstance(result, AccountGrant):
+            chosen = next(each for each in candidates if each.account == result.account)
+            self._local.record_use(chosen, conversation, lease, now)
+        return result
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        await self._local.give_back(taken, candidate, tokens, now)
+    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        await self._local.give_back(grant, candidate, tokens, now)
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
-        await self._tell(
-            lambda store: store.give_back(taken, candidate, tokens, now),
-            lambda store: store.give_back(taken, candidate, 0.0, now),
+        await self._write(
+            lambda store: store.give_back(grant, candidate, tokens, now),
+            lambda store: store.give_back(grant, candidate, 0.0, now),
         )
 
     async def failed(
@@ -146,47 +146,47 @@ class ResilientStore:
                 account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
             )
 
-        await self._change(account, call, again=action in _HARMLESS_AGAIN)
+        await self._change(account, call, retry=action in _IDEMPOTENT_ACTIONS)
 
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
         known = self.health().get(account, _FRESH)
         if known.after_success(remaining=round_share(remaining)) is not known:
             await self._change(
-                account, lambda store: store.succeeded(account, remaining=remaining), again=True
+                account, lambda store: store.succeeded(account, remaining=remaining), retry=True
             )
 
     async def disable(self, account: str, cause: str) -> None:
-        await self._change(account, lambda store: store.disable(account, cause), again=True)
+        await self._change(account, lambda store: store.disable(account, cause), retry=True)
 
     async def reset(self, account: str) -> None:
-        await self._change(account, lambda store: store.reset(account), again=True)
+        await self._change(account, lambda store: store.reset(account), retry=True)
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         def call(store: AccountStore) -> Awaitable[float]:
             return store.spend(rates, now, at_once=at_once)
 
         try:
-            opens = await self._ask(call)
-        except StoreUnavailable as no_answer:
+            available_at = await self._call(call)
+        except StoreUnavailable as error:
             self.local_decisions += 1
-            if not at_once and not no_answer.sent:
-                self._later(PendingWrite(call, None))
+            if not at_once and not error.sent:
+                self._queue(PendingWrite(call, None))
             return await self._local.spend(rates, now, at_once=at_once)
-        if not (at_once and opens):
+        if not (at_once and available_at):
             await self._local.spend(rates, now, at_once=False)
-        return opens
+        return available_at
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
         await self._local.add(counter, amount, expires)
-        await self._tell(lambda store: store.add(counter, amount, expires))
+        await self._write(lambda store: store.add(counter, amount, expires))
 
     async def total(self, counter: str, now: float) -> float:
         try:
-            amount = await self._ask(lambda store: store.total(counter, now))
+            amount = await self._call(lambda store: store.total(counter, now))
         except StoreUnavailable:
             self.local_decisions += 1
             return await self._local.total(counter, now)
-        if self._untold:
+        if self._pending:
             return max(amount, await self._local.total(counter, now))
         self._local.replace_total(counter, amount)
         return amount
@@ -195,84 +195,84 @@ class ResilientStore:
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises what the store's own does."""
         async with self._store.running(), anyio.create_task_group() as tasks:
-            self._behind.set()  # a store that is dead from the start is found out at once
-            tasks.start_soon(self._catch_up_always)
+            self._needs_catch_up.set()  # a store that is down from the start is detected at once
+            tasks.start_soon(self._catch_up_loop)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
 
-    # Asking.
+    # Calls.
 
-    async def _ask(self, call: _Call[_T], again: _Call[object] | None = None) -> _T:
-        """What the store says. Raises StoreUnavailable. again: to be said later if it may have done what was asked."""
+    async def _call(self, call: _Call[_T], retry: _Call[object] | None = None) -> _T:
+        """Return the store's result. Raises StoreUnavailable. retry: made later if this call may have taken effect."""
         if self._open:
             raise StoreUnavailable(sent=False)
         try:
-            result = await self._in_time(call)
+            result = await self._with_deadline(call)
         except (AccountStoreError, TimeoutError) as error:
             self._failed(error)
-            self._later(PendingWrite(again, again, 1) if again else None)
+            self._queue(PendingWrite(retry, retry, 1) if retry else None)
             raise StoreUnavailable(sent=True) from error
         except anyio.get_cancelled_exc_class():
-            self._later(PendingWrite(again, again, 1) if again else None)
+            self._queue(PendingWrite(retry, retry, 1) if retry else None)
             raise
         self._failures = 0
         return result
 
-    async def _tell(self, call: _Call[object], again: _Call[object] | None = None) -> bool:
-        """Whether the store has heard it; if not, it will, as far as that does no harm."""
-        if self._open or self._untold:  # what came first is said first
-            self._later(PendingWrite(call, again))
+    async def _write(self, call: _Call[object], retry: _Call[object] | None = None) -> bool:
+        """Make a write, or queue it as far as a retry does no harm. Return true if the store has it."""
+        if self._open or self._pending:  # writes stay in their order
+            self._queue(PendingWrite(call, retry))
             return False
         try:
-            await self._ask(call, again)
+            await self._call(call, retry)
         except StoreUnavailable:
             return False
         return True
 
-    async def _change(self, account: str, call: _Call[object], *, again: bool) -> None:
-        """A change of an account's health. Until the store has heard it, it counts here."""
-        if not await self._tell(call, call if again else None):
-            self._know([account])
+    async def _change(self, account: str, call: _Call[object], *, retry: bool) -> None:
+        """Change an account's health. Until the store has the change, the local memory counts."""
+        if not await self._write(call, call if retry else None):
+            self._copy_view([account])
             await call(self._local)
             self._changed.add(account)
 
-    async def _in_time(self, call: _Call[_T]) -> _T:
+    async def _with_deadline(self, call: _Call[_T]) -> _T:
         with anyio.fail_after(self._deadline_s):
             return await call(self._store)
 
-    def _know(self, accounts: Iterable[str]) -> None:
-        """Let the local memory know of these accounts what the store's view says."""
+    def _copy_view(self, accounts: Iterable[str]) -> None:
+        """Copy the state of these accounts from the store's view to the local memory."""
         view = self._store.health()
         for account in accounts:
             if account not in self._changed:
                 self._local.replace_health(account, view.get(account))
 
-    # When it does not answer.
+    # While the store is down.
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        if self._failures >= _MOST_FAILURES and not self._open:
+        if self._failures >= _MAX_FAILURES and not self._open:
             self._open = True
-            why = str(error) or f"no answer within {self._deadline_s * 1000:g} ms"
-            LOG.warning("the account store does not work, this gateway decides alone: %s", why)
-        self._later(None)
+            reason = str(error) or f"no answer within {self._deadline_s * 1000:g} ms"
+            LOG.warning("the account store does not work, this gateway decides alone: %s", reason)
+        self._queue(None)
 
-    def _later(self, untold: PendingWrite | None) -> None:
-        if untold is not None:
-            self._untold.append(untold)
-        self._behind.set()
+    def _queue(self, write: PendingWrite | None) -> None:
+        if write is not None:
+            self._pending.append(write)
+        self._needs_catch_up.set()
 
-    async def _catch_up_always(self) -> None:
+    async def _catch_up_loop(self) -> None:
         while True:
-            await self._behind.wait()
+            await self._needs_catch_up.wait()
             if not await self._catch_up():
                 await anyio.sleep(_PROBE_S)
                 continue
             self._changed.clear()
             self._failures = 0
-            self._behind = anyio.Event()
+            self._needs_catch_up = anyio.Event()
             if self._open:
                 self._open = False
                 LOG.info(
@@ -280,22 +280,22 @@ class ResilientStore:
                 )
 
     async def _catch_up(self) -> bool:
-        """Tell the store all that it has missed. False when it does not answer."""
-        told: PendingWrite | None = None
+        """Make all writes that the store has missed. Return false if it does not respond."""
+        write: PendingWrite | None = None
         try:
-            await self._in_time(_does_it_answer)
-            while self._untold:
-                told = self._untold.popleft()
-                await self._in_time(told.call)
+            await self._with_deadline(_probe)
+            while self._pending:
+                write = self._pending.popleft()
+                await self._with_deadline(write.call)
         except (AccountStoreError, TimeoutError) as error:
-            again = None if told is None or told.tries + 1 == _MOST_TRIES else told.again
-            # When newer ones have taken its place, it is of no use any more.
-            if told is not None and again is not None and len(self._untold) < _MOST_UNTOLD:
-                self._untold.appendleft(PendingWrite(again, again, told.tries + 1))
+            retry = None if write is None or write.tries + 1 == _MAX_TRIES else write.retry
+            # If newer ones have taken its place, it is out of date.
+            if write is not None and retry is not None and len(self._pending) < _MAX_PENDING:
+                self._pending.appendleft(PendingWrite(retry, retry, write.tries + 1))
             self._failed(error)
             return False
         return True
 
 
-async def _does_it_answer(store: AccountStore) -> None:
+async def _probe(store: AccountStore) -> None:
     await store.take((), None, "", 0.0)

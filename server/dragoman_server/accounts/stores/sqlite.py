@@ -1,9 +1,9 @@
-"""Accounts in a SQLite file, which outlives the process and which several processes of one machine may share.
+"""An account store in a SQLite file, which outlives the process and which several processes of one machine may share.
 
-Strategy: each call is one transaction that reads, applies the same pure functions as the store in memory, and writes.
-One task hands the calls to one worker thread, so a caller who will not wait any longer can leave at once: its call is
-dropped if it has not begun, and finished without it otherwise. SQLite tells by a number whether another process has
-written; when it has, the view is read again, at the latest with the next call or after REFRESH_S.
+Each call is one transaction that reads, applies the same pure functions as the store in memory, and writes. One task
+hands the calls to one worker thread, so that a caller can stop waiting at once: its call is dropped if it has not
+begun, and otherwise finished without it. A number of SQLite changes when another process has written; then the view
+is read again, at the latest with the next call or after REFRESH_S.
 """
 
 import sqlite3
@@ -36,22 +36,22 @@ from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite
 
 _T = TypeVar("_T")
 
-# How often the file is looked at for what other processes wrote.
+# Seconds between checks of the file for what other processes wrote.
 REFRESH_S = 0.03
 
-# How long a call waits for another process to finish its writing, which takes less than a millisecond.
+# Seconds for which a call waits for another process to finish its writing, which takes less than a millisecond.
 _BUSY_S = 0.5
 
-# Calls that wait for the thread. A disk that is that far behind would only fall behind further.
-_MOST_WAITING = 1000
-# Of them the thread takes so many at a time.
-_BATCH = 50
+# Calls that wait for the thread. A disk that is slower than that would only get further behind.
+_MAX_WAITING = 1000
+# The thread takes this many of them at a time.
+_BATCH_SIZE = 50
 
 _FRESH = Health()
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
-_KIND = SQLiteFileFormat(
+_FILE_FORMAT = SQLiteFileFormat(
     "account store",
     0x64726761,  # "drga"
     1,
@@ -79,17 +79,17 @@ END;
 """,
 )
 
-_REMEMBER = """
+_UPSERT_CONVERSATION = """
 INSERT INTO conversations VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET account = excluded.account, expires = excluded.expires
 """
-_FORGET = """
+_DELETE_OLDEST_CONVERSATIONS = """
 DELETE FROM conversations WHERE key IN (
     SELECT key FROM conversations ORDER BY expires
     LIMIT (SELECT max(0, conversations - ?) FROM total)
 )
 """
-_ADD = """
+_UPSERT_COUNTER = """
 INSERT INTO counters VALUES (?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = excluded.expires
 """
@@ -97,7 +97,7 @@ ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = exc
 
 @dataclass(slots=True, eq=False)
 class _ThreadCall:
-    """function: what the thread runs. wanted: somebody waits for it."""
+    """A call for the thread. function: what it runs. wanted: its caller still waits."""
 
     function: Callable[[], object]
     done: anyio.Event = field(default_factory=anyio.Event)
@@ -124,7 +124,9 @@ class SQLiteAccountStore:
         self._version = -1  # of what is in the view
         self._opened: sqlite3.Connection | None = None
         self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
-        self._thread = anyio.CapacityLimiter(1)  # its own: it does not wait for other users of threads
+        self._thread = anyio.CapacityLimiter(
+            1
+        )  # not anyio's default limiter: no waiting for other users of threads
 
     def health(self) -> Mapping[str, Health]:
         return self._view
@@ -134,10 +136,10 @@ class SQLiteAccountStore:
     ) -> AccountGrant | NoRoom:
         return await self._call(lambda: self._take(candidates, conversation, lease, now))
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
-        await self._call(lambda: self._give_back(taken, candidate, tokens, now))
+        await self._call(lambda: self._give_back(grant, candidate, tokens, now))
 
     async def failed(
         self,
@@ -188,7 +190,7 @@ class SQLiteAccountStore:
     async def running(self) -> AsyncIterator[None]:
         """See AccountStore. Raises AccountStoreError when the file cannot be used."""
         await self._in_thread(self._open)
-        calls, received = anyio.create_memory_object_stream[_ThreadCall](_MOST_WAITING)
+        calls, received = anyio.create_memory_object_stream[_ThreadCall](_MAX_WAITING)
         try:
             async with calls, received, anyio.create_task_group() as tasks:
                 tasks.start_soon(self._work, received)
@@ -200,7 +202,7 @@ class SQLiteAccountStore:
                     tasks.cancel_scope.cancel()
         finally:
             self._calls = None
-            with anyio.CancelScope(shield=True):  # bounded: it waits for nobody
+            with anyio.CancelScope(shield=True):  # bounded: closing never waits
                 await self._in_thread(self._close)
 
     async def _in_thread(self, function: Callable[[], None]) -> None:
@@ -219,7 +221,7 @@ class SQLiteAccountStore:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
             raise AccountStoreError(
-                f"the account store {self._path}: {_MOST_WAITING} calls wait for it"
+                f"the account store {self._path}: {_MAX_WAITING} calls wait for it"
             ) from None
         try:
             await call.done.wait()
@@ -237,7 +239,7 @@ class SQLiteAccountStore:
         try:
             async for call in received:
                 batch = [call]
-                while len(batch) < _BATCH and waiting().current_buffer_used:
+                while len(batch) < _BATCH_SIZE and waiting().current_buffer_used:
                     batch.append(received.receive_nowait())
                 await anyio.to_thread.run_sync(_run_all, batch, limiter=self._thread)
                 for each in batch:
@@ -251,13 +253,13 @@ class SQLiteAccountStore:
     async def _refresh_often(self) -> None:
         while True:
             await anyio.sleep(REFRESH_S)
-            with suppress(AccountStoreError):  # the next request meets it too, and can say so
+            with suppress(AccountStoreError):  # the next request gets it too, and reports it
                 await self._call(self._refresh)
 
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        self._opened = open_sqlite_file(_KIND, self._path, _BUSY_S)
+        self._opened = open_sqlite_file(_FILE_FORMAT, self._path, _BUSY_S)
         self._refresh()
 
     def _close(self) -> None:
@@ -279,7 +281,7 @@ class SQLiteAccountStore:
             self._version = version
 
     def _write(self, account: str, health: Health) -> Mapping[str, Health]:
-        """Gives the view as it will be when the transaction has gone well."""
+        """Write the health of an account. Return the view as it is once the transaction is committed."""
         self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
         return {**self._view, account: health}
 
@@ -295,7 +297,7 @@ class SQLiteAccountStore:
     def _take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> AccountGrant | NoRoom:
-        opens = NEVER
+        available_at = NEVER
         with write_transaction(self._connection) as connection:
             self._refresh()
             connection.execute("DELETE FROM leases WHERE expires <= ?", (now,))
@@ -307,15 +309,15 @@ class SQLiteAccountStore:
                 health = self._view.get(candidate.account, _FRESH)
                 at = account_available_at(candidate, health, filled, self._leases(candidate), now)
                 if not at:
-                    view = self._note(candidate, conversation, lease, now)
+                    view = self._record_use(candidate, conversation, lease, now)
                     break
-                opens = min(opens, at)
+                available_at = min(available_at, at)
             else:
-                return NoRoom(opens)
+                return NoRoom(available_at)
         self._view = view
         return AccountGrant(candidate.account, lease)
 
-    def _note(
+    def _record_use(
         self, candidate: Candidate, conversation: str | None, lease: str, now: float
     ) -> Mapping[str, Health]:
         account, connection = candidate.account, self._connection
@@ -327,14 +329,14 @@ class SQLiteAccountStore:
             )
         if conversation is not None:
             connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
-            connection.execute(_REMEMBER, (conversation, account, now + CONVERSATION_S))
-            connection.execute(_FORGET, (self._max_conversations,))
+            connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
+            connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
         return self._write(account, with_last_use(self._view.get(account, _FRESH), now))
 
-    def _give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    def _give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         with write_transaction(self._connection) as connection:
             connection.execute(
-                "DELETE FROM leases WHERE account = ? AND lease = ?", (taken.account, taken.lease)
+                "DELETE FROM leases WHERE account = ? AND lease = ?", (grant.account, grant.lease)
             )
             if candidate.tokens is not None and tokens:
                 self._count(candidate.tokens, tokens, now)
@@ -342,21 +344,21 @@ class SQLiteAccountStore:
     def _spend(self, rates: Sequence[tuple[Rate, float]], now: float, at_once: bool) -> float:
         with write_transaction(self._connection):
             if at_once:
-                opens = self._fit_at(rates, now)
-                if opens:
-                    return opens
+                available_at = self._available_at(rates, now)
+                if available_at:
+                    return available_at
             for rate, amount in rates:
                 self._count(rate, amount, now)
-            return 0.0 if at_once else self._fit_at([(rate, 0.0) for rate, _ in rates], now)
+            return 0.0 if at_once else self._available_at([(rate, 0.0) for rate, _ in rates], now)
 
-    def _fit_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
+    def _available_at(self, rates: Sequence[tuple[Rate, float]], now: float) -> float:
         filled = self._filled([rate for rate, _ in rates])
         ends = (rate_available_at(rate, filled.get(rate.key, 0.0), amount, now) for rate, amount in rates)
         return max(ends, default=0.0)
 
     def _add(self, counter: str, amount: float, expires: float) -> None:
         with write_transaction(self._connection) as connection:
-            connection.execute(_ADD, (counter, amount, expires))
+            connection.execute(_UPSERT_COUNTER, (counter, amount, expires))
 
     def _total(self, counter: str, now: float) -> float:
         connection = self._connection

@@ -1,12 +1,12 @@
-"""Accounts on a Valkey or Redis server, which many gateways share.
+"""An account store on a Valkey or Redis server, which many gateways share.
 
-Strategy: one connection a gateway, kept open by one task. Commands and what the server pushes share it, so when it
-breaks, both are known to be broken, and the next one starts by reading everything. While there is none, every call
-fails at once: `ResilientStore` decides then. What has to be one step is a script on the server (`_account_scripts`).
+Each gateway has one connection, which one task holds open. Commands and the server's messages share it, so a break is
+noticed for both, and the next connection starts by reading everything. While there is none, every call fails at once,
+and `ResilientStore` decides. What must be atomic is a script on the server (lua.py).
 
-Health is changed by comparing and setting: the gateway works out the transition from what it knows, and the server
-takes it if that was still so; otherwise it tells what is, and the gateway works it out again. Each change is published.
-When an account was last used is not: every `take` brings it for its candidates.
+Health is changed by compare-and-set: the gateway computes the transition from its view, and the server stores it if
+that view was current; otherwise the server returns the current state, and the gateway computes again. Each change is
+published, except the last use of an account, which every `take` returns for its candidates.
 
 The library's own pool is not used. A call that is cancelled while it connects takes a place of that pool with it, and
 calls here are cancelled after 50 ms.
@@ -43,20 +43,20 @@ from dragoman_server.accounts.stores.lua import (
 from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, round_share, with_last_use
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
-# Of the data: what an older version wrote under another number is not read.
+# The number is the version of the data: what another version wrote is not read.
 _PREFIX = "dragoman:2:"
 
-# To connect, say who we are, and read everything.
+# Seconds to connect, authenticate, and read everything.
 _CONNECT_S = 2.0
-# For one answer. Whoever cannot wait that long says so: `ResilientStore` does.
-_ANSWER_S = 1.0
-# A connection on which nothing comes back is found out by asking this often.
+# Seconds for one response. `ResilientStore` waits for less.
+_RESPONSE_S = 1.0
+# Seconds between pings, which detect a dead connection.
 _PING_S = 2.0
 # Between attempts to connect; each failure doubles it.
 _PAUSE_S = 0.05
-_LONGEST_PAUSE_S = 2.0
-# Each failure of the comparison means that another gateway went on, so this is never reached.
-_MOST_CHANGES = 20
+_MAX_PAUSE_S = 2.0
+# Each failure of the comparison means that another gateway made progress, so this is never reached.
+_MAX_CHANGE_TRIES = 20
 
 _FRESH = Health()
 _encode = msgspec.json.encode
@@ -79,7 +79,7 @@ class ValkeyAccountStore:
         self._health: dict[str, Health] = {}
         self._raw: dict[str, bytes] = {}  # the same as the server has it, without the last use
         self._connection: BaseConnection | None = None
-        self._why = "not connected yet"
+        self._failure = "not connected yet"
 
     def health(self) -> Mapping[str, Health]:
         return self._health
@@ -94,21 +94,21 @@ class ValkeyAccountStore:
             keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
             at_once = "" if each.max_concurrent_requests is None else str(each.max_concurrent_requests)
             arguments += [each.account, *_limit(each.requests), *_limit(each.tokens), at_once]
-        taken, opens, uses, refused = await self._run(TAKE, keys, arguments)
+        chosen, available_at, uses, unusable = await self._run(TAKE, keys, arguments)
         for candidate, use in zip(candidates, uses, strict=False):
             if use is not None:
-                self._learn_use(candidate.account, float(use))
-        for account, raw in zip(refused[::2], refused[1::2], strict=True):
-            self._learn(account.decode(), raw)
-        if not taken:
-            return NoRoom(float(opens))
-        return AccountGrant(candidates[taken - 1].account, lease)
+                self._update_use(candidate.account, float(use))
+        for account, raw in zip(unusable[::2], unusable[1::2], strict=True):
+            self._update(account.decode(), raw)
+        if not chosen:
+            return NoRoom(float(available_at))
+        return AccountGrant(candidates[chosen - 1].account, lease)
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
-        leases = _key("leases:" + taken.account)
-        arguments = [_number(now), taken.lease, _number(tokens), *_limit(candidate.tokens)]
+        leases = _key("leases:" + grant.account)
+        arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
     async def failed(
@@ -153,7 +153,7 @@ class ValkeyAccountStore:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """See AccountStore. Begins when the first attempt to connect is over, whether it went well or not."""
+        """See AccountStore. Begins when the first attempt to connect has succeeded or failed."""
         tried = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stay_connected, tried)
@@ -162,27 +162,27 @@ class ValkeyAccountStore:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-                self._connection, self._why = None, "not connected any more"
+                self._connection, self._failure = None, "not connected any more"
 
     # Calls.
 
     async def _run(self, script: LuaScript, keys: Sequence[str], arguments: Sequence[str]) -> Any:
-        """What the script gives. Raises AccountStoreError."""
+        """Run a script, and return its result. Raises AccountStoreError."""
         connection = self._connection
         if connection is None:
-            raise AccountStoreError(f"the account store {self._where}: {self._why}")
+            raise AccountStoreError(f"the account store {self._where}: {self._failure}")
         sent: tuple[int | str, ...] = (len(keys), *keys, *arguments)
         try:
             try:
                 return await connection.create_request(b"EVALSHA", _digest(script), *sent)
             except NoScriptError:
-                # The server has started, or somebody has flushed its scripts. This makes it remember.
+                # The server has restarted, or its scripts were flushed. EVAL stores the script again.
                 return await connection.create_request(b"EVAL", script.text, *sent)
         except (RedisError, OSError) as error:
             raise AccountStoreError(f"the account store {self._where}: {script.name}: {error}") from error
 
     async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        for _ in range(_MOST_CHANGES):
+        for _ in range(_MAX_CHANGE_TRIES):
             before = self._health.get(account, _FRESH)
             health = change(before)
             if health is before:
@@ -191,15 +191,15 @@ class ValkeyAccountStore:
             done, found = await self._run(
                 CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
             )
-            self._learn(account, raw if done else found)
+            self._update(account, raw if done else found)
             if done:
                 return
         raise AccountStoreError(f"the account store {self._where}: others change {account} all the time")
 
     # The view.
 
-    def _learn(self, account: str, raw: bytes) -> None:
-        """The server's health of an account, empty when it has none."""
+    def _update(self, account: str, raw: bytes) -> None:
+        """Put an account's health from the server into the view. raw: empty if the server has none."""
         if raw == self._raw.get(account, b""):
             return
         used = self._health.get(account, _FRESH).last_used
@@ -210,7 +210,7 @@ class ValkeyAccountStore:
             self._raw.pop(account, None)
             self._health[account] = Health(last_used=used)
 
-    def _learn_use(self, account: str, used: float) -> None:
+    def _update_use(self, account: str, used: float) -> None:
         health = self._health.get(account, _FRESH)
         if health.last_used != used:
             self._health[account] = with_last_use(health, used)
@@ -222,22 +222,22 @@ class ValkeyAccountStore:
         while True:
             try:
                 await self._connected(tried)
-            except Exception as error:  # whatever is wrong with the server, the gateway goes on without it
-                self._why = _reason(error)
+            except Exception as error:  # whatever is wrong with the server, the gateway works without it
+                self._failure = _reason(error)
             tried.set()
-            pause = _PAUSE_S if self._connection is not None else min(pause * 2, _LONGEST_PAUSE_S)
+            pause = _PAUSE_S if self._connection is not None else min(pause * 2, _MAX_PAUSE_S)
             self._connection = None
             await anyio.sleep(pause * random.uniform(0.5, 1.0))
 
     async def _connected(self, tried: anyio.Event) -> None:
-        """One connection, from its beginning until it breaks."""
+        """Open a connection, and use it until it breaks."""
         with anyio.fail_after(_CONNECT_S):
             stream = await _connect(self._url)
         async with stream, anyio.create_task_group() as tasks:
             connection = _Connection(self._url, stream)
             with anyio.fail_after(_CONNECT_S):
                 await tasks.start(connection.run)
-                # Before reading: what changes in between comes twice, and nothing is missed.
+                # Before reading: changes in between arrive twice, and none is missed.
                 connection.send_command(b"SUBSCRIBE", _channel())
                 await self._load(connection)
             self._connection = connection
@@ -247,35 +247,35 @@ class ValkeyAccountStore:
                 match message:
                     case [b"message", _, bytes(change)]:
                         account, _, raw = change.rpartition(b"\n")
-                        self._learn(account.decode(), raw)
+                        self._update(account.decode(), raw)
 
     async def _load(self, connection: BaseConnection) -> None:
-        """Make the view what the server knows, and tell it what it has forgotten, for its memory may be new."""
+        """Read the view from the server, and restore what the server has lost, because its memory may be new."""
         found: Any = await connection.create_request(b"HGETALL", _key("health"))
         used: Any = await connection.create_request(b"HGETALL", _key("used"))
         lost = {account: raw for account, raw in self._raw.items() if account.encode() not in found}
         for account, raw in found.items():
-            self._learn(account.decode(), raw)
+            self._update(account.decode(), raw)
         for account, use in used.items():
-            self._learn_use(account.decode(), float(use))
+            self._update_use(account.decode(), float(use))
         if lost:
             arguments = [text for account, raw in lost.items() for text in (account, raw.decode())]
             await connection.create_request(b"EVAL", RESTORE.text, 1, _key("health"), _channel(), *arguments)
 
 
 class _Connection(BaseConnection):
-    """The library's connection over a stream that is there already: one that never came to be leaves things open."""
+    """The library's connection over an open stream, because a connection that fails to open leaks resources there."""
 
     def __init__(self, url: ValkeyURL, stream: ByteStream) -> None:
         location = UnixDomainSocketLocation(url.path) if url.path else TCPLocation(url.host, url.port)
         password = url.password.reveal() if url.password is not None else None
         super().__init__(
-            location, stream_timeout=_ANSWER_S, username=url.username, password=password, db=url.db
+            location, stream_timeout=_RESPONSE_S, username=url.username, password=password, db=url.db
         )
-        self._connected = stream
+        self._stream = stream
 
     async def _connect(self) -> ByteStream:
-        return self._connected
+        return self._stream
 
     def describe(self) -> str:
         return f"account store {self.location}"
@@ -310,13 +310,13 @@ async def _connect(url: ValkeyURL) -> ByteStream:
         return _UnixStream(await anyio.connect_unix(url.path))
     if not url.tls:
         return await anyio.connect_tcp(url.host, url.port)
-    # It trusts the system's authorities, and looks at the name.
+    # It uses the system's certificate authorities, and checks the name.
     context = ssl.create_default_context()
     return await anyio.connect_tcp(url.host, url.port, ssl_context=context, tls_standard_compatible=False)
 
 
 async def _ping(connection: BaseConnection) -> None:
-    """Raises TimeoutError when no answer comes."""
+    """Ping the server for ever. Raises TimeoutError if no response comes."""
     while True:
         await anyio.sleep(_PING_S)
         await connection.create_request(b"PING")
@@ -339,7 +339,7 @@ def _limit(rate: Rate | None) -> tuple[str, str]:
 
 
 def _number(value: float) -> str:
-    """The shortest text that is read back as the same number, here and there."""
+    """Return the shortest text that both sides read as the same number."""
     return repr(float(value))
 
 
@@ -354,7 +354,7 @@ def _digest(script: LuaScript) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause in words."""
+    """Return the message of the innermost cause."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

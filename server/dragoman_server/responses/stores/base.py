@@ -1,18 +1,18 @@
-"""Stored responses: what is kept, and what a store of them has to do.
+"""The interface of response stores.
 
-Strategy: a response keeps the whole conversation that led to it, so that any one of them can be deleted or
-evicted without breaking those that came after. The items of a conversation are the same from turn to turn, so a
-store holds each of them once, however many responses share it, and counts it once.
+A stored response has the whole conversation that led to it, so that any of them can be deleted or evicted without
+breaking later ones. The items of a conversation are the same from turn to turn, so a store holds and counts each of
+them once, however many responses share it.
 
-Whoever made a response is its owner, and nobody else can see it. Times are arguments, in seconds since the epoch.
+Only the owner of a response can see it. Times are arguments, in seconds since the epoch.
 """
 
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
-# What a store needs beside the bytes themselves, about, for each of its rows and for each place of an item in a
-# response. Without it, a limit in bytes would be no limit for many small responses.
+# About the bytes that a store needs for each of its rows and for each place of an item in a response, beside the data.
+# Without them a limit in bytes would be no limit for many small responses.
 ROW_BYTES = 128
 LINK_BYTES = 16
 
@@ -23,24 +23,26 @@ class ResponseStoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """One item of a conversation. data: its JSON as the client or the model gave it, with or without the id."""
+    """One item of a conversation. data: its JSON as the client or the model sent it, with or without the id."""
 
     id: str
     data: bytes
 
     @property
     def size(self) -> int:
+        """The bytes that it takes in a store."""
         return ROW_BYTES + len(self.id) + len(self.data)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """A complete answer, with all that the model was given for it.
+    """A response that has ended, with the whole input of the model.
 
-    owner: who may see it.
+    owner: the name of the client key that may see it.
     created: when it was stored.
     body: the Response object as JSON, its `output` empty.
-    input: the conversation before the answer, from its start.
+    input: the conversation before the response, from its start.
+    output: the items of the response.
     """
 
     id: str
@@ -52,25 +54,28 @@ class StoredResponse:
 
     @property
     def size_without_items(self) -> int:
-        """Its bytes without its items."""
+        """The bytes that it takes without its items."""
         return ROW_BYTES + len(self.id) + len(self.body) + LINK_BYTES * (len(self.input) + len(self.output))
 
     @property
     def size(self) -> int:
-        """Its bytes if no other response shares its items."""
+        """The bytes that it takes if no other response shares its items."""
         return self.size_without_items + sum(item.size for item in {*self.input, *self.output})
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseStoreLimits:
-    """How much is kept, in bytes and in seconds. What is over is dropped, the oldest first."""
+    """The limits of a store, in bytes and in seconds. The oldest responses are dropped first."""
 
     max_bytes: int
     max_age_s: int
 
 
 class ResponseStore(Protocol):
-    """An async context manager: it can be used inside its block. All methods may raise ResponseStoreError."""
+    """Stored responses by owner and id. Use it inside of its `async with` block.
+
+    All methods may raise ResponseStoreError.
+    """
 
     async def __aenter__(self) -> Self: ...
 
@@ -82,13 +87,13 @@ class ResponseStore(Protocol):
     ) -> None: ...
 
     async def put(self, response: StoredResponse) -> bool:
-        """Keep it, in the place of one with the same owner and id. False when it alone is over the limit."""
+        """Store a response, replacing one with the same owner and id. Return false if it alone exceeds the limit."""
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
-        """The response, None when there is none (any more)."""
+        """Return a response, None if there is none (any more)."""
 
     async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
-        """The item of this id in any of the owner's responses, the latest when there are several."""
+        """Return the item of this id in any of the owner's responses, the latest one if there are several."""
 
     async def delete(self, owner: str, id: str) -> bool:
-        """Forget it. False when there was none."""
+        """Delete a response. Return false if there was none."""

@@ -1,4 +1,4 @@
-"""Stored responses in the memory of one process. They are gone when it ends."""
+"""A response store in the memory of one process. Its responses are lost when the process ends."""
 
 from types import TracebackType
 from typing import Self

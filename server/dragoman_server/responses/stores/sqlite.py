@@ -1,12 +1,10 @@
-"""Stored responses in a SQLite file, which outlives the process and which several processes may share.
+"""A response store in a SQLite file, which outlives the process and which several processes may share.
 
-Strategy: the standard library's sqlite3, which blocks, in a worker thread: one connection a process, used by one
-call at a time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for
-a bounded time. Triggers count bytes and drop items that no response uses any more, so whichever process deletes a
-response leaves the same behind.
+The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
+time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
+Triggers count bytes and drop items that no response uses any more, whichever process deletes a response.
 
-The conversations are private: only the user who runs the gateway may read the file, and what is deleted is
-overwritten.
+The conversations are private: only the user who runs the gateway may read the file, and deleted data is overwritten.
 """
 
 import hashlib
@@ -31,17 +29,16 @@ from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite
 
 _T = TypeVar("_T")
 
-# How long a call waits for another process to finish its write_transaction, in seconds.
+# Seconds for which a call waits for another process to finish its writing.
 _BUSY_S = 2.0
 
-# How long a call waits for this process's other calls before it, in seconds. A disk that is that far behind would
-# only fall behind further.
+# Seconds for which a call waits for this process's earlier calls. A slower disk would only get further behind.
 _TURN_S = 5.0
 
-# Seconds for which the end of an answer waits to be stored. After that the client gets it, and the writing goes on.
+# Seconds for which the end of a response waits to be stored. After that the client gets it, and the writing continues.
 _PUT_S = 0.25
 
-# Told apart from other programs' files ("drgm") and from other versions of ours.
+# They distinguish the file from those of other programs ("drgm") and of other versions.
 _APPLICATION_ID = 0x6472676D
 _VERSION = 1
 
@@ -94,10 +91,10 @@ CREATE TRIGGER item_dropped AFTER DELETE ON items BEGIN
 END;
 """
 
-_KIND = SQLiteFileFormat("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
+_FILE_FORMAT = SQLiteFileFormat("response store", _APPLICATION_ID, _VERSION, _SCHEMA)
 
 _TOTAL = "SELECT bytes FROM total"
-# But the one that was just put, whose size was looked at before.
+# Except for the one that was just stored, whose size was checked before.
 _DROP_OLDEST = """
 DELETE FROM responses WHERE key = (SELECT key FROM responses WHERE key != ? ORDER BY created, key LIMIT 1)
 """
@@ -173,7 +170,7 @@ class SQLiteResponseStore:
         return await self._call(lambda: self._delete(owner, id))
 
     async def _call(self, function: Callable[[], _T]) -> _T:
-        """Run it in a thread. It is not left when the caller is cancelled, for the connection is in its hands."""
+        """Run a function in a thread. A cancelled caller waits for its end, because it uses the connection."""
         try:
             with anyio.move_on_after(_TURN_S):
                 return await anyio.to_thread.run_sync(function, limiter=self._one_call)
@@ -188,7 +185,7 @@ class SQLiteResponseStore:
     # What follows runs in the thread.
 
     def _open(self) -> None:
-        self._connection = open_sqlite_file(_KIND, self._path, _BUSY_S)
+        self._connection = open_sqlite_file(_FILE_FORMAT, self._path, _BUSY_S)
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -203,7 +200,7 @@ class SQLiteResponseStore:
 
     @contextmanager
     def _reading(self, now: int) -> Iterator[sqlite3.Connection]:
-        """A transaction that sees one state of the file, in which nothing is too old."""
+        """Open a transaction that sees one state of the file, without expired responses."""
         connection = self._open_connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
@@ -268,10 +265,10 @@ class SQLiteResponseStore:
             if found is None:
                 return None
             key, created, body = found
-            given, said = (
+            input_items, output_items = (
                 tuple([StoredItem(*row) for row in reading.execute(_ITEMS, (key, part))]) for part in (0, 1)
             )
-        return StoredResponse(id, owner, created, body, given, said)
+        return StoredResponse(id, owner, created, body, input_items, output_items)
 
     def _item(self, owner: str, id: str, now: int) -> StoredItem | None:
         with self._reading(now) as reading:
@@ -289,5 +286,5 @@ class SQLiteResponseStore:
 
 
 def _digest(item: StoredItem) -> bytes:
-    """The same for equal items alone."""
+    """Return a hash of an item: equal only for equal items."""
     return hashlib.blake2b(item.id.encode("ascii") + b"\n" + item.data, digest_size=16).digest()

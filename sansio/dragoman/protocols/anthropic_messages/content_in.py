@@ -1,0 +1,282 @@
+"""Read the content blocks of a response into events.
+
+Blocks come one after another under an index. Text and reasoning blocks start at their first content, tool calls at
+once, and each other block becomes one opaque event when it is complete. A block of a complete response is read as one
+whose start holds everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Opaque,
+    ReasoningDelta,
+    Search,
+    Signature,
+    SignatureDelta,
+    Source,
+    TextDelta,
+    ToolHead,
+)
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.shape import note_unread
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_THINKING_BLOCK,
+    KNOWN_TOOL_USE,
+    cited_title,
+    cited_url,
+    extra_fields,
+    text_or_empty,
+    text_or_none,
+    unreadable_response,
+)
+from dragoman.protocols.anthropic_messages.tables import (
+    BLOCK_SHAPE,
+    CITATION_SHAPE,
+    DELTA_FIELDS,
+    EVENT_FIELDS,
+    NAME,
+)
+
+
+class StreamedBlock:
+    """An open block.
+
+    number: its number in the events, -1 before its BlockStarted.
+    native: the block of content_block_start, with what signatures and deltas added.
+    texts: the texts of its deltas.
+    citations: the number of citations so far.
+    """
+
+    __slots__ = ("citations", "index", "kind", "native", "number", "texts")
+
+    def __init__(self, index: int, kind: str, native: JSONObject) -> None:
+        self.index = index
+        self.kind = kind
+        self.native = native
+        self.number = -1
+        self.texts: list[str] = []
+        self.citations = 0
+
+
+class ContentBlockReader:
+    """Reads the blocks of one response.
+
+    open: the open blocks by index.
+    model: the responding model, which is part of signatures.
+    called: True after a tool call.
+    """
+
+    __slots__ = ("_context", "_ledger", "_next", "_pending_call", "_queries", "called", "model", "open")
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self.open: dict[JSON, StreamedBlock] = {}
+        self.model = ""
+        self.called = False
+        self._context = context
+        self._ledger = ledger
+        self._next = 0  # the number of the next block
+        self._pending_call = -1  # a call with incomplete arguments, whose end depends on the stop reason
+        self._queries: dict[str, str] = {}  # by the id of the search
+
+    def start(self, index: int, native: JSON) -> list[Event]:
+        """Return the events of content_block_start, with the content that the block has already."""
+        if type(native) is not dict or type(native.get("type")) is not str:
+            raise unreadable_response("a content block has no type")
+        note_unread(native, BLOCK_SHAPE, f"/content/{index}", self._ledger)
+        block = self.open[index] = StreamedBlock(index, native["type"], native)
+        kind = block.kind
+        if kind == "text":
+            events = self._start_text(block, native.get("text"))
+            citations = native.get("citations")
+            for citation in citations if type(citations) is list else ():
+                events += self._add_citation(block, citation)
+            return events
+        if kind == "thinking":
+            if self._context.request.protocol == NAME:  # for other clients the signature holds them
+                self._ledger.unknown_fields(f"/content/{index}", extra_fields(native, KNOWN_THINKING_BLOCK))
+            return self._start_thinking(block, native.get("thinking"))
+        if kind == "tool_use":
+            return [self._start_call(block)]
+        return []
+
+    def _start_block(
+        self, block: StreamedBlock, kind: BlockKind, tool: ToolHead | None = None
+    ) -> BlockStarted:
+        block.number = self._next
+        self._next += 1
+        return BlockStarted(block.number, kind, tool=tool, path=f"/content/{block.index}")
+
+    def _start_call(self, block: StreamedBlock) -> BlockStarted:
+        native = block.native
+        call_id, name = native.get("id"), native.get("name")
+        if type(name) is not str or not name:
+            raise unreadable_response("a tool call has no name")
+        if type(call_id) is not str or not call_id:
+            call_id = f"toolu_{self._context.id}_{self._next}"
+        for key, value in (extra_fields(native, KNOWN_TOOL_USE) or {}).items():
+            if value != {"type": "direct"}:  # the default caller
+                path = child(f"/content/{block.index}", key)
+                self._ledger.dropped(path, "a field of the tool call that has no counterpart")
+        self.called = True
+        return self._start_block(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
+
+    def _start_text(self, block: StreamedBlock, text: JSON) -> list[Event]:
+        """Return the first text of a block. MessagesReader.read() returns the rest."""
+        if type(text) is not str or not text:
+            return []
+        return [self._start_block(block, BlockKind.TEXT), TextDelta(block.number, text)]
+
+    def _start_thinking(self, block: StreamedBlock, text: JSON) -> list[Event]:
+        """Return the first text of a block. MessagesReader.read() returns the rest."""
+        if type(text) is not str or not text:
+            return []
+        block.texts.append(text)
+        return [self._start_block(block, BlockKind.REASONING), ReasoningDelta(block.number, text)]
+
+    def _add_citation(self, block: StreamedBlock, citation: JSON) -> list[Event]:
+        if type(citation) is not dict:
+            return []
+        events: list[Event] = []
+        if block.number < 0:
+            events.append(self._start_block(block, BlockKind.TEXT))
+        path = f"/content/{block.index}/citations"
+        note_unread(citation, CITATION_SHAPE, child(path, block.citations), self._ledger)
+        block.citations += 1
+        url, title = cited_url(citation), cited_title(citation)
+        events.append(Annotation(block.number, NAME, citation, url, title, path=path))
+        return events
+
+    def delta(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> Sequence[Event]:
+        """Return the events of a delta that MessagesReader.read() does not read itself."""
+        kind = block.kind
+        if kind == "text":
+            if delta_type == "text_delta":
+                return self._start_text(block, delta.get("text"))
+            if delta_type == "citations_delta":
+                return self._add_citation(block, delta.get("citation"))
+        elif kind == "thinking":
+            if delta_type == "thinking_delta":
+                return self._start_thinking(block, delta.get("thinking"))
+            if delta_type == "signature_delta":
+                block.native = {**block.native, "signature": delta.get("signature")}
+                return ()
+        elif kind != "tool_use":
+            self._extend_opaque(block, delta_type, delta)
+            return ()
+        self._ledger.add(
+            LossCode.UNKNOWN_KIND,
+            f"/content/{block.index}",
+            "a delta of a type that does not belong to the block",
+        )
+        return ()
+
+    def note_fields(self, block: StreamedBlock, event: JSONObject, delta: JSONObject) -> None:
+        """Record the unknown fields of a delta. Opaque blocks keep them."""
+        self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(event, EVENT_FIELDS))
+        if block.kind in ("text", "thinking", "tool_use"):
+            self._ledger.unknown_fields(f"/content/{block.index}", extra_fields(delta, DELTA_FIELDS))
+
+    def _extend_opaque(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> None:
+        """Add a delta to an opaque block: JSON text of its input, or fields whose texts are joined."""
+        if delta_type == "input_json_delta":
+            text = delta.get("partial_json")
+            if type(text) is str:
+                block.texts.append(text)
+            return
+        block.native = dict(block.native)
+        for key, value in delta.items():
+            if key == "type" or value is None:
+                continue
+            before = block.native.get(key)
+            block.native[key] = before + value if type(before) is str and type(value) is str else value
+
+    def close(self, block: StreamedBlock, cut: bool = False) -> list[Event]:
+        """Return the end of a block. cut: the upstream did not end it, because the output limit was reached."""
+        kind = block.kind
+        if kind == "text":
+            return [BlockEnded(block.number, not cut)] if block.number >= 0 else []
+        if kind == "thinking":
+            return self._close_thinking(block, cut)
+        if kind == "redacted_thinking":
+            start = self._start_block(block, BlockKind.REASONING)
+            return [start, self._signature(block, block.native), BlockEnded(block.number)]
+        if kind == "tool_use":
+            return self._close_call(block, cut)
+        native = block.native
+        if block.texts:
+            native = {**native, "input": _parse_input("".join(block.texts))}
+        return [Opaque(NAME, kind, native, f"/content/{block.index}", search=self._search(kind, native))]
+
+    def _search(self, kind: str, native: JSONObject) -> Search | None:
+        """Return query and sources of a web search at its result, None for all other blocks."""
+        if kind == "server_tool_use":
+            arguments = native.get("input")
+            query = arguments.get("query") if type(arguments) is dict else None
+            if native.get("name") == "web_search" and type(query) is str:
+                self._queries[text_or_empty(native.get("id"))] = query
+            return None
+        if kind != "web_search_tool_result":
+            return None
+        query = self._queries.get(text_or_empty(native.get("tool_use_id")))
+        results = native.get("content")  # an object if the search failed
+        sources = [
+            Source(result["url"], text_or_none(result.get("title")))
+            for result in (results if type(results) is list else ())
+            if type(result) is dict and type(result.get("url")) is str
+        ]
+        return Search(() if query is None else (query,), tuple(sources))
+
+    def _close_thinking(self, block: StreamedBlock, cut: bool) -> list[Event]:
+        events: list[Event] = []
+        if block.number < 0:
+            # With "display: omitted" only the signature comes, and it must go back.
+            if not block.native.get("signature"):
+                return []
+            events.append(self._start_block(block, BlockKind.REASONING))
+        if not cut or block.native.get("signature"):
+            events.append(self._signature(block, {**block.native, "thinking": "".join(block.texts)}))
+        events.append(BlockEnded(block.number, not cut))
+        return events
+
+    def _close_call(self, block: StreamedBlock, cut: bool) -> list[Event]:
+        events: list[Event] = []
+        text = "".join(block.texts)
+        arguments = block.native.get("input")
+        if not text and arguments:
+            # Calls that code in a container makes come with their input in content_block_start.
+            text = encode_text(arguments)
+            events.append(ArgumentsDelta(block.number, text))
+        if text and not is_object_text(text):
+            self._pending_call = block.number
+        else:
+            events.append(BlockEnded(block.number, bool(text) or not cut))
+        return events
+
+    def end_pending_call(self, cut: bool) -> list[Event]:
+        """Return the end of the call that stopped in the middle of its arguments. cut: the output limit was reached."""
+        if self._pending_call < 0:
+            return []
+        number, self._pending_call = self._pending_call, -1
+        return [BlockEnded(number, not cut)]
+
+    def _signature(self, block: StreamedBlock, native: JSONObject) -> SignatureDelta:
+        return SignatureDelta(block.number, Signature(NAME, native, self.model))
+
+
+def _parse_input(text: str) -> JSON:
+    """Return the input of a server tool, as text if it is no JSON."""
+    try:
+        return decode(text.encode("utf-8", "surrogatepass"))
+    except RemoteProtocolError:
+        return text

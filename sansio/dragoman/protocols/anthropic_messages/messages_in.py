@@ -1,0 +1,391 @@
+"""Read the content blocks of a request into parts, and render blocks without a neutral form as text.
+
+Each block type has a reader in a table; a type without one becomes an opaque part, which keeps the whole block. Its
+text is for upstreams of other protocols: each type that holds text for the model (documents, search results, results
+of server tools) has a function. Calls of server tools have no text, because it would teach another model to write calls
+instead of making them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.request import Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_DOCUMENT,
+    KNOWN_IMAGE,
+    KNOWN_SOURCE,
+    KNOWN_TEXT,
+    KNOWN_THINKING_BLOCK,
+    KNOWN_TOOL_RESULT,
+    KNOWN_TOOL_USE,
+    extra_fields,
+    invalid_request,
+    optional_field,
+    optional_object,
+    read_cache_mark,
+    read_citations,
+    required_field,
+    text_or_empty,
+)
+from dragoman.protocols.anthropic_messages.tables import (
+    NAME,
+    SEARCH_ID_PREFIX,
+    SOURCE_TYPES,
+    SUMMARY_ORIGIN,
+    SUMMARY_PREFIX,
+)
+
+_FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
+
+
+# Path and value of an effort in mid-conversation.
+EffortOverride = tuple[str, str]
+
+
+class ReadContext:
+    """Shared by the readers of one request.
+
+    signer: unwraps signatures that Dragoman wrapped.
+    summary: the last part that replaces everything before it, None if there is none.
+    effort: the last effort that a system message in mid-conversation sets, None if none does.
+    has_system_messages: True if a system message stands among the messages.
+    """
+
+    __slots__ = ("effort", "has_system_messages", "signer", "summary")
+
+    def __init__(self, signer: Signer) -> None:
+        self.signer = signer
+        self.summary: Text | None = None
+        self.effort: EffortOverride | None = None
+        self.has_system_messages = False
+
+
+# Returns None for a block that repeats what stands beside it.
+BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
+
+
+def read_content(
+    content: JSON, path: str, context: ReadContext, readers: Mapping[str, BlockReader] | None = None
+) -> tuple[Part, ...]:
+    """Return the parts of a string or a list of blocks. readers: by block type, those of a message by default."""
+    if type(content) is str:
+        return (Text(content, path=path),) if content else ()
+    if type(content) is not list:
+        raise invalid_request(path, "Input should be a valid string or list")
+    if readers is None:
+        readers = _MESSAGE_READERS
+    parts: list[Part] = []
+    for index, block in enumerate(content):
+        block_path = f"{path}/{index}"
+        if type(block) is not dict:
+            raise invalid_request(block_path, "Input should be an object")
+        kind = block.get("type")
+        if kind == "text" and len(block) == 2 and type(block.get("text")) is str:
+            parts.append(Text(block["text"], None, None, None, block_path))
+            continue
+        if type(kind) is not str:
+            kind = required_field(block, "type", block_path, str, "string")
+        reader = readers.get(kind)
+        if reader is None:
+            parts.append(OpaquePart(NAME, kind, block, block_path, render_text(block)))
+            continue
+        part = reader(block, block_path, context)
+        if part is not None:
+            parts.append(part)
+    return tuple(parts)
+
+
+def _read_text(block: JSONObject, path: str, context: ReadContext) -> Part:
+    text = required_field(block, "text", path, str, "string")
+    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TEXT))
+    citations = block.get("citations") or None
+    return Text(text, cache, citations, extra, path, read_citations(citations) if citations else ())
+
+
+def _read_image(block: JSONObject, path: str, context: ReadContext) -> Part:
+    return _read_media(block, path, KNOWN_IMAGE)
+
+
+def _read_document(block: JSONObject, path: str, context: ReadContext) -> Part:
+    return _read_media(block, path, KNOWN_DOCUMENT)
+
+
+def _read_media(block: JSONObject, path: str, known: frozenset[str]) -> Part:
+    source = optional_object(block, "source", path)
+    if not source:
+        raise invalid_request(f"{path}/source", "Field required")
+    field, neutral = SOURCE_TYPES.get(text_or_empty(source.get("type")), ("", None))
+    data = source.get(field)
+    if neutral is None or type(data) is not str:
+        return OpaquePart(NAME, block["type"], block, path, render_text(block))
+    cache, extra = read_cache_mark(block, path, extra_fields(block, known))
+    source_extra = extra_fields(source, KNOWN_SOURCE)
+    if source_extra:
+        extra = {**(extra or {}), "source": source_extra}
+    image = known is KNOWN_IMAGE
+    return Media(
+        kind="image" if image else "file",
+        source=neutral,
+        data=data,
+        media_type=optional_field(source, "media_type", f"{path}/source", str, "string"),
+        filename=None if image else optional_field(block, "title", path, str, "string"),
+        context=None if image else optional_field(block, "context", path, str, "string"),
+        citations=None if image else block.get("citations"),
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _read_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
+    text = required_field(block, "thinking", path, str, "string")
+    return _read_reasoning(block, path, context.signer, text, block.get("signature"))
+
+
+def _read_redacted_thinking(block: JSONObject, path: str, context: ReadContext) -> Part:
+    return _read_reasoning(
+        block, path, context.signer, "", required_field(block, "data", path, str, "string")
+    )
+
+
+def _read_reasoning(block: JSONObject, path: str, signer: Signer, text: str, carrier: JSON) -> Part:
+    """Return the reasoning of a block. carrier: the field that holds a signature, the vendor's or a wrapped one."""
+    extra: JSONObject | None = None
+    if "cache_control" in block:
+        # The signature does not cover the mark: "cache_control cannot be set on thinking blocks".
+        extra = {"cache_control": block["cache_control"]}
+        block = {key: value for key, value in block.items() if key != "cache_control"}
+    signature: Signature | None = None
+    forged = False
+    if type(carrier) is str and carrier and not signer.is_wrapped(carrier):
+        signature = Signature(NAME, block)  # the block goes back whole
+    else:
+        if type(carrier) is str and carrier:
+            signature = signer.unwrap(carrier)
+            forged = signature is None
+        block_extra = extra_fields(block, KNOWN_THINKING_BLOCK)
+        if block_extra:
+            extra = {**(extra or {}), **block_extra}
+    return Reasoning(text, signature, extra=extra, path=path, forged=forged)
+
+
+def _read_tool_use(block: JSONObject, path: str, context: ReadContext) -> Part:
+    arguments = block.get("input")
+    if len(block) == 4 and type(arguments) is dict:
+        # A shortcut for nearly all calls: only type, id, name and input.
+        call_id, name = block.get("id"), block.get("name")
+        if type(call_id) is str and type(name) is str:
+            text = encode_text(arguments) if arguments else "{}"
+            return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
+    call_id = required_field(block, "id", path, str, "string")
+    name = required_field(block, "name", path, str, "string")
+    # Clients that rebuild calls send null or nothing when there are no arguments.
+    if arguments is not None and type(arguments) is not dict:
+        raise invalid_request(f"{path}/input", "Input should be a valid dictionary")
+    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TOOL_USE))
+    if extra is not None and extra.get("caller") == {"type": "direct"}:
+        del extra["caller"]  # the default
+    text = encode_text(arguments) if arguments else "{}"
+    return ToolCall(call_id, name, text, cache=cache, extra=extra or None, path=path)
+
+
+def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Part:
+    call_id = required_field(block, "tool_use_id", path, str, "string")
+    content = block.get("content")
+    parts: tuple[Any, ...] = ()
+    if type(content) is str and content:
+        parts = (Text(content, None, None, None, path + "/content"),)
+    elif content is not None:
+        parts = read_content(content, f"{path}/content", context, _RESULT_READERS)
+    if len(block) == 3 and content is not None:
+        # A shortcut for nearly all results: only type, id and content.
+        return ToolResult(call_id, parts, _FUNCTION, None, None, None, None, path)
+    cache, extra = read_cache_mark(block, path, extra_fields(block, KNOWN_TOOL_RESULT))
+    return ToolResult(
+        call_id,
+        parts,
+        is_error=optional_field(block, "is_error", path, bool, "boolean"),
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _read_search(block: JSONObject, path: str, context: ReadContext) -> Part | None:
+    """Return a search of the vendor as an opaque part, None for a block that Dragoman made of another one's search."""
+    if text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX):
+        return None
+    return OpaquePart(NAME, block["type"], block, path, render_text(block))
+
+
+def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
+    """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
+    carrier = block.get("encrypted_content")
+    signature = context.signer.unwrap(carrier) if type(carrier) is str else None
+    if signature is not None and signature.origin == SUMMARY_ORIGIN and type(signature.native) is dict:
+        cache, extra = read_cache_mark(block, path, None)
+        text = f"{SUMMARY_PREFIX}{signature.native.get('summary')}"
+        context.summary = Text(text, cache, None, extra, path)
+        return context.summary
+    return OpaquePart(NAME, "compaction", block, path, render_text(block))
+
+
+_RESULT_READERS: dict[str, BlockReader] = {
+    "text": _read_text,
+    "image": _read_image,
+    "document": _read_document,
+}
+_MESSAGE_READERS: dict[str, BlockReader] = {
+    **_RESULT_READERS,
+    "thinking": _read_thinking,
+    "redacted_thinking": _read_redacted_thinking,
+    "tool_use": _read_tool_use,
+    "tool_result": _read_tool_result,
+    "server_tool_use": _read_search,
+    "web_search_tool_result": _read_search,
+    "compaction": _read_compaction,
+}
+
+# --- blocks as text ---------------------------------------------------------------------------------------
+
+
+def render_text(block: JSONObject) -> str | None:
+    """Return the text of a block, None if it has none."""
+    render = _RENDERERS.get(block["type"])
+    return (render(block) or None) if render is not None else None
+
+
+def _objects(content: JSON) -> Iterator[JSONObject]:
+    """Yield the objects of a list, nothing for other values."""
+    if type(content) is list:
+        yield from (item for item in content if type(item) is dict)
+
+
+def _join_texts(content: JSON) -> str:
+    """Return a string, or the texts of a list of blocks."""
+    if type(content) is str:
+        return content
+    return _join(*[item.get("text") for item in _objects(content)], between="\n\n")
+
+
+def _join(*parts: JSON, between: str = "\n") -> str:
+    """Join the parts that are non-empty strings."""
+    return between.join(part for part in parts if type(part) is str and part)
+
+
+def _object(block: JSONObject, name: str) -> JSONObject:
+    value = block.get(name)
+    return value if type(value) is dict else {}
+
+
+def _render_document(block: JSONObject) -> str:
+    source = _object(block, "source")
+    text = _join_texts(source.get("content")) or (source.get("data") if source.get("type") == "text" else "")
+    return _join(block.get("title"), block.get("context"), text, between="\n\n") if text else ""
+
+
+def _render_search_result(block: JSONObject) -> str:
+    return _join(block.get("title"), block.get("source"), _join_texts(block.get("content")), between="\n\n")
+
+
+def _render_web_search(block: JSONObject) -> str:
+    results = [_join(item.get("title"), item.get("url")) for item in _objects(block.get("content"))]
+    return _join("Found by a web search:", *results, between="\n\n") if any(results) else ""
+
+
+def _render_web_fetch(block: JSONObject) -> str:
+    content = _object(block, "content")
+    text = _render_document(_object(content, "content"))
+    return _join(f"Fetched from {content.get('url')}:", text, between="\n\n") if text else ""
+
+
+def _render_code_result(block: JSONObject) -> str:
+    content = _object(block, "content")
+    if content.get("type") == "text_editor_code_execution_view_result":
+        return _join("A file in the sandbox:", content.get("content"))
+    output = _join(content.get("stdout"), content.get("stderr"))
+    return _join(f"Code was run, with exit code {content.get('return_code')}:", output) if output else ""
+
+
+def _render_mcp_result(block: JSONObject) -> str:
+    text = _join_texts(block.get("content"))
+    head = "A tool failed:" if block.get("is_error") else "A tool gave back:"
+    return _join(head, text) if text else ""
+
+
+def _render_advice(block: JSONObject) -> str:
+    text = _object(block, "content").get("text")
+    return _join("Advice:", text) if text else ""
+
+
+def _render_tool_search(block: JSONObject) -> str:
+    references = _objects(_object(block, "content").get("tool_references"))
+    return _join(*[_render_tool_reference(item) for item in references])
+
+
+def _render_tool_reference(block: JSONObject) -> str:
+    return f"The tool {block['tool_name']} can be called now." if block.get("tool_name") else ""
+
+
+def _render_tool_change(block: JSONObject) -> str:
+    tool = _object(block, "tool")
+    name = tool.get("name") or _object(tool, "definition").get("name")
+    server = tool.get("server_name") or _object(tool, "definition").get("mcp_server_name")
+    if not name and not server:
+        return ""
+    subject = f"The tool {name}" if name else "Each tool"
+    if server:
+        subject += f" of the MCP server {server}"
+    return f"{subject} can {'be called now' if block['type'] == 'tool_addition' else 'no longer be called'}."
+
+
+def _render_browser_state(block: JSONObject) -> str:
+    tabs = [
+        _join(
+            f"Tab {tab.get('tab_id')}{' (active)' if tab.get('active') else ''}:",
+            tab.get("title"),
+            tab.get("url"),
+            between=" ",
+        )
+        for tab in _objects(block.get("tabs"))
+    ]
+    changes = [
+        _join(
+            str(change.get("type")).replace("_", " ") + ":",
+            change.get("tab_id"),
+            change.get("url"),
+            change.get("path"),
+            change.get("error"),
+            between=" ",
+        )
+        for change in _objects(block.get("state_changes"))
+    ]
+    return _join(*tabs, *changes)
+
+
+def _render_compaction(block: JSONObject) -> str:
+    return _join_texts(block.get("content"))
+
+
+_RENDERERS: dict[str, Callable[[JSONObject], str]] = {
+    "document": _render_document,
+    "search_result": _render_search_result,
+    "web_search_tool_result": _render_web_search,
+    "web_fetch_tool_result": _render_web_fetch,
+    "code_execution_tool_result": _render_code_result,
+    "bash_code_execution_tool_result": _render_code_result,
+    "text_editor_code_execution_tool_result": _render_code_result,
+    "mcp_tool_result": _render_mcp_result,
+    "advisor_tool_result": _render_advice,
+    "tool_search_tool_result": _render_tool_search,
+    "tool_reference": _render_tool_reference,
+    "tool_addition": _render_tool_change,
+    "tool_removal": _render_tool_change,
+    "browser_state": _render_browser_state,
+    "compaction": _render_compaction,
+}

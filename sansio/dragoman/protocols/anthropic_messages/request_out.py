@@ -1,0 +1,452 @@
+"""Write the neutral request as a body for an upstream, and the headers that the body needs.
+
+Leading system messages become `system`, all other messages turns (`messages_out`). Conflicts between settings are
+resolved at the end. A request of this protocol keeps the client's settings, and only its conversation is written again;
+with `Capabilities.relay` "rewrite" so is all that passes and capabilities may change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from dragoman._ir.losses import Ledger
+from dragoman._ir.parameters import Converter, write_params
+from dragoman._ir.request import Message, Param, Part, Reasoning, Request, ResponseFormat
+from dragoman._wire.exceptions import RequestRefused, dotted_path
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.messages_out import (
+    CacheControlWriter,
+    ConversationWriter,
+    merge_extra,
+    plain_or_blocks,
+)
+from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.tables import (
+    BETA_HEADER,
+    CACHE_OPTION_TTL_NAMES,
+    COMPACT_EDIT,
+    DEFAULT_COMPACT_THRESHOLD,
+    IMPLIED_INCLUDES,
+    NAME,
+    NO_OP_VALUES,
+    PARAM_NAMES,
+    PARAM_PATHS,
+    REJECTED_PARAMS,
+    REQUEST_TIER_NAMES,
+    SAMPLING_PARAMS,
+    VERSION_HEADER,
+)
+from dragoman.protocols.anthropic_messages.thinking import (
+    drop_thinking_in_tool_loop,
+    resolve_thinking_conflicts,
+    write_thinking,
+)
+from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
+
+_JSON_SENTENCE = "Answer with one JSON object and nothing else."
+
+
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """Return the body. Raises RequestRefused (400) for settings that may not be left out."""
+    if request.protocol == NAME:
+        return _rewrite_body(request, capabilities, ledger)
+    out: JSONObject = {
+        "model": request.model,
+        "max_tokens": resolve_max_tokens(request, capabilities.max_tokens),
+    }
+    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
+    marks = CacheControlWriter()
+    tools = write_tools(request, capabilities, marks, ledger)
+    conversation = ConversationWriter(ledger, marks, capabilities.mid_system)
+    system, rest = _write_system(request, conversation, ledger)
+    response_format = request.response_format
+    if response_format is not None and response_format.schema is None:
+        ledger.altered(
+            response_format.path or "/response_format", "asked for with a sentence: there is no such setting"
+        )
+        system.append({"type": "text", "text": _JSON_SENTENCE})
+    if system:
+        out["system"] = plain_or_blocks(system)
+    for message in rest:
+        conversation.add(message)
+    out["messages"] = conversation.turns
+    out.update(tools)
+    write_user_and_tier(request, out, ledger)
+    write_thinking(request, capabilities, out, ledger)
+    resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
+    if response_format is not None and response_format.schema is not None:
+        out.setdefault("output_config", {})["format"] = _write_format(response_format, ledger)
+    marks.finish(out.get("cache_control"), ledger)
+    if request.stream:
+        out["stream"] = True
+    return out
+
+
+def _write_system(
+    request: Request, conversation: ConversationWriter, ledger: Ledger
+) -> tuple[list[JSONObject], tuple[Message, ...]]:
+    """Return the blocks of `system`, and the messages after them."""
+    messages = request.messages
+    count = 0
+    while count < len(messages) and messages[count].role in ("system", "developer"):
+        count += 1
+    if count == len(messages) and count:
+        # "messages: at least one message is required", so the last one becomes a message of the user.
+        count -= 1
+        conversation.disallow_system()
+    system: list[JSONObject] = []
+    for message in messages[:count]:
+        if message.name is not None:
+            ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
+        system += conversation.system_blocks(message)
+    return system, messages[count:]
+
+
+def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject:
+    """Return `output_config.format`. It is always strict; name and description go into the schema."""
+    path = response_format.path or "/response_format"
+    if response_format.strict is False:
+        ledger.altered(f"{path}/strict", "the upstream always keeps to the schema")
+    schema = fit_schema(
+        response_format.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail)
+    )
+    if type(schema) is dict:
+        for key, value in (("title", response_format.name), ("description", response_format.description)):
+            if value is not None and value != schema.setdefault(key, value):
+                ledger.dropped(
+                    f"{path}/{'name' if key == 'title' else key}", f"the schema has a {key} of its own"
+                )
+    return {"type": "json_schema", "schema": schema}
+
+
+# --- requests of this protocol ----------------------------------------------------------------------------
+
+
+def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """Return the client's body with its conversation written again, because passes change the conversation."""
+    out = dict(request.raw)
+    out["model"] = request.model
+    out.setdefault("max_tokens", capabilities.max_tokens)
+    reasoning = request.reasoning
+    effort = None
+    if reasoning is not None and reasoning.effort is not None:
+        effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
+    rewrites_settings = capabilities.relay == "rewrite"
+    marks = CacheControlWriter()
+    conversation = ConversationWriter(
+        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort, unsigned=rewrites_settings
+    )
+    out.pop("system", None)
+    system: list[JSONObject] = []
+    for message in request.messages:
+        if rewrites_settings and capabilities.thinking == "none":
+            message = _without_reasoning(message, ledger)
+        is_first = rewrites_settings and message.role == "system" and not conversation.turns
+        if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
+            # The client's system text, and messages that a pass has put before it.
+            system += conversation.system_blocks(message)
+        elif message.path != "/compaction/instructions":
+            conversation.add(message)
+    if system:
+        out["system"] = plain_or_blocks(system)
+    out["messages"] = conversation.turns
+    if rewrites_settings:
+        _rewrite_settings(request, capabilities, out, marks, ledger)
+        resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
+        marks.finish(out.get("cache_control"), ledger)
+    else:
+        drop_thinking_in_tool_loop(request, out, conversation.needs_thinking, ledger)
+        for param in () if capabilities.sampling else SAMPLING_PARAMS:
+            if out.pop(param, None) is not None:
+                ledger.dropped(f"/{param}", "the upstream's models take no sampling settings")
+    return out
+
+
+def _without_reasoning(message: Message, ledger: Ledger) -> Message:
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Reasoning):
+            ledger.dropped(part.path, "the upstream's model does not think")
+        else:
+            parts.append(part)
+    return (
+        message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=tuple(parts))
+    )
+
+
+def _rewrite_settings(
+    request: Request, capabilities: Capabilities, out: JSONObject, marks: CacheControlWriter, ledger: Ledger
+) -> None:
+    """Write again what passes may have changed in the client's body, and what capabilities change."""
+    params, extra = request.params, request.extra or {}
+    for param in read_settings(request.raw, {}):
+        if param not in params:
+            _remove(out, PARAM_PATHS[param])
+    out.setdefault("max_tokens", capabilities.max_tokens)  # required
+    if "stop" in params:
+        out["stop_sequences"] = params["stop"]
+    for name in ("tools", "tool_choice"):
+        out.pop(name, None)
+    out.update(write_tools(request, capabilities, marks, ledger))
+    if "tool_choice" in out:
+        merge_extra(out["tool_choice"], extra.get("tool_choice"))
+    else:
+        ledger.unknown_fields("/tool_choice", extra.get("tool_choice"))
+    response_format = request.response_format
+    if response_format is None or response_format.schema is None:
+        # A pass has replaced it by a system text or a tool.
+        _remove(out, "/output_config/format")
+        _remove(out, "/output_format")
+    config = request.reasoning
+    if config is not None and (config.effort_path or config.path).startswith("/messages/"):
+        return  # written with that message
+    _remove(out, "/thinking")
+    _remove(out, "/output_config/effort")
+    written: JSONObject = {"max_tokens": out["max_tokens"]}
+    write_thinking(request, capabilities, written, ledger)
+    if config is not None and "thinking" in written:
+        merge_extra(written["thinking"], config.extra)
+    if "output_config" in written:
+        written["output_config"] = {**(out.get("output_config") or {}), **written["output_config"]}
+    out.update(written)
+
+
+def _remove(out: JSONObject, path: str) -> None:
+    """Delete the member at a path of one or two steps, and its object if that is then empty."""
+    name, _, inner = path[1:].partition("/")
+    if inner and type(out.get(name)) is dict:
+        rest = {key: value for key, value in out[name].items() if key != inner}
+        if rest:
+            out[name] = rest
+            return
+    elif inner:
+        return
+    out.pop(name, None)
+
+
+# --- settings ---------------------------------------------------------------------------------------------
+
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def _drop_unless(defaults: tuple[JSON, ...]) -> Converter:
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if value not in defaults:
+            ledger.dropped(path, "Messages has no such setting")
+
+    return convert
+
+
+def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
+    def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
+        if value not in defaults:
+            raise RequestRefused(
+                f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
+                status=400,
+                path=path,
+                code="unsupported_parameter",
+            )
+
+    return convert
+
+
+def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Return nothing: the setting is written by a function that needs more than its value."""
+    return None
+
+
+def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is not list or not set(map(str, value)) <= IMPLIED_INCLUDES:
+        ledger.dropped(path, "Messages gives what it gives")
+
+
+def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) in (int, float) and value > 1:
+        ledger.altered(path, "lowered to 1, the highest temperature of Messages")
+        return 1
+    return value
+
+
+def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
+    sequences = value if type(value) is list else [value]
+    visible = [text for text in sequences if not str(text).isspace()]
+    if len(visible) < len(sequences):
+        ledger.dropped(path, "each stop sequence must contain non-whitespace")
+    return visible or None
+
+
+def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Convert `[{"type": "compaction", "compact_threshold": tokens}]`, the neutral form."""
+    edits: list[JSON] = []
+    for index, item in enumerate(value if type(value) is list else [value]):
+        if type(item) is not dict or item.get("type") != "compaction":
+            ledger.dropped(f"{path}/{index}", "context management that Messages does not have")
+            continue
+        tokens = item.get("compact_threshold")
+        trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if tokens is None else tokens}
+        edits.append({"type": COMPACT_EDIT, "trigger": trigger})
+        for key in item.keys() - {"type", "compact_threshold"}:
+            ledger.dropped(f"{path}/{index}/{key}", "Messages has no such setting")
+    return {"edits": edits} if edits else None
+
+
+def _prompt_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Convert `mode: implicit` to a mark at the top level, `explicit` to no such mark."""
+    if type(value) is not dict or value.get("mode", "implicit") not in ("implicit", "explicit"):
+        ledger.dropped(path, "Messages has no such options for the prompt cache")
+        return None
+    unwritten = {key for key, item in value.items() if item is not None} - {"mode"}
+    mark: JSONObject | None = None
+    if value.get("mode") == "implicit":
+        mark = {"type": "ephemeral"}
+        ttl = value.get("ttl")
+        if type(ttl) is str and ttl in CACHE_OPTION_TTL_NAMES:
+            mark["ttl"] = CACHE_OPTION_TTL_NAMES[ttl]
+            unwritten.discard("ttl")
+    for key in sorted(unwritten):
+        ledger.dropped(f"{path}/{key}", "Messages has no such option for the prompt cache")
+    return mark
+
+
+CONVERTERS: dict[Param, Converter] = {
+    **{param: _drop_unless(defaults) for param, defaults in NO_OP_VALUES.items()},
+    **{
+        param: _refuse_unless(NO_OP_VALUES.get(param, ()), advice)
+        for param, advice in REJECTED_PARAMS.items()
+    },
+    "context_management": _context_management,
+    "include": _include,
+    "max_output_tokens": _skip,
+    "max_tool_calls": _skip,
+    "prompt_cache_options": _prompt_cache_options,
+    "safety_identifier": _skip,
+    "service_tier": _skip,
+    "stop": _stop,
+    "temperature": _temperature,
+    "user": _skip,
+}
+
+
+def resolve_max_tokens(request: Request, default: int) -> int:
+    """Return `max_tokens`, which is required. Raises RequestRefused (400) if it is no integer."""
+    limit = request.params.get("max_output_tokens")
+    if limit is None:
+        return default
+    if type(limit) is not int:
+        path = request.param_paths.get("max_output_tokens", "/max_tokens")
+        raise RequestRefused(
+            f"{dotted_path(path)} must be an integer", status=400, path=path, code="invalid_type"
+        )
+    return limit
+
+
+def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """Write `metadata.user_id`, and `service_tier` or `speed`."""
+    params = request.params
+    sent: Param | None = None
+    for param in _IDENTIFIERS:
+        if params.get(param) is None:
+            continue
+        if sent is None:
+            sent = param
+        elif params[param] != params[sent]:
+            ledger.dropped(
+                _param_path(request, param), "Messages takes one identifier: safety_identifier was sent"
+            )
+    if sent is not None:
+        out["metadata"] = {"user_id": _hash_email(params[sent], _param_path(request, sent), ledger)}
+    tier = params.get("service_tier")
+    if tier == "fast":
+        out["speed"] = "fast"
+    elif type(tier) is str and tier in REQUEST_TIER_NAMES:
+        out["service_tier"] = REQUEST_TIER_NAMES[tier]
+    elif tier is not None:
+        ledger.dropped(_param_path(request, "service_tier"), "Messages has no such service tier")
+
+
+# The first one that the request has is sent.
+_IDENTIFIERS: tuple[Param, ...] = ("safety_identifier", "user")
+
+
+def _hash_email(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Return an identifier, the hash of an e-mail address.
+
+    "Do not include any identifying information such as name, email address, or phone number": anthropic 2.12.0,
+    types/metadata_param.py.
+    """
+    if type(value) is not str or _EMAIL.fullmatch(value) is None:
+        return value
+    import hashlib  # loads OpenSSL, which is slow, and few identifiers need it
+
+    ledger.altered(path, "sent as its SHA-256 hash: an e-mail address may not be an identifier")
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _param_path(request: Request, param: Param) -> str:
+    return request.param_paths.get(param, f"/{param}")
+
+
+# --- headers ----------------------------------------------------------------------------------------------
+
+# Sampling settings are fields of 2023-06-01 only: anthropic 2.11.0 sends the newer version and has no such fields.
+SAMPLING_VERSION: Final = "2023-06-01"
+NEWEST_VERSION: Final = "2026-10-21"
+
+# Beta features of members of the body. Without its beta a member is refused: "Extra inputs are not permitted".
+_FIELD_BETAS: Mapping[str, str] = {
+    "compaction": "compact-2026-09-04",
+    "fallbacks": "server-side-fallback-2026-07-01",
+    "mcp_servers": "mcp-client-2025-11-20",
+    "speed": "fast-mode-2026-02-01",
+}
+# Of edits of `context_management`, by type.
+_EDIT_BETAS: Mapping[str, str] = {
+    "clear_thinking_20251015": "context-management-2025-06-27",
+    "clear_tool_uses_20250919": "context-management-2025-06-27",
+    "compact_20260112": "compact-2026-01-12",
+}
+# Of tools, by type.
+_TOOL_BETAS: Mapping[str, str] = {
+    "advisor_20260301": "advisor-tool-2026-03-01",
+    "computer_20250124": "computer-use-2025-01-24",
+    "computer_20251124": "computer-use-2025-11-24",
+    "mcp_toolset": "mcp-client-2025-11-20",
+}
+# Of members of `output_config`.
+_OUTPUT_BETAS: Mapping[str, str] = {"task_budget": "task-budgets-2026-03-13"}
+
+
+def request_headers(body: JSONObject) -> tuple[tuple[str, str], ...]:
+    """Return the headers for a body that write_request wrote for a client of another protocol.
+
+    Clients of this protocol send them themselves.
+    """
+    version = SAMPLING_VERSION if any(name in body for name in SAMPLING_PARAMS) else NEWEST_VERSION
+    betas = ",".join(dict.fromkeys(_betas(body)))
+    headers = ((VERSION_HEADER[0], version),)
+    return (*headers, (BETA_HEADER, betas)) if betas else headers
+
+
+def _betas(body: JSONObject) -> Iterator[str]:
+    yield from _members(body, _FIELD_BETAS)
+    yield from _members(body.get("output_config"), _OUTPUT_BETAS)
+    management = body.get("context_management")
+    yield from _types(management.get("edits") if type(management) is dict else None, _EDIT_BETAS)
+    yield from _types(body.get("tools"), _TOOL_BETAS)
+
+
+def _members(value: JSON, betas: Mapping[str, str]) -> Iterator[str]:
+    if type(value) is dict:
+        yield from (beta for name, beta in betas.items() if value.get(name) is not None)
+
+
+def _types(values: JSON, betas: Mapping[str, str]) -> Iterator[str]:
+    for value in values if type(values) is list else ():
+        kind = value.get("type") if type(value) is dict else None
+        if type(kind) is str and kind in betas:
+            yield betas[kind]

@@ -1,0 +1,310 @@
+"""Read frames of an upstream's stream, or a complete response, into events.
+
+Each event type of the stream has a method in a table; content blocks are read in `content_in`. A complete response is
+read as a stream whose message_start holds everything, so both give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.shape import note_unread
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSONObject, decode
+from dragoman._wire.sse import Frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_RESPONSE,
+    extra_fields,
+    text_or_empty,
+    text_or_none,
+    unreadable_response,
+)
+from dragoman.protocols.anthropic_messages.content_in import ContentBlockReader
+from dragoman.protocols.anthropic_messages.errors import parse_error
+from dragoman.protocols.anthropic_messages.tables import (
+    DELTA_FIELDS,
+    EVENT_FIELDS,
+    FAST_TIER,
+    NAME,
+    RESPONSE_SHAPE,
+    RESPONSE_TIERS,
+    STOP_REASONS,
+    TRUNCATING_STOP_REASONS,
+)
+from dragoman.protocols.anthropic_messages.usage import UsageReader
+
+# The member with the text, for each event that the fast path reads.
+_TEXT_MEMBERS: dict[type[Event], bytes] = {
+    TextDelta: b"text",
+    ReasoningDelta: b"thinking",
+    ArgumentsDelta: b"partial_json",
+}
+
+
+class MessagesReader:
+    """Reads one stream."""
+
+    __slots__ = (
+        "_blocks",
+        "_ended",
+        "_ledger",
+        "_same_protocol",
+        "_started",
+        "_stop",
+        "_usage",
+    )
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._blocks = ContentBlockReader(context, ledger)
+        self._same_protocol = context.request.protocol == NAME
+        self._started = False
+        self._ended = False
+        self._stop: Stopped | None = None
+        self._usage = UsageReader(ledger, self._same_protocol)
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """Return the events of one frame. Raises RemoteProtocolError (502)."""
+        if self._ended or frame.data == b"[DONE]":  # not in this protocol, but compatible servers send it
+            return ()
+        value = decode(frame.data)
+        if type(value) is not dict:
+            raise unreadable_response("an event is no JSON object")
+        kind = value.get("type")
+        if kind == "content_block_delta":  # the hot path
+            delta = value.get("delta")
+            index = value.get("index", 0)
+            block = self._blocks.open.get(index) if type(index) is int else None
+            if block is None or type(delta) is not dict:
+                raise unreadable_response("a delta came for a block that is not open")
+            if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
+                self._blocks.note_fields(block, value, delta)
+            delta_type = delta.get("type")
+            if delta_type == "text_delta" and block.kind == "text":
+                text = delta.get("text")
+                if block.number >= 0 and type(text) is str and text:
+                    return (TextDelta(block.number, text),)
+            elif delta_type == "input_json_delta" and block.number >= 0:
+                text = delta.get("partial_json")
+                if type(text) is str and text:
+                    block.texts.append(text)
+                    return (ArgumentsDelta(block.number, text),)
+                return ()
+            elif delta_type == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
+                text = delta.get("thinking")
+                if type(text) is str and text:
+                    block.texts.append(text)
+                    return (ReasoningDelta(block.number, text),)
+            return self._blocks.delta(block, delta_type, delta)
+        if frame.event == b"error":
+            kind = "error"
+        elif type(kind) is not str:
+            if "error" in value:
+                kind = "error"
+            else:
+                raise unreadable_response("an event has no type")
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of a type that is not known")
+            return ()
+        if not self._started and kind in _AFTER_START:
+            raise unreadable_response(f"{kind} came before message_start")
+        return handler(self, value)
+
+    def eof(self) -> Sequence[Event]:
+        """Return the last events. Compatible servers leave out message_stop, so a stop reason is enough.
+
+        Raises RemoteProtocolError (502) if the stream has no stop reason.
+        """
+        if self._ended:
+            return ()
+        if self._stop is None:
+            raise RemoteProtocolError(
+                "the upstream's answer ended before its stop reason", status=502, code="truncated"
+            )
+        return self.finish()
+
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+        """Return a template for the next deltas of the block, because they differ only in their text."""
+        block = next(block for block in self._blocks.open.values() if block.number == delta.block)
+        note = None if type(delta) is TextDelta else block.texts.append
+        return DeltaTemplate(_TEXT_MEMBERS[type(delta)], note)
+
+    # --- events of the stream -----------------------------------------------------------------------------
+
+    def _message_start(self, value: JSONObject) -> Sequence[Event]:
+        if self._started:  # some proxies repeat it
+            return ()
+        message = value.get("message")
+        if type(message) is not dict:
+            raise unreadable_response("message_start has no message")
+        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
+        return self.start(message)
+
+    def start(self, message: JSONObject) -> list[Event]:
+        """Return the events for a message object and the blocks that it holds already."""
+        self._started = True
+        usage = message.get("usage")
+        if type(usage) is not dict:
+            usage = {}
+        self._blocks.model = text_or_empty(message.get("model"))
+        events: list[Event] = [
+            Started(
+                id=text_or_empty(message.get("id")),
+                model=self._blocks.model,
+                service_tier=self._tier(usage),
+            )
+        ]
+        if usage:
+            events.append(self._usage.read(usage))
+        content = message.get("content", [])
+        if type(content) is not list:
+            raise unreadable_response("the content of the answer is no list")
+        for index, native in enumerate(content):
+            events += self._blocks.start(index, native)
+            events += self._blocks.close(self._blocks.open.pop(index))
+        events += self._message_fields(message)
+        self._note_stop(message)
+        return events
+
+    def _tier(self, usage: JSONObject) -> str | None:
+        """Return the neutral tier, in which the faster speed is a tier."""
+        tier = usage.get("service_tier")
+        if tier is not None and text_or_empty(tier) not in RESPONSE_TIERS:
+            self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
+        if usage.get("speed") == "fast" and not self._same_protocol:
+            return FAST_TIER
+        return RESPONSE_TIERS.get(text_or_empty(tier))
+
+    def _block_start(self, value: JSONObject) -> Sequence[Event]:
+        blocks = self._blocks
+        events = blocks.end_pending_call(cut=False)
+        index = value.get("index", 0)
+        if type(index) is not int:
+            raise unreadable_response("a block has no index")
+        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
+        unclosed = blocks.open.pop(index, None)
+        if unclosed is not None:
+            events += blocks.close(unclosed)
+        events += blocks.start(index, value.get("content_block"))
+        return events
+
+    def _block_stop(self, value: JSONObject) -> Sequence[Event]:
+        index = value.get("index", 0)
+        block = self._blocks.open.pop(index, None) if type(index) is int else None
+        if block is None:
+            return ()
+        self._ledger.unknown_fields(f"/content/{index}", extra_fields(value, EVENT_FIELDS))
+        return self._blocks.close(block)
+
+    def _message_delta(self, value: JSONObject) -> Sequence[Event]:
+        events: list[Event] = []
+        usage = value.get("usage")
+        if type(usage) is dict:
+            events.append(self._usage.read(usage))
+        delta = value.get("delta")
+        if type(delta) is dict:
+            self._note_stop(delta)
+            events += self._message_fields(delta)
+        events += self._message_fields(
+            {key: item for key, item in value.items() if key not in _MESSAGE_DELTA_FIELDS}
+        )
+        return events
+
+    def _message_stop(self, value: JSONObject) -> Sequence[Event]:
+        self._ledger.unknown_fields("", extra_fields(value, EVENT_FIELDS))
+        return self.finish()
+
+    def _error(self, value: JSONObject) -> Sequence[Event]:
+        self._ended = True
+        return (Failed(parse_error(value, None)),)
+
+    def _ping(self, value: JSONObject) -> Sequence[Event]:
+        return ()
+
+    def finish(self) -> list[Event]:
+        """Return the ends of the open blocks and of the response."""
+        self._ended = True
+        stop = self._stop
+        if stop is None:
+            # message_stop came without a stop reason.
+            stop = Stopped(StopReason.TOOL_USE if self._blocks.called else StopReason.END)
+        cut = stop.reason in TRUNCATING_STOP_REASONS
+        blocks = self._blocks
+        events = blocks.end_pending_call(cut)
+        for block in blocks.open.values():
+            events += blocks.close(block, cut)
+            events += blocks.end_pending_call(cut)
+        blocks.open.clear()
+        events.append(stop)
+        events.append(ENDED)
+        return events
+
+    def _note_stop(self, value: JSONObject) -> None:
+        native = value.get("stop_reason")
+        if type(native) is not str or not native:
+            return
+        reason = STOP_REASONS.get(native)
+        if reason is None:
+            self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
+            reason = StopReason.END
+        details = value.get("stop_details")
+        self._stop = Stopped(
+            reason,
+            native,
+            sequence=text_or_none(value.get("stop_sequence")),
+            explanation=text_or_none(details.get("explanation")) if type(details) is dict else None,
+            details=details,
+        )
+
+    def _message_fields(self, value: JSONObject) -> list[Event]:
+        """Return the fields without a neutral form (e.g. the container) for clients of this protocol.
+
+        For other clients they are recorded as losses.
+        """
+        if not self._same_protocol:
+            note_unread(value, RESPONSE_SHAPE, "", self._ledger)
+            return []
+        extra = extra_fields(value, KNOWN_RESPONSE) or {}
+        return [
+            Opaque(NAME, "message", {key: item}, child("", key), round_trip=False)
+            for key, item in extra.items()
+        ]
+
+
+_HANDLERS = {
+    "message_start": MessagesReader._message_start,
+    "content_block_start": MessagesReader._block_start,
+    "content_block_stop": MessagesReader._block_stop,
+    "message_delta": MessagesReader._message_delta,
+    "message_stop": MessagesReader._message_stop,
+    "error": MessagesReader._error,
+    "ping": MessagesReader._ping,
+}
+_AFTER_START = frozenset({"content_block_start", "content_block_stop", "message_delta", "message_stop"})
+_MESSAGE_DELTA_FIELDS = frozenset({"type", "delta", "usage"})
+
+
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
+    """Return the events of a complete response. Raises RemoteProtocolError (502) if it is none."""
+    if body.get("type") == "error" or ("error" in body and "content" not in body):
+        return [Failed(parse_error(body, None))]
+    if type(body.get("content")) is not list:
+        raise unreadable_response("the answer has no content")
+    reader = MessagesReader(context, ledger)
+    return reader.start(body) + reader.finish()

@@ -1,0 +1,473 @@
+"""Write events as a stream, or as a complete response, for a client.
+
+The index counts the blocks that were opened, so it is contiguous. A reasoning block opens at its first content, because
+only that distinguishes a readable block from a redacted one. The frame around a text delta is built once a block, and
+each delta only encodes its text. Stop reason and usage wait for the end, where one message_delta has both.
+
+A search of another protocol is written as the two blocks of the vendor's own search. The search itself comes back in
+the wrapped signature beside them, so their ids are marked and `messages_in` drops them. A summary is wrapped into the
+field where the vendor has ciphertext, and read from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    Search,
+    Signature,
+    SignatureDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.anthropic_messages.errors import error_frame
+from dragoman.protocols.anthropic_messages.tables import (
+    CONTENT_PLACEHOLDER,
+    DEFAULT_TIER,
+    DELTA_HEADS,
+    NAME,
+    PING,
+    SEARCH_ID_PREFIX,
+    STOP_REASON_NAMES,
+    STREAMED_INPUT,
+    SUMMARY_ORIGIN,
+)
+from dragoman.protocols.anthropic_messages.usage import write_start_usage, write_usage
+
+_TAIL = b"}}\n\n"
+
+# For reasoning that was cut off before its signature: "a thinking block must have a signature", and an empty one would
+# look broken to clients and be refused by the vendor. This one holds nothing for any upstream.
+NO_SIGNATURE = Signature("", None)
+
+# Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
+_MESSAGE_DELTA_FIELDS = {"container": True, "context_management": False}
+
+
+class MessagesWriter:
+    """Writes one stream. The events must be legal, one block open at a time."""
+
+    __slots__ = (
+        "_calls",
+        "_context",
+        "_fields",
+        "_head",
+        "_index",
+        "_ledger",
+        "_part",
+        "_path",
+        "_refused",
+        "_stop",
+        "_tier",
+        "_unsigned",
+        "_usage",
+    )
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._context = context
+        self._ledger = ledger
+        self._index = -1  # of the open block, or of the last one
+        self._head = b""  # the bytes before the text of a delta of the open block; b"" before it is opened
+        self._path = ""  # of the open block in the upstream's response
+        self._part = 0  # of the open reasoning block
+        self._unsigned = False  # the open block is reasoning without a signature so far
+        self._calls = False  # there is a tool call
+        self._refused = False  # there is a refusal
+        self._stop: Stopped | None = None
+        self._tier = DEFAULT_TIER  # as sent in message_start
+        self._usage = Usage()
+        self._fields: JSONObject = {}  # of the message, if the upstream speaks this protocol
+
+    def send(self, event: Event) -> bytes:
+        """Return the frames of one event."""
+        if isinstance(event, (TextDelta, ArgumentsDelta)):
+            return self._head + encode(event.text) + _TAIL
+        if type(event) is ReasoningDelta and event.part == self._part and self._head:
+            return self._head + encode(event.text) + _TAIL
+        return _SEND[type(event)](self, event)
+
+    def _started(self, event: Started) -> bytes:
+        self._tier = event.service_tier or DEFAULT_TIER
+        usage = write_start_usage(self._context.prompt_tokens, event.service_tier, self._ledger)
+        message = _write_message(self._context, event.id, [], usage)
+        return _frame("message_start", message=message) + PING
+
+    def _block_started(self, event: BlockStarted) -> bytes:
+        self._path = event.path or f"/content/{self._index + 1}"
+        if event.phase is not None:
+            self._ledger.dropped(f"{self._path}/phase", "Messages has no phases of messages")
+        self._head = b""
+        self._part = 0
+        if event.kind is BlockKind.REASONING:
+            return b""
+        if event.tool is not None:
+            self._calls = True
+            # Clients that check types take a missing caller or a known one; "direct" is the default.
+            return self._open(
+                event.kind,
+                {
+                    "type": "tool_use",
+                    "id": event.tool.call_id,
+                    "name": event.tool.name,
+                    "input": {},
+                    "caller": {"type": "direct"},
+                },
+            )
+        if event.kind is BlockKind.REFUSAL:
+            self._refused = True
+        return self._open(event.kind, {"type": "text", "text": "", "citations": None})
+
+    def _open(self, kind: BlockKind, block: JSONObject) -> bytes:
+        self._index += 1
+        head = f'{{"type":"content_block_delta","index":{self._index},"delta":{DELTA_HEADS[kind]}'
+        self._head = b"event: content_block_delta\ndata: " + head.encode("ascii")
+        return _frame("content_block_start", index=self._index, content_block=block)
+
+    def _open_thinking(self) -> bytes:
+        """Open the reasoning block unless it is open."""
+        if self._head:
+            return b""
+        self._unsigned = True
+        return self._open(BlockKind.REASONING, {"type": "thinking", "thinking": "", "signature": ""})
+
+    def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
+        # The first part of a block or a new one: send() writes further deltas of the same part.
+        text = f"\n\n{event.text}" if self._head else event.text
+        opened = self._open_thinking()
+        self._part = event.part
+        return opened + self._head + encode(text) + _TAIL
+
+    def _signature_delta(self, event: SignatureDelta) -> bytes:
+        redacted = redacted_block(event.seal)
+        if redacted is not None and not self._head:
+            return self._open(BlockKind.REASONING, redacted)
+        return self._open_thinking() + self._sign(event.seal)
+
+    def _sign(self, signature: Signature) -> bytes:
+        self._unsigned = False
+        text = signature_text(signature, self._context.signer)
+        return self._delta_frame({"type": "signature_delta", "signature": text})
+
+    def _annotation(self, event: Annotation) -> bytes:
+        citation = write_citation(event, self._path, self._ledger)
+        if citation is None:
+            return b""
+        return self._delta_frame({"type": "citations_delta", "citation": citation})
+
+    def _logprobs(self, event: Logprobs) -> bytes:
+        self._ledger.dropped(f"{self._path}/logprobs", "Messages has no log probabilities")
+        return b""
+
+    def _delta_frame(self, delta: JSONObject) -> bytes:
+        return _frame("content_block_delta", index=self._index, delta=delta)
+
+    def _block_ended(self, event: BlockEnded) -> bytes:
+        if not self._head:  # reasoning without content
+            return b""
+        self._head = b""
+        signed = self._sign(NO_SIGNATURE) if self._unsigned else b""
+        return signed + _frame("content_block_stop", index=self._index)
+
+    def _opaque(self, event: Opaque) -> bytes:
+        """Write a block or message field of this protocol, or a search of another one."""
+        if event.search is not None and event.origin != NAME:
+            blocks = write_search(event.search, self._context.id, self._index + 1)
+            return b"".join([self._complete_block(block) for block in blocks])
+        if event.kind == "message":
+            self._fields.update(event.native)
+            return b""
+        return self._complete_block(event.native)
+
+    def _compacted(self, event: Compacted) -> bytes:
+        return self._complete_block(write_compaction(event.text, self._context.signer))
+
+    def _complete_block(self, block: JSONObject) -> bytes:
+        """Return the frames of a complete block, with a delta for what clients expect in one."""
+        self._index += 1
+        start, delta = _split_delta(block)
+        out = _frame("content_block_start", index=self._index, content_block=start)
+        if delta is not None:
+            out += self._delta_frame(delta)
+        return out + _frame("content_block_stop", index=self._index)
+
+    def _add_usage(self, event: Usage) -> bytes:
+        self._usage = self._usage.updated(event)
+        return b""
+
+    def _stopped(self, event: Stopped) -> bytes:
+        self._stop = event
+        return b""
+
+    def _ended(self, event: Ended) -> bytes:
+        if self._usage.service_tier not in (None, self._tier):
+            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
+        delta = write_stop(self._stop, self._calls, self._refused)
+        delta["container"] = None
+        fields: JSONObject = {
+            "delta": delta,
+            "usage": write_usage(self._usage, self._ledger),
+        }
+        for key, value in self._fields.items():
+            in_delta = _MESSAGE_DELTA_FIELDS.get(key)
+            if in_delta is None:
+                self._ledger.dropped(child("", key), "the end of a stream has no place for it")
+            elif in_delta:
+                delta[key] = value
+            else:
+                fields[key] = value
+        return _frame("message_delta", **fields) + _frame("message_stop")
+
+    def _failed(self, event: Failed) -> bytes:
+        return error_frame(event.error, self._context.id)
+
+
+_SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
+    Started: MessagesWriter._started,
+    BlockStarted: MessagesWriter._block_started,
+    ReasoningDelta: MessagesWriter._reasoning_delta,
+    SignatureDelta: MessagesWriter._signature_delta,
+    Annotation: MessagesWriter._annotation,
+    Logprobs: MessagesWriter._logprobs,
+    BlockEnded: MessagesWriter._block_ended,
+    Opaque: MessagesWriter._opaque,
+    Compacted: MessagesWriter._compacted,
+    Usage: MessagesWriter._add_usage,
+    Stopped: MessagesWriter._stopped,
+    Ended: MessagesWriter._ended,
+    Failed: MessagesWriter._failed,
+}
+
+
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the complete response."""
+    content: list[JSONObject] = []
+    fields: JSONObject = {}
+    calls = refused = False
+    for block in response.blocks:
+        if isinstance(block, Compacted):
+            content.append(write_compaction(block.text, context.signer))
+            continue
+        if isinstance(block, Opaque):
+            if block.search is not None and block.origin != NAME:
+                content += write_search(block.search, context.id, len(content))
+            elif block.kind == "message":
+                fields.update(block.native)
+            else:
+                content.append(block.native)
+            continue
+        calls = calls or block.kind is BlockKind.TOOL_CALL
+        refused = refused or block.kind is BlockKind.REFUSAL
+        written = _write_block(block, len(content), context.signer, ledger)
+        if written is not None:
+            content.append(written)
+    usage = write_start_usage(context.prompt_tokens, response.service_tier, ledger)
+    usage.update(write_usage(response.usage, ledger))
+    message = _write_message(context, response.started.id, content, usage)
+    message.update(write_stop(response.stops[0] if response.stops else None, calls, refused))
+    message.update(fields)
+    return message
+
+
+def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledger) -> JSONObject | None:
+    """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
+    path = block.path or f"/content/{index}"
+    if block.phase is not None:
+        ledger.dropped(f"{path}/phase", "Messages has no phases of messages")
+    if block.kind is BlockKind.TOOL_CALL:
+        assert block.tool is not None
+        return {
+            "type": "tool_use",
+            "id": block.tool.call_id,
+            "name": block.tool.name,
+            "input": _write_input(block.text, path, ledger),
+            "caller": {"type": "direct"},
+        }
+    if block.kind is BlockKind.REASONING:
+        return _write_reasoning(block, signer)
+    if block.logprobs:
+        ledger.dropped(f"{path}/logprobs", "Messages has no log probabilities")
+    citations = [write_citation(annotation, path, ledger) for annotation in block.annotations]
+    written = [citation for citation in citations if citation is not None]
+    if not block.text and not written:
+        return None
+    return {"type": "text", "text": block.text, "citations": written or None}
+
+
+def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
+    if not text:
+        return {}
+    if is_object_text(text):
+        return msgspec.Raw(text.encode("utf-8"))
+    ledger.altered(f"{path}/input", "the arguments are no JSON object: they stand as text under _raw")
+    return {"_raw": text}
+
+
+def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
+    text = "\n\n".join(part.text for part in block.reasoning)
+    if block.seal is None:
+        signature = signature_text(NO_SIGNATURE, signer)
+        return {"type": "thinking", "thinking": text, "signature": signature} if text else None
+    redacted = redacted_block(block.seal)
+    if redacted is not None and not text:
+        return redacted
+    return {"type": "thinking", "thinking": text, "signature": signature_text(block.seal, signer)}
+
+
+def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
+    """Return a block for content_block_start, and the delta that completes it."""
+    if block["type"] in STREAMED_INPUT and block.get("input"):
+        # Clients append the JSON text of deltas to an empty input.
+        return {**block, "input": {}}, {
+            "type": "input_json_delta",
+            "partial_json": encode_text(block["input"]),
+        }
+    if block["type"] == "compaction":
+        texts: JSONObject = {key: block[key] for key in ("content", "encrypted_content") if key in block}
+        return {**block, **dict.fromkeys(texts)}, {"type": "compaction_delta", **texts}
+    return block, None
+
+
+# --- for both forms ---------------------------------------------------------------------------------------
+
+
+def _write_message(
+    context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
+) -> JSONObject:
+    """Return the message object with every field that is required by the vendor's types."""
+    return {
+        "id": context.response_id("msg_", upstream_id),
+        "type": "message",
+        "role": "assistant",
+        "model": context.model,
+        "content": content,
+        "stop_reason": None,
+        "stop_sequence": None,
+        "stop_details": None,
+        "container": None,
+        "diagnostics": None,
+        "usage": usage,
+    }
+
+
+def write_stop(stop: Stopped | None, calls: bool, refused: bool) -> JSONObject:
+    """Return stop_reason, stop_sequence and stop_details."""
+    reason = StopReason.END if stop is None else stop.reason
+    if reason is StopReason.END:
+        # Agents run tools only on tool_use, and some upstreams end such a turn with another reason.
+        if calls:
+            reason = StopReason.TOOL_USE
+        elif refused:
+            reason = StopReason.CONTENT_FILTER
+    details: JSON = None
+    if reason is StopReason.CONTENT_FILTER:
+        native = None if stop is None else stop.details
+        explanation = None if stop is None else stop.explanation
+        details = (
+            native
+            if type(native) is dict and native.get("type") == "refusal"
+            else {"type": "refusal", "category": None, "explanation": explanation}
+        )
+    return {
+        "stop_reason": STOP_REASON_NAMES[reason],
+        "stop_sequence": None if stop is None else stop.sequence,
+        "stop_details": details,
+    }
+
+
+def signature_text(signature: Signature, signer: Signer) -> str:
+    """Return the signature of a thinking block: the vendor's own, else a wrapped one. It is never empty."""
+    if signature.origin == NAME and type(signature.native) is dict:
+        text = signature.native.get("signature")
+        if type(text) is str and text:
+            return text
+    return signer.wrap(signature)
+
+
+def redacted_block(signature: Signature) -> JSONObject | None:
+    """Return the native redacted_thinking block, None if the signature is not one."""
+    native = signature.native
+    if signature.origin == NAME and type(native) is dict and native.get("type") == "redacted_thinking":
+        return cast(JSONObject, native)
+    return None
+
+
+def _frame(event: str, **fields: JSON) -> bytes:
+    return encode_frame(encode({"type": event, **fields}), event.encode("ascii"))
+
+
+def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject | None:
+    """Return the citation for an annotation, None if it does not cite a web page. block: the path of its block."""
+    if event.origin == NAME:
+        return cast(JSONObject, event.native)
+    path = event.path or f"{block}/citations"
+    if event.url is None:
+        ledger.dropped(path, "an annotation that names no web page")
+        return None
+    if event.start is not None or event.end is not None or event.has_unmapped_fields():
+        ledger.altered(path, "only URL and title of the citation were carried")
+    return {
+        "type": "web_search_result_location",
+        "url": event.url,
+        "title": event.title,
+        "cited_text": "",
+        "encrypted_index": "",
+    }
+
+
+def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObject, JSONObject]:
+    """Return the blocks of a search at `index` of the response."""
+    use_id = f"{SEARCH_ID_PREFIX}{response_id}_{index}"
+    use: JSONObject = {
+        "type": "server_tool_use",
+        "id": use_id,
+        "name": "web_search",
+        "input": {"query": "\n".join(search.queries)},
+        "caller": {"type": "direct"},
+    }
+    results = [
+        {
+            "type": "web_search_result",
+            "url": source.url,
+            "title": source.title or source.url,
+            "encrypted_content": CONTENT_PLACEHOLDER,
+            "page_age": None,
+        }
+        for source in search.sources
+    ]
+    result: JSONObject = {
+        "type": "web_search_tool_result",
+        "tool_use_id": use_id,
+        "content": results,
+        "caller": {"type": "direct"},
+    }
+    return use, result
+
+
+def write_compaction(text: str, signer: Signer) -> JSONObject:
+    """Return the block of a summary, which replaces the conversation before it."""
+    wrapped = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
+    return {"type": "compaction", "content": text, "encrypted_content": wrapped}

@@ -1,0 +1,489 @@
+"""Tools and tool choice, read and written, and the JSON Schemas of strict tools.
+
+A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
+protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
+vendors as tools with the same use, if the upstream has them. MCP servers stand in a list of their own, and a toolset
+names each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.request import (
+    CodeExecution,
+    FunctionTool,
+    HostedTool,
+    McpServer,
+    Request,
+    Tool,
+    ToolChoice,
+    WebSearch,
+)
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages.checks import (
+    KNOWN_MCP_SERVER,
+    KNOWN_TOOL,
+    KNOWN_TOOL_CHOICE,
+    collect_extra,
+    extra_fields,
+    invalid_request,
+    object_list,
+    optional_field,
+    optional_object,
+    read_cache_mark,
+    required_field,
+    text_or_empty,
+)
+from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
+from dragoman.protocols.anthropic_messages.messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
+
+
+def read_tools(body: JSONObject, request_extra: JSONObject) -> list[Tool]:
+    """Return the tools of a body. request_extra: collects the extra fields of MCP servers."""
+    tools = object_list(body, "tools", "") if body.get("tools") else []
+    servers = _read_mcp_servers(body, request_extra)
+    read = [read_tool(tool, f"/tools/{index}", servers) for index, tool in enumerate(tools)]
+    with_toolset = {tool.get("mcp_server_name") for tool in tools if tool.get("type") == "mcp_toolset"}
+    for index, server in enumerate(servers.values()):
+        if server["name"] not in with_toolset:
+            # The older form: a server without a toolset offers all its tools.
+            native = {key: value for key, value in server.items() if key != "authorization_token"}
+            use = _read_mcp_server({}, server)
+            read.append(HostedTool(NAME, "mcp_server", native, f"/mcp_servers/{index}", use))
+    return read
+
+
+def read_tool(tool: JSONObject, path: str, servers: dict[str, JSONObject]) -> Tool:
+    """Return one tool. servers: the MCP servers by name."""
+    kind = optional_field(tool, "type", path, str, "string")
+    if kind is not None and kind != "custom":
+        return _read_hosted_tool(tool, kind, path, servers)
+    name = required_field(tool, "name", path, str, "string")
+    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL))
+    return FunctionTool(
+        name,
+        optional_field(tool, "description", path, str, "string"),
+        optional_field(tool, "input_schema", path, dict, "dictionary"),
+        optional_field(tool, "strict", path, bool, "boolean"),
+        cache=cache,
+        extra=extra,
+        path=path,
+        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
+        examples=optional_field(tool, "input_examples", path, list, "list"),
+    )
+
+
+def _read_hosted_tool(tool: JSONObject, kind: str, path: str, servers: dict[str, JSONObject]) -> HostedTool:
+    if kind.startswith("web_search_"):
+        return HostedTool(NAME, kind, tool, path, _read_web_search(tool, path))
+    if kind.startswith("code_execution_"):
+        return HostedTool(NAME, kind, tool, path, CodeExecution())
+    if kind == "mcp_toolset":
+        server = servers.get(required_field(tool, "mcp_server_name", path, str, "string"))
+        return HostedTool(NAME, kind, tool, path, None if server is None else _read_mcp_server(tool, server))
+    return HostedTool(NAME, kind, tool, path, function_fallback=_function_fallback(tool, kind, path))
+
+
+def _read_web_search(tool: JSONObject, path: str) -> WebSearch:
+    allowed = optional_field(tool, "allowed_domains", path, list, "list")
+    blocked = optional_field(tool, "blocked_domains", path, list, "list")
+    location = optional_object(tool, "user_location", path)
+    return WebSearch(
+        None if allowed is None else tuple(allowed),
+        None if blocked is None else tuple(blocked),
+        optional_field(tool, "max_uses", path, int, "integer"),
+        {key: value for key, value in location.items() if value is not None} or None,
+    )
+
+
+def _function_fallback(tool: JSONObject, kind: str, path: str) -> FunctionTool | None:
+    """Return a tool that the client runs as a function, None for other tools."""
+    fallback = fallback_schema(tool, kind)
+    if fallback is None:
+        return None
+    cache, extra = read_cache_mark(tool, path, extra_fields(tool, KNOWN_TOOL | DESCRIBED_FIELDS))
+    description, schema = fallback
+    return FunctionTool(
+        required_field(tool, "name", path, str, "string"),
+        description,
+        schema,
+        cache=cache,
+        extra=extra,
+        path=path,
+        deferred=optional_field(tool, "defer_loading", path, bool, "boolean"),
+        examples=optional_field(tool, "input_examples", path, list, "list"),
+    )
+
+
+def _read_mcp_servers(body: JSONObject, request_extra: JSONObject) -> dict[str, JSONObject]:
+    """Return the MCP servers by name."""
+    servers: dict[str, JSONObject] = {}
+    extras: list[JSONObject] = []
+    for index, server in enumerate(object_list(body, "mcp_servers", "")):
+        path = f"/mcp_servers/{index}"
+        required_field(server, "url", path, str, "string")
+        servers[required_field(server, "name", path, str, "string")] = server
+        extra = extra_fields(server, KNOWN_MCP_SERVER)
+        if extra:
+            extras.append(extra)
+    if extras:
+        request_extra["mcp_servers"] = extras
+    return servers
+
+
+def _read_mcp_server(toolset: JSONObject, server: JSONObject) -> McpServer | None:
+    """Return the server with its allowed tools, None if other protocols have no counterpart of its settings."""
+    allowed: tuple[str, ...] | None = None
+    configs = toolset.get("configs")
+    enabled = {
+        name: config.get("enabled")
+        for name, config in (configs.items() if type(configs) is dict else ())
+        if type(config) is dict
+    }
+    default = toolset.get("default_config")
+    if type(default) is dict and default.get("enabled") is False:
+        allowed = tuple([name for name, is_enabled in enabled.items() if is_enabled])
+    elif False in enabled.values():
+        return None  # no other protocol has a list of forbidden tools
+    older = server.get("tool_configuration")
+    if type(older) is dict:
+        if older.get("enabled") is False:
+            return None
+        if allowed is None and type(older.get("allowed_tools")) is list:
+            allowed = tuple(older["allowed_tools"])
+    return McpServer(server["name"], server["url"], server.get("authorization_token"), allowed)
+
+
+def read_tool_choice(
+    body: JSONObject, tools: list[Tool], request_extra: JSONObject
+) -> tuple[ToolChoice | None, bool | None]:
+    """Return the choice, and True if the model may call several tools at once: Messages has both in one object."""
+    path = "/tool_choice"
+    choice = optional_object(body, "tool_choice", "")
+    if not choice:
+        return None, None
+    single = optional_field(choice, "disable_parallel_tool_use", path, bool, "boolean")
+    parallel = None if single is None else not single
+    collect_extra(request_extra, "tool_choice", extra_fields(choice, KNOWN_TOOL_CHOICE))
+    mode = TOOL_CHOICES.get(text_or_empty(choice.get("type")))
+    if mode is None:
+        raise invalid_request(f"{path}/type", "Input should be 'auto', 'any', 'tool' or 'none'")
+    if mode != "named":
+        return ToolChoice(mode, path=path), parallel
+    name = required_field(choice, "name", path, str, "string")
+    hosted = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.native.get("name") == name]
+    return ToolChoice(mode, name, path=path, hosted=hosted[0] if hosted else None), parallel
+
+
+# --- written ----------------------------------------------------------------------------------------------
+
+
+def write_tools(
+    request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
+) -> JSONObject:
+    """Return the members `tools`, `tool_choice` and `mcp_servers`, as far as the request has them."""
+    if not request.tools and request.tool_choice is None and "max_tool_calls" not in request.params:
+        return {}
+    return _ToolWriter(request, capabilities, marks, ledger).write()
+
+
+# `require_approval` of MCP tools in other protocols with the meaning that this protocol always has.
+_NO_APPROVAL = "never"
+
+# Where a request of this protocol defines tools outside of `tools`: they are written again there.
+_OTHER_PLACES = ("/messages/", "/mcp_servers/")
+
+
+class _ToolWriter:
+    __slots__ = ("_capabilities", "_hosted", "_ledger", "_marks", "_request", "_same_protocol", "_servers")
+
+    def __init__(
+        self, request: Request, capabilities: Capabilities, marks: CacheControlWriter, ledger: Ledger
+    ) -> None:
+        self._request = request
+        self._same_protocol = request.protocol == NAME
+        self._capabilities = capabilities
+        self._marks = marks
+        self._ledger = ledger
+        self._servers: list[JSONObject] = []
+        # Written hosted tools with a name, by their type in the request.
+        self._hosted: dict[str, JSONObject] = {}
+
+    def write(self) -> JSONObject:
+        choice = self._request.tool_choice
+        written = [block for block in map(self._write_tool, self._request.tools) if block is not None]
+        self._limit_calls()
+        if not written:
+            if choice is not None and choice.mode not in ("auto", "none"):
+                self._ledger.dropped(
+                    choice.path or "/tool_choice", "there is no tool that the upstream knows"
+                )
+            return {}
+        out: JSONObject = {"tools": written}
+        tool_choice = None if choice is None else self._write_choice(choice, written)
+        if self._request.parallel_tool_calls is False:
+            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag.
+            tool_choice = tool_choice or {"type": "auto"}
+            if tool_choice["type"] != "none":
+                tool_choice["disable_parallel_tool_use"] = True
+        if tool_choice is not None:
+            out["tool_choice"] = tool_choice
+        if self._servers:
+            out["mcp_servers"] = self._servers
+        return out
+
+    def _write_choice(self, choice: ToolChoice, written: list[JSONObject]) -> JSONObject:
+        kind = TOOL_CHOICE_NAMES[choice.mode]
+        if kind != "tool":
+            return {"type": kind}
+        name = choice.name
+        if choice.hosted is not None:
+            name = self._hosted.get(choice.hosted, {}).get("name")
+        if name is None or all(tool.get("name") != name for tool in written):
+            self._ledger.altered(choice.path or "/tool_choice", "the demanded tool is not among those sent")
+            return {"type": "any"}
+        return {"type": "tool", "name": name}
+
+    def _write_tool(self, tool: Tool) -> JSONObject | None:
+        if self._same_protocol and tool.path.startswith(_OTHER_PLACES):
+            return None
+        if isinstance(tool, FunctionTool):
+            return self._write_function(tool)
+        if self._same_protocol and isinstance(tool, HostedTool):
+            if "name" in tool.native:
+                self._hosted[tool.kind] = tool.native
+            native: JSONObject = tool.native
+            return native
+        if not isinstance(tool, HostedTool):
+            self._ledger.add(
+                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools that take free text"
+            )
+            return None
+        for kind, need, write in _USES:
+            if (
+                tool.use is not None
+                and isinstance(tool.use, kind)
+                and need in self._capabilities.hosted_tools
+            ):
+                block = write(self, tool, tool.use)
+                if "name" in block:
+                    self._hosted[tool.kind] = block
+                if _has_more(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
+                    self._ledger.altered(tool.path, "only what the tools have in common was carried")
+                return block
+        self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+        return None
+
+    def _write_function(self, tool: FunctionTool) -> JSONObject:
+        schema: JSON = tool.parameters
+        if schema is None:
+            schema = {"type": "object", "properties": {}}
+        elif type(schema) is dict and "type" not in schema:
+            schema = {"type": "object", **schema}  # else the API error "input_schema.type: Field required"
+        if tool.strict:
+            # Strict tools have the limits of structured output.
+            schema = fit_schema(schema, lambda place, detail: self._ledger.altered(tool.path, detail))
+        block: JSONObject = {"name": tool.name}
+        if tool.description is not None:
+            block["description"] = tool.description
+        block["input_schema"] = schema
+        if tool.strict is not None:
+            block["strict"] = tool.strict
+        if self._same_protocol:
+            if tool.deferred is not None:
+                block["defer_loading"] = tool.deferred
+            if tool.examples is not None:
+                block["input_examples"] = tool.examples
+        elif tool.deferred:
+            # Without a tool search of this vendor a deferred tool would never be found.
+            self._ledger.dropped(
+                f"{tool.path}/defer_loading", "the tool is shown at once: nothing could find it"
+            )
+        if tool.cache is not None:
+            self._marks.put(block, tool.cache)
+        if self._same_protocol:
+            merge_extra(block, tool.extra)
+        return block
+
+    def _write_web_search(self, tool: HostedTool, use: WebSearch) -> JSONObject:
+        block: JSONObject = {"type": "web_search_20250305", "name": "web_search"}
+        if use.max_uses is not None:
+            block["max_uses"] = use.max_uses
+        if use.allowed_domains is not None:
+            block["allowed_domains"] = list(use.allowed_domains)
+        if use.blocked_domains is not None:
+            if use.allowed_domains is not None:
+                # "Cannot be used alongside `allowed_domains`" (anthropic 2.12.0, web_search_tool_20250305_param.py)
+                self._ledger.dropped(tool.path, "domains are blocked, or allowed: the allowed ones were sent")
+            else:
+                block["blocked_domains"] = list(use.blocked_domains)
+        if use.location is not None:
+            block["user_location"] = {"type": "approximate", **use.location}
+        if use.context_size is not None:
+            self._ledger.dropped(f"{tool.path}/search_context_size", "Messages has no such setting")
+        return block
+
+    def _write_code_execution(self, tool: HostedTool, use: CodeExecution) -> JSONObject:
+        return {"type": "code_execution_20250825", "name": "code_execution"}
+
+    def _write_mcp_toolset(self, tool: HostedTool, use: McpServer) -> JSONObject:
+        server: JSONObject = {"type": "url", "name": use.label, "url": use.url}
+        if use.authorization is not None:
+            server["authorization_token"] = use.authorization
+        self._servers.append(server)
+        toolset: JSONObject = {"type": "mcp_toolset", "mcp_server_name": use.label}
+        if use.allowed_tools is not None:
+            toolset["default_config"] = {"enabled": False}
+            toolset["configs"] = {name: {"enabled": True} for name in use.allowed_tools}
+        return toolset
+
+    def _limit_calls(self) -> None:
+        """Write the limit for all calls of hosted tools as a limit of each tool that has one."""
+        limit = self._request.params.get("max_tool_calls")
+        if limit is None:
+            return
+        path = self._request.param_paths.get("max_tool_calls", "/max_tool_calls")
+        searches = [block for block in self._hosted.values() if block["name"] == "web_search"]
+        for block in searches:
+            block["max_uses"] = min(block.get("max_uses", limit), limit)
+        if searches:
+            self._ledger.altered(path, "sent as the limit of each tool that has one")
+        else:
+            self._ledger.dropped(path, "no tool that was sent has a limit")
+
+
+# (use, the capability that the upstream needs, writer).
+_USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObject]], ...] = (
+    (WebSearch, "web_search", _ToolWriter._write_web_search),
+    (CodeExecution, "code_execution", _ToolWriter._write_code_execution),
+    (McpServer, "mcp", _ToolWriter._write_mcp_toolset),
+)
+
+
+def _has_more(tool: HostedTool, written: list[JSON]) -> bool:
+    """Return True if the native tool has a value that is neither in `written` nor the default."""
+    known = {"None", _NO_APPROVAL, tool.kind, *map(str, _leaves(written))}
+    return any(str(leaf) not in known for leaf in _leaves(tool.native))
+
+
+def _leaves(value: JSON) -> Iterator[JSON]:
+    if isinstance(value, dict):
+        for member in value.values():
+            yield from _leaves(member)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+# --- schemas ----------------------------------------------------------------------------------------------
+
+# Receives each change of a schema: its JSON Pointer and a sentence.
+SchemaNote = Callable[[str, str], None]
+
+_KEYWORDS = frozenset(
+    {
+        "$schema",
+        "$ref",
+        "$defs",
+        "definitions",
+        "type",
+        "title",
+        "description",
+        "default",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+    }
+)
+
+_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+)
+# Patterns may not have lookaround and the like, word boundaries, back references or large counts.
+_UNSUPPORTED_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
+# Keywords that the upstream takes with some values only.
+_PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
+    "format": lambda value: value in _FORMATS,
+    "minItems": lambda value: value in (0, 1),
+    "pattern": lambda value: type(value) is str and _UNSUPPORTED_PATTERN.search(value) is None,
+    "enum": lambda value: type(value) is list and not any(type(item) in (dict, list) for item in value),
+}
+
+_SCHEMA_LISTS = ("anyOf", "allOf")
+_SCHEMA_MAPS = ("properties", "$defs", "definitions")
+
+
+def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
+    """Return a copy of a schema as structured output takes it. note: receives every change.
+
+    Keywords that the API does not take go into the description, where the model reads them. Nothing is validated.
+    """
+    if type(schema) is not dict:
+        return schema
+    out: JSONObject = {}
+    described: list[str] = []
+    for key, value in schema.items():
+        if _PARTIAL_KEYWORDS[key](value) if key in _PARTIAL_KEYWORDS else key in _KEYWORDS:
+            out[key] = value
+        elif key == "oneOf" and "anyOf" not in schema:
+            out["anyOf"] = value
+            note(child(path, key), "sent as anyOf: the upstream's schemas have no oneOf")
+        else:
+            described.append(f"{key}: {encode_text(value)}")
+            note(child(path, key), "told in the description: the upstream's schemas have no such keyword")
+    if described:
+        keywords = f"({'; '.join(described)})"
+        description = out.get("description")
+        out["description"] = (
+            f"{description} {keywords}" if type(description) is str and description else keywords
+        )
+    _fit_subschemas(out, note, path)
+    if _is_object(out):
+        _forbid_additional(out, note, path)
+    return out
+
+
+def _fit_subschemas(out: JSONObject, note: SchemaNote, path: str) -> None:
+    if "items" in out:
+        out["items"] = fit_schema(out["items"], note, f"{path}/items")
+    for key in _SCHEMA_LISTS:
+        if type(out.get(key)) is list:
+            out[key] = [
+                fit_schema(item, note, f"{path}/{key}/{index}") for index, item in enumerate(out[key])
+            ]
+    for key in _SCHEMA_MAPS:
+        if type(out.get(key)) is dict:
+            out[key] = {
+                name: fit_schema(item, note, child(f"{path}/{key}", name)) for name, item in out[key].items()
+            }
+
+
+def _is_object(schema: JSONObject) -> bool:
+    kind = schema.get("type")
+    return (
+        kind == "object" or (type(kind) is list and "object" in kind) or (not kind and "properties" in schema)
+    )
+
+
+def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
+    """Set additionalProperties to false, which the API requires of every object."""
+    if out.get("additionalProperties") is False:
+        return
+    at = f"{path}/additionalProperties" if "additionalProperties" in out else path
+    out["additionalProperties"] = False
+    note(at, "objects were closed (additionalProperties: false): the upstream demands it")

@@ -1,0 +1,179 @@
+"""Check the keys that requests come with: client keys, and the operator's key for the paths below /admin.
+
+A presented client key is hashed and compared with the hashes of all configured keys, each in constant time, whatever
+the outcome. Both middlewares refuse a request before any endpoint receives it.
+"""
+
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dragoman import PROTOCOLS, RequestRefused
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman_server.http.browsers import refuse_form_content_type
+from dragoman_server.http.request import path_below_mount
+from dragoman_server.keys import hash_client_key
+from dragoman_server.replies import Reply, send_reply
+from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings.secret import Secret
+
+# The entry of a request's scope with the ClientKey that it came with, None where none is needed.
+SCOPE_KEY = "dragoman.client_key"
+
+HTTP_METHODS = ("GET", "POST", "PUT", "DELETE", "OPTIONS")
+
+ADMIN_PATH = "/admin"
+
+# These report only that the gateway runs. Every other path needs a key, also those that are added later.
+_OPEN_PATHS = frozenset({"/healthz", "/readyz", "/api/hello"})
+
+# Sends an error in the form of the path's protocol: see FallbackErrors.refuse().
+Refuse = Callable[[Scope, RequestRefused, Send], Awaitable[None]]
+
+
+def key_headers(protocols: Iterable[ProtocolSpec]) -> tuple[str, ...]:
+    """Return the headers, beside authorization, in which clients of these protocols send their key."""
+    names = (spec.auth_header for spec in protocols if isinstance(spec, UpstreamSpec))
+    return tuple(dict.fromkeys(name for name in names if name != "authorization"))
+
+
+KEY_HEADERS = key_headers(PROTOCOLS.values())
+
+
+def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
+    """Return the key that a client sends. names: the headers for it, beside authorization.
+
+    With both there, authorization does not count, as at Anthropic's own server. A header that is there twice has no one
+    value, so it is ignored.
+    """
+    values: dict[bytes, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(name.lower(), []).append(value.decode("latin-1").strip())
+    for key_header in names:
+        if key_header.encode("ascii") in values:
+            return _single(values[key_header.encode("ascii")])
+    scheme, _, credentials = (_single(values.get(b"authorization", [])) or "").partition(" ")
+    return credentials.strip() if scheme.lower() == "bearer" else None
+
+
+def _single(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
+def same_key(presented: str, configured: Secret) -> bool:
+    """Compare two keys in constant time, without revealing even their length."""
+    nonce = secrets.token_bytes(32)
+    digests = (
+        hmac.digest(nonce, key.encode("utf-8", "surrogateescape"), "sha256")
+        for key in (presented, configured.reveal())
+    )
+    return hmac.compare_digest(*digests)
+
+
+class Keyring:
+    """The client keys of the configuration; false if there are none.
+
+    Args:
+        keys: with the hash of each.
+        secret: keys the hashes. ValueError if there are client keys and no secret.
+        names: the headers in which a key may come, beside authorization.
+    """
+
+    def __init__(
+        self, keys: Iterable[ClientKey], secret: Secret | None, names: Sequence[str] = KEY_HEADERS
+    ) -> None:
+        self._keys = [(key.hash.encode(), key) for key in keys]
+        if self._keys and secret is None:
+            raise ValueError("client keys need server.secret: their hashes are keyed with it")
+        self._secret = secret
+        self._names = names
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> ClientKey | None:
+        """Return the key that a request came with, None where no keys are configured.
+
+        headers: as in an ASGI scope. Raises RequestRefused (401) if no configured key matches.
+        """
+        if self._secret is None or not self._keys:
+            return None
+        presented = presented_key(headers, self._names)
+        if presented is None:
+            raise _unauthorized(
+                "this gateway needs a client key: send it as authorization: Bearer, or as "
+                + ", ".join(self._names)
+            )
+        hashed = hash_client_key(presented, self._secret).encode()
+        matching = None
+        for configured, key in self._keys:
+            if hmac.compare_digest(hashed, configured):
+                matching = key
+        if matching is None:
+            raise _unauthorized(
+                "this gateway does not know the client key: send another, or have one made (dragoman keys add)"
+            )
+        return matching
+
+
+def make_keyring(settings: Settings, protocols: Iterable[ProtocolSpec] = PROTOCOLS.values()) -> Keyring:
+    """Return the configured client keys. protocols: those of the clients, whose key headers are read."""
+    return Keyring(settings.client_keys, settings.server.secret, key_headers(protocols))
+
+
+class KeyAuthMiddleware:
+    """Pass on requests with a client key, where keys are configured, and put that key into their scope.
+
+    refuse: sends the error of a request that is not passed on.
+    """
+
+    def __init__(self, app: ASGIApp, keyring: Keyring, refuse: Refuse) -> None:
+        self._app = app
+        self._keyring = keyring
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "OPTIONS":
+            # Clients and monitors test with it if the server is up. The response reveals nothing, so it needs no key.
+            await send_reply(send, Reply(200, [("allow", ", ".join(HTTP_METHODS))], b""))
+            return
+        if scope["type"] == "http" and path_below_mount(scope) not in _OPEN_PATHS:
+            try:
+                if not self._keyring:
+                    refuse_form_content_type(scope["headers"])
+                key = self._keyring.authenticate(scope["headers"])
+            except RequestRefused as error:
+                await self._refuse(scope, error, send)
+                return
+            scope = {**scope, SCOPE_KEY: key}
+        await self._app(scope, receive, send)
+
+
+class AdminKeyMiddleware:
+    """Pass on requests with the admin key only.
+
+    key: None makes every path below /admin a 404. refuse: sends the error of a request that is not passed on.
+    """
+
+    def __init__(self, app: ASGIApp, key: Secret | None, refuse: Refuse) -> None:
+        self._app = app
+        self._key = key
+        self._refuse = refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._key is None:
+            error = RequestRefused("there is nothing at this path", status=404)
+            await self._refuse(scope, error, send)
+            return
+        presented = presented_key(scope["headers"])
+        if presented is None or not same_key(presented, self._key):
+            what = "needs the admin key" if presented is None else "is closed to this key"
+            await self._refuse(scope, _unauthorized(f"what is below {ADMIN_PATH} {what}"), send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _unauthorized(message: str) -> RequestRefused:
+    return RequestRefused(message, status=401, code="invalid_api_key")

@@ -1,0 +1,100 @@
+"""Make the errors of paths where no endpoint responds, in the form of the protocol that the path belongs to."""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope, Send
+
+from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
+from dragoman.codec import ProtocolSpec
+from dragoman_server.headers import BROWSER_HEADERS, request_id_headers
+from dragoman_server.http.request import path_below_mount
+from dragoman_server.log import RequestRecord, log_request
+from dragoman_server.replies import (
+    MODELS_PATH,
+    Reply,
+    error_reply,
+    protocol_for_path,
+    send_reply,
+    suggest_base_url,
+)
+
+INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
+
+
+class FallbackErrors:
+    """Errors for paths where no endpoint responds. protocols: those that are served, by name."""
+
+    def __init__(self, protocols: Mapping[str, ProtocolSpec]) -> None:
+        self._protocols = protocols
+
+    async def http_error(self, request: Request, error: Exception) -> Response:
+        """Return the response to a request that Starlette cannot route: 404, 405 and their kin."""
+        assert isinstance(error, HTTPException)
+        headers = error.headers or {}
+        message, code = error.detail, None
+        if error.status_code == 404 and message == "Not Found":
+            message, code = f"there is nothing at this path; {self._hint(request)}", "unknown_url"
+        elif error.status_code == 405:
+            message = f"{request.method[:20]} is not allowed here; allowed: {headers.get('Allow', 'POST')}"
+        refusal = RequestRefused(message, status=error.status_code, code=code)
+        return as_starlette(self.refusal(request.scope, refusal), headers)
+
+    def _hint(self, request: Request) -> str:
+        """Return where a request to a wrong path should have gone, in words."""
+        suggestion = suggest_base_url(path_below_mount(request.scope), self._protocols)
+        if suggestion is None:
+            return f"this gateway serves {', '.join(endpoint_names(self._protocols))} and GET {MODELS_PATH}"
+        base, rest = suggestion
+        url = request.base_url  # from the Host header, so it is the address that the client uses
+        root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
+        return f"the base URL for a client that adds {rest} is {ascii(root)[1:-1][:200]}{base}"
+
+    async def internal_error(self, request: Request, error: Exception) -> Response:
+        """Return the response after a bug outside of the endpoints. Starlette raises the error again, for the log."""
+        request_id = uuid.uuid4().hex
+        spec = protocol_for_path(path_below_mount(request.scope), request.headers, self._protocols)
+        return as_starlette(
+            error_reply(spec, INTERNAL_ERROR, request_id, request_id_headers((), request_id)), {}
+        )
+
+    async def refuse(self, scope: Scope, error: RemoteProtocolError | RequestRefused, send: Send) -> None:
+        """Respond to a request that no endpoint receives, and log it."""
+        reply = self.refusal(scope, error)
+        if error.status == 401:
+            # "The server generating a 401 response MUST send a WWW-Authenticate header field" -- RFC 9110, 15.5.2
+            reply = replace(reply, headers=[*reply.headers, ("www-authenticate", "Bearer")])
+        if scope["type"] != "websocket":
+            await send_reply(send, reply)
+        elif "websocket.http.response" in scope.get("extensions", {}):
+            await send_reply(send, reply, message="websocket.http.response")
+        else:
+            await send(
+                {"type": "websocket.close", "code": 1008}
+            )  # before an accept: the server responds with 403
+
+    def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
+        """Return the response to a refused request, and log it."""
+        status = error.status
+        spec = protocol_for_path(path_below_mount(scope), Headers(scope=scope), self._protocols)
+        record = RequestRecord(id=uuid.uuid4().hex, protocol=spec.name, path=scope["path"], outcome="refused")
+        reply = error_reply(spec, error.as_wire_error(), record.id, request_id_headers((), record.id))
+        record.status, record.error = status, error.message
+        log_request(record)
+        # Here the status is about HTTP itself, so a protocol's own table of statuses does not apply.
+        return replace(reply, status=status)
+
+
+def as_starlette(reply: Reply, headers: Mapping[str, str]) -> Response:
+    """Return the reply as Starlette's handlers return it. headers: more of them."""
+    return Response(reply.body, reply.status, {**dict(reply.headers), **dict(BROWSER_HEADERS), **headers})
+
+
+def endpoint_names(protocols: Mapping[str, ProtocolSpec]) -> Iterator[str]:
+    """Return where requests may go, for people: `POST /v1/messages`, ..."""
+    return (f"POST {endpoint.path}" for spec in protocols.values() for endpoint in spec.endpoints)

@@ -1,0 +1,156 @@
+"""Read what endpoints take from a request: its path, its query parameters, and its body within limits of size and time.
+
+The size limit counts bytes as they arrive and as they are after unpacking, each coding by itself, and holds while they
+are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be read is refused by name:
+read as JSON, the error would blame the client for a mistake that it did not make. A body that stops, or that is slower
+than any network, is refused too, because it would keep its connection open for ever.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+from urllib.parse import parse_qs
+
+import anyio
+import anyio.lowlevel
+from starlette.types import Scope
+
+from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.upstream.content_coding import (
+    CodingError,
+    ContentDecoder,
+    TooLarge,
+    decoder_for,
+)
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Query = Mapping[str, list[str]]
+
+# Far more than any endpoint has.
+_MAX_PARAMETERS = 100
+
+# Python parses no integer of thousands of digits, and no body has a length of twenty.
+_MAX_LENGTH_DIGITS = 20
+
+# A whole body may take `silence_s`, and a second for each 1024 bytes. GPRS is faster.
+_MIN_BYTES_PER_S = 1024
+
+
+class ClientDisconnected(Exception):
+    """The client closed the connection before its request was complete, so there is nobody to respond to."""
+
+
+async def read_body(
+    receive: Receive, content_encoding: str, content_length: str, limit: int, silence_s: float
+) -> bytes:
+    """Read the whole body of an ASGI request. silence_s: seconds for which the client may send nothing of it.
+
+    Raises ClientDisconnected; RequestRefused with status 408 (too slow), 413 (too large) or 415 (unknown coding);
+    RemoteProtocolError if the coding, or the body's framing, is broken.
+    """
+    try:
+        decoder = decoder_for(content_encoding, limit)
+    except CodingError as error:
+        raise RequestRefused(str(error), status=415) from None
+    if content_length.isdecimal() and int(content_length[:_MAX_LENGTH_DIGITS]) > limit:
+        raise _too_large(limit)
+    parts: list[bytes] = []
+    received = 0
+    deadline = first_deadline = anyio.current_time() + silence_s
+    # One scope for all messages: most bodies have arrived when they are read.
+    with anyio.CancelScope(deadline=deadline) as scope:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                # serving/http1.py adds the error if the body was broken and the client has not left.
+                raise message.get("error") or ClientDisconnected
+            data = message.get("body", b"")
+            more = message.get("more_body", False)
+            received += len(data)
+            if received > limit:
+                raise _too_large(limit)
+            if decoder is None:
+                parts.append(data)
+            else:
+                scope.deadline = math.inf  # the time for unpacking is not the client's
+                await _unpack(decoder, data, more, parts, limit)
+            if not more:
+                return b"".join(parts)
+            now = anyio.current_time()
+            deadline = min(first_deadline + received / _MIN_BYTES_PER_S, now + silence_s)
+            scope.deadline = deadline
+    silent = (
+        "stopped in the middle"
+        if deadline < first_deadline + received / _MIN_BYTES_PER_S
+        else "comes too slowly"
+    )
+    # "the server did not receive a complete request message within the time that it was prepared to wait"
+    # -- RFC 9110, 15.5.9
+    raise RequestRefused(
+        f"the request body {silent} (body_timeout_s is {silence_s:g} s); send the request again",
+        status=408,
+    )
+
+
+async def _unpack(decoder: ContentDecoder, data: bytes, more: bool, parts: list[bytes], limit: int) -> None:
+    """Append the unpacked `data` to `parts`."""
+    try:
+        if data:
+            decoder.receive_data(data)
+        while (portion := decoder.next_portion()) is not None:
+            parts.append(portion)
+            await anyio.lowlevel.checkpoint()  # some bytes from the socket may unpack to many megabytes
+        if not more:
+            decoder.receive_eof()
+    except TooLarge:
+        raise _too_large(limit) from None
+    except CodingError as error:
+        raise RemoteProtocolError(f"the request body cannot be unpacked: {error}") from None
+
+
+def _too_large(limit: int) -> RequestRefused:
+    return RequestRefused(f"the request body has more than {limit} bytes", status=413)
+
+
+def path_below_mount(scope: Scope) -> str:
+    """Return the path of a request without what the application is mounted under."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def parse_query(text: str) -> Query:
+    """Return the values of each parameter, in order. Unknown names are no error. Raises RemoteProtocolError."""
+    try:
+        return parse_qs(text, max_num_fields=_MAX_PARAMETERS)
+    except ValueError:
+        message = f"the query has more than {_MAX_PARAMETERS} parameters"
+        raise RemoteProtocolError(message, code="invalid_value") from None
+
+
+def last_value(query: Query, name: str) -> str | None:
+    """Return the last value of a parameter, None if it is missing."""
+    return query[name][-1] if name in query else None
+
+
+def boolean_parameter(query: Query, name: str) -> bool:
+    """Return the value of a parameter that is false by default. Raises RemoteProtocolError."""
+    value = (last_value(query, name) or "false").lower()
+    if value not in ("true", "false"):
+        raise invalid_parameter(name, "true or false")
+    return value == "true"
+
+
+def integer_parameter(query: Query, name: str, low: int, high: int) -> int | None:
+    """Return the value of a parameter within these limits, None if it is missing. Raises RemoteProtocolError."""
+    text = last_value(query, name)
+    if text is None:
+        return None
+    value = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else low - 1
+    if not low <= value <= high:
+        raise invalid_parameter(name, f"an integer from {low} to {high}")
+    return value
+
+
+def invalid_parameter(name: str, expected: str) -> RemoteProtocolError:
+    """Return the error for a parameter with a wrong value. expected: completes "... must be"."""
+    return RemoteProtocolError(f"{name} must be {expected}", path=f"/{name}", code="invalid_value")

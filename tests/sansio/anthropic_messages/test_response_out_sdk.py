@@ -1,0 +1,257 @@
+"""Responses as the vendor's own SDK reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from anthropic.lib.streaming._beta_messages import accumulate_event as accumulate_beta_event
+from anthropic.lib.streaming._messages import accumulate_event
+from anthropic.types import Message as SdkMessage
+from anthropic.types import RawMessageStreamEvent
+from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from pydantic import TypeAdapter
+
+from dragoman._ir.assembly import Fold
+from dragoman._ir.events import (
+    ENDED,
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Event,
+    Opaque,
+    ReasoningDelta,
+    Search,
+    Signature,
+    SignatureDelta,
+    Source,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    Usage,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import Message, Reasoning, Request, Text
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import decode, encode
+from dragoman._wire.sse import SSEParser
+from dragoman.codec import Capabilities, ResponseContext
+from dragoman.protocols.anthropic_messages import SPEC
+
+NAME = "anthropic_messages"
+SIGNER = Signer(b"key")
+CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias", signer=SIGNER, prompt_tokens=11)
+STARTED = Started("up_1", "gpt", service_tier="default")
+COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
+EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)
+
+
+def stream_of(events: Sequence[Event]) -> bytes:
+    writer = SPEC.stream_writer(CONTEXT, Ledger())
+    return b"".join(writer.send(event) for event in events)
+
+
+def whole_of(events: Sequence[Event]) -> Any:
+    fold = Fold()
+    for event in events:
+        fold.send(event)
+    return decode(encode(SPEC.write_whole(fold.response(), CONTEXT, Ledger())))
+
+
+def reasoning(block: int, signature: Signature | None, *texts: str) -> list[Event]:
+    deltas = [ReasoningDelta(block, value, part) for part, value in enumerate(texts)]
+    signatures = [] if signature is None else [SignatureDelta(block, signature)]
+    return [BlockStarted(block, BlockKind.REASONING), *deltas, *signatures, BlockEnded(block)]
+
+
+FOREIGN = Signature("openai_responses", {"type": "reasoning", "id": "rs"}, "gpt")
+REDACTED = Signature(NAME, {"type": "redacted_thinking", "data": "d"})
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "é"}}
+EVERYTHING: list[Event] = [
+    STARTED,
+    *reasoning(0, FOREIGN, "a", "b"),
+    *reasoning(1, REDACTED),
+    BlockStarted(2, BlockKind.TEXT),
+    TextDelta(2, "Hello "),
+    TextDelta(2, "world"),
+    Annotation(2, "openai_chat", {}, url="https://x", title="T"),
+    BlockEnded(2),
+    Opaque(NAME, "server_tool_use", SEARCH),
+    Opaque(
+        NAME, "web_search_tool_result", {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    ),
+    BlockStarted(4, BlockKind.TOOL_CALL, tool=ToolHead("t1", "f")),
+    ArgumentsDelta(4, '{"a": [1, '),
+    ArgumentsDelta(4, "2]}"),
+    BlockEnded(4),
+    BlockStarted(5, BlockKind.TOOL_CALL, tool=ToolHead("t2", "g")),
+    ArgumentsDelta(5, "{}"),
+    BlockEnded(5),
+    Stopped(StopReason.TOOL_USE),
+    COUNTED,
+    ENDED,
+]
+
+
+def test_the_sdk_reads_stream_and_complete_response_alike() -> None:
+    snapshot: Any = None
+    buffers: dict[int, bytes] = {}
+    for frame in SSEParser().receive_data(stream_of(EVERYTHING)):
+        value = decode(frame.data)
+        if value["type"] != "ping":
+            event = EVENT.validate_python(value, strict=True)
+            snapshot = accumulate_event(event=event, current_snapshot=snapshot, json_bufs=buffers)
+    whole = SdkMessage.model_validate(whole_of(EVERYTHING), strict=True)
+    assert snapshot.to_dict()["content"] == whole.to_dict()["content"]
+    assert snapshot.stop_reason == whole.stop_reason == "tool_use"
+    assert snapshot.usage.to_dict() == whole.usage.to_dict()
+    assert [block.type for block in whole.content] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "server_tool_use",
+        "web_search_tool_result",
+        "tool_use",
+        "tool_use",
+    ]
+    assert whole.content[5].to_dict()["input"] == {"a": [1, 2]}
+
+
+def test_the_reader_reads_what_the_writer_writes() -> None:
+    reader = SPEC.stream_reader(CONTEXT, Ledger())
+    streamed, whole = Fold(), Fold()
+    for frame in SSEParser().receive_data(stream_of(EVERYTHING)):
+        for event in reader.read(frame):
+            streamed.send(event)
+    for event in SPEC.read_whole(whole_of(EVERYTHING), CONTEXT, Ledger()):
+        whole.send(event)
+    kinds = [getattr(block.kind, "value", block.kind) for block in streamed.response().blocks]
+    assert kinds == [getattr(block.kind, "value", block.kind) for block in whole.response().blocks]
+    assert streamed.response().stops == whole.response().stops
+    assert streamed.usage.input == whole.usage.input == 20
+
+
+BETA_EVENT: Any = TypeAdapter(BetaRawMessageStreamEvent)
+END: list[Event] = [Stopped(StopReason.END), Usage(3, 4, searches=1), ENDED]
+
+
+def streamed(*events: Event) -> dict[str, Any]:
+    """Return the message that the vendor's SDK reads from the stream."""
+    message: Any = None
+    for frame in SSEParser().receive_data(stream_of(events)):
+        value = decode(frame.data)
+        if value["type"] != "ping":
+            event = BETA_EVENT.validate_python(value, strict=True)
+            message = accumulate_beta_event(
+                event=event, current_snapshot=message, request_headers={}, json_bufs={}
+            )
+    return dict(message.to_dict())
+
+
+def whole(*events: Event) -> dict[str, Any]:
+    """Return the message that the vendor's SDK reads from the complete response."""
+    return dict(BetaMessage.model_validate(whole_of(events), strict=True).to_dict())
+
+
+FOREIGN_SEARCH = Opaque(
+    "openai_responses",
+    "web_search_call",
+    {"type": "web_search_call"},
+    "/output/0",
+    search=Search(("cats", "dogs"), (Source("https://x", "T"), Source("https://y"))),
+)
+SEARCH_SIGNATURE = Signature("openai_responses", {"type": "web_search_call"}, "gpt")
+SEARCHED: list[Event] = [
+    STARTED,
+    BlockStarted(0, BlockKind.REASONING),
+    SignatureDelta(0, SEARCH_SIGNATURE),
+    BlockEnded(0),
+    FOREIGN_SEARCH,
+    BlockStarted(1, BlockKind.TEXT),
+    TextDelta(1, "So."),
+    BlockEnded(1),
+    *END,
+]
+
+
+@pytest.mark.parametrize("written", [streamed, whole])
+def test_a_search_of_another_protocol_has_the_form_of_the_vendors(written: Any) -> None:
+    message = written(*SEARCHED)
+    use, result = message["content"][1:3]
+    assert (use["type"], use["name"], use["input"]) == (
+        "server_tool_use",
+        "web_search",
+        {"query": "cats\ndogs"},
+    )
+    assert result["tool_use_id"] == use["id"]
+    assert [(item["url"], item["title"]) for item in result["content"]] == [
+        ("https://x", "T"),
+        ("https://y", "https://y"),
+    ]
+    assert all(item["encrypted_content"] for item in result["content"])
+    assert message["usage"]["server_tool_use"] == {"web_search_requests": 1, "web_fetch_requests": 0}
+    assert [block["type"] for block in message["content"]] == [
+        "thinking",
+        "server_tool_use",
+        "web_search_tool_result",
+        "text",
+    ]
+
+
+def test_each_search_has_its_own_id() -> None:
+    content = whole(STARTED, FOREIGN_SEARCH, FOREIGN_SEARCH, *END)["content"]
+    assert content[0]["id"] == content[1]["tool_use_id"] != content[2]["id"]
+
+
+def test_a_search_without_queries_and_sources() -> None:
+    event = Opaque("other", "search", {}, search=Search(()))
+    use, result = whole(STARTED, event, *END)["content"]
+    assert (use["input"], result["content"]) == ({"query": ""}, [])
+
+
+def read(*messages: Any) -> tuple[Message, ...]:
+    return SPEC.read_request({"model": "m", "max_tokens": 9, "messages": list(messages)}, SIGNER).messages
+
+
+def test_search_blocks_that_come_back_are_dropped_and_the_signature_is_unwrapped() -> None:
+    content = whole(*SEARCHED)["content"]
+    (message,) = read({"role": "assistant", "content": content})
+    assert message.parts == (
+        Reasoning("", SEARCH_SIGNATURE, path="/messages/0/content/0"),
+        Text("So.", path="/messages/0/content/3"),
+    )
+
+
+def test_no_upstream_gets_wrapped_signatures_or_search_blocks() -> None:
+    """It would refuse it: a body that carries any of it is read and written anew."""
+    content = whole(*SEARCHED)["content"]
+    for block in content[:3]:
+        assert any(carrier in encode(block) for carrier in SPEC.wrapped_markers), block
+    request = SPEC.read_request(
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "assistant", "content": content}]}, SIGNER
+    )
+    sent = encode(SPEC.write_request(request, Capabilities(), Ledger()))
+    assert not any(carrier in sent for carrier in SPEC.wrapped_markers)
+
+
+@pytest.mark.parametrize("written", [streamed, whole])
+def test_a_summary_is_one_compaction_block(written: Any) -> None:
+    message = written(STARTED, Compacted("All is well."), Stopped(StopReason.COMPACTION), Usage(3, 4), ENDED)
+    (block,) = message["content"]
+    assert (block["type"], block["content"]) == ("compaction", "All is well.")
+    assert SIGNER.unwrap(block["encrypted_content"]) == Signature("dragoman", {"summary": "All is well."})
+    assert message["stop_reason"] == "compaction"
+
+
+def test_a_summary_of_the_vendor_is_written_unchanged() -> None:
+    native = {"type": "compaction", "content": "So.", "encrypted_content": "theirs"}
+    event = Opaque("anthropic_messages", "compaction", native)
+    for written in (streamed, whole):
+        (block,) = written(STARTED, event, *END)["content"]
+        assert {key: block[key] for key in native} == native

@@ -1,0 +1,268 @@
+"""Thinking and effort for an upstream, and the settings that thinking forbids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    Part,
+    Reasoning,
+    ReasoningConfig,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Capabilities
+from dragoman.protocols.anthropic_messages import SPEC
+
+NAME = "anthropic_messages"
+USER = Message("user", (Text("Hi"),), "/m/0")
+TOOL = FunctionTool("f", "d", {"type": "object", "properties": {}}, path="/tools/0")
+ADAPTIVE = Capabilities(thinking="adaptive")
+BUDGET = Capabilities(thinking="budget", max_tokens=20000)
+NO_THINKING = Capabilities(thinking="none")
+TWO_EFFORTS = Capabilities(efforts=("low", "high"))
+FOUR_EFFORTS = Capabilities(efforts=("none", "minimal", "low", "max"))
+
+
+def write(*messages: Message, capabilities: Capabilities, **fields: Any) -> tuple[Any, Any]:
+    ledger = Ledger()
+    request = Request("other", "m", messages or (USER,), {}, **fields)
+    body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
+    return body, [(loss.code.value, loss.path) for loss in ledger]
+
+
+def effort(word: str, **fields: Any) -> ReasoningConfig:
+    return ReasoningConfig(effort=word, path="/r", effort_path="/e", **fields)
+
+
+def on(budget: int, **fields: Any) -> dict[str, Any]:
+    return {"type": "enabled", "budget_tokens": budget, **fields}
+
+
+LOOP = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "r"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("thinking", "messages", "thinks"),
+    [
+        ({"type": "enabled", "budget_tokens": 2000}, LOOP, False),
+        ({"type": "enabled", "budget_tokens": 2000}, LOOP[:1], True),
+        ({"type": "adaptive"}, LOOP, True),
+        (None, LOOP, True),
+    ],
+)
+def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
+    thinking: Any, messages: list[Any], thinks: bool
+) -> None:
+    """This applies to requests of this protocol, from which an earlier pass drops foreign signatures."""
+    body = {
+        "model": "m",
+        "max_tokens": 9000,
+        "thinking": thinking,
+        "output_config": {"effort": "low"},
+        "messages": messages,
+    }
+    ledger = Ledger()
+    written = SPEC.write_request(SPEC.read_request(body, Signer()), ADAPTIVE, ledger)
+    assert ("thinking" in written) is thinks
+    assert [loss.path for loss in ledger] == ([] if thinks else ["/thinking"])
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "config", "thinking", "written_effort", "losses"),
+    [
+        (ADAPTIVE, None, None, None, []),
+        (ADAPTIVE, effort("none"), {"type": "disabled"}, None, []),
+        (ADAPTIVE, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
+        (ADAPTIVE, effort("low"), {"type": "adaptive"}, "low", []),
+        (ADAPTIVE, effort("medium"), {"type": "adaptive"}, "medium", []),
+        (ADAPTIVE, effort("high"), {"type": "adaptive"}, "high", []),
+        (ADAPTIVE, effort("xhigh"), {"type": "adaptive"}, "xhigh", []),
+        (
+            ADAPTIVE,
+            effort("max", display="summarized"),
+            {"type": "adaptive", "display": "summarized"},
+            "max",
+            [],
+        ),
+        pytest.param(ADAPTIVE, effort("ultra"), {"type": "adaptive"}, "ultra", [], id="a word to come"),
+        (ADAPTIVE, ReasoningConfig("adaptive"), {"type": "adaptive"}, None, []),
+        (ADAPTIVE, ReasoningConfig(display="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),
+        (ADAPTIVE, ReasoningConfig("disabled"), {"type": "disabled"}, None, []),
+        pytest.param(
+            ADAPTIVE,
+            ReasoningConfig("disabled", "high", path="/r"),
+            {"type": "disabled"},
+            None,
+            [("altered", "/r")],
+            id="C5 off, so no effort",
+        ),
+        pytest.param(
+            ADAPTIVE,
+            ReasoningConfig("disabled", budget=2048),
+            {"type": "disabled"},
+            None,
+            [("altered", "/reasoning")],
+            id="C5 off, so no budget",
+        ),
+        pytest.param(
+            ADAPTIVE,
+            ReasoningConfig("enabled", "low", 9, path="/r"),
+            {"type": "adaptive"},
+            "low",
+            [("altered", "/r")],
+            id="C10 effort wins over budget",
+        ),
+        *[
+            pytest.param(
+                ADAPTIVE,
+                ReasoningConfig("enabled", budget=budget),
+                {"type": "adaptive"},
+                word,
+                [("altered", "/reasoning")],
+                id=f"C8 {budget} tokens are {word}",
+            )
+            for budget, word in (
+                (1024, "low"),
+                (4096, "low"),
+                (12288, "medium"),
+                (24576, "high"),
+                (49152, "xhigh"),
+                (49153, "max"),
+            )
+        ],
+        (TWO_EFFORTS, effort("max"), {"type": "adaptive"}, "high", [("altered", "/e")]),
+        (TWO_EFFORTS, effort("none"), None, "low", [("altered", "/e")]),
+        (FOUR_EFFORTS, effort("none"), {"type": "disabled"}, None, []),
+        (FOUR_EFFORTS, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
+        (Capabilities(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
+        (BUDGET, effort("none"), None, None, []),
+        (BUDGET, effort("minimal"), on(1024), None, []),
+        (BUDGET, effort("low"), on(2048), None, []),
+        (BUDGET, effort("medium"), on(8192), None, []),
+        (BUDGET, effort("high"), on(16384), None, []),
+        pytest.param(BUDGET, effort("xhigh"), on(19999), None, [("altered", "/e")], id="C8 below max_tokens"),
+        (BUDGET, effort("max"), on(19999), None, []),
+        (BUDGET, effort("ultra"), on(16384), None, [("altered", "/e")]),
+        pytest.param(
+            BUDGET,
+            ReasoningConfig(budget=100, path="/r"),
+            on(1024),
+            None,
+            [("altered", "/r")],
+            id="C8 not under 1024",
+        ),
+        (BUDGET, ReasoningConfig(budget=5000), on(5000), None, []),
+        pytest.param(
+            BUDGET,
+            ReasoningConfig("enabled", "low", 9, path="/r"),
+            on(2048),
+            None,
+            [("altered", "/r")],
+            id="C10 effort wins over budget, again",
+        ),
+        (BUDGET, ReasoningConfig("adaptive"), on(16384), None, []),
+        (BUDGET, ReasoningConfig(display="summarized"), None, None, [("dropped", "/reasoning")]),
+        (NO_THINKING, effort("none"), None, None, []),
+        (NO_THINKING, effort("high"), None, None, [("dropped", "/r")]),
+    ],
+)
+def test_thinking_and_effort(
+    capabilities: Capabilities, config: Any, thinking: Any, written_effort: Any, losses: Any
+) -> None:
+    body, recorded = write(capabilities=capabilities, reasoning=config)
+    assert body.get("thinking") == thinking
+    assert body.get("output_config", {}).get("effort") == written_effort
+    assert recorded == losses
+    if thinking is not None and "budget_tokens" in thinking:
+        assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "budget", "most", "losses"),
+    [
+        (4000, 3999, 4000, [("altered", "/e")]),
+        (1025, 1024, 1025, [("altered", "/e")]),
+        (500, 1523, 1524, [("altered", "/limit"), ("altered", "/e")]),
+    ],
+)
+def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
+    body, recorded = write(
+        capabilities=BUDGET,
+        reasoning=effort("high", display="omitted"),
+        params={"max_output_tokens": limit},
+        param_paths={"max_output_tokens": "/limit"},
+    )
+    assert body["thinking"] == on(budget, display="omitted")
+    assert body["max_tokens"] == most
+    assert recorded == losses
+
+
+REASONING = Reasoning("hm", Signature(NAME, {"type": "thinking", "thinking": "hm", "signature": "s"}))
+CALL = ToolCall("1", "f", "{}", path="/a/1")
+RESULT = Message("user", (ToolResult("1", (Text("ok"),)),), "/r")
+
+
+def assistant(*parts: Part) -> Message:
+    return Message("assistant", parts, "/a")
+
+
+@pytest.mark.parametrize(
+    ("messages", "thinks"),
+    [
+        pytest.param([USER, assistant(REASONING, CALL), RESULT], True, id="C1 its reasoning came back"),
+        pytest.param([USER, assistant(CALL), RESULT], False, id="C1 its reasoning did not come back"),
+        ([USER, assistant(CALL), RESULT, assistant(Text("So.")), USER], True),
+        ([USER, assistant(Text("So.")), USER], True),
+        ([USER, assistant(Text("So."))], True),
+    ],
+)
+def test_a_tool_loop_that_began_without_thinking_goes_on_without_it(messages: Any, thinks: bool) -> None:
+    body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
+    assert ("thinking" in body) is thinks
+    assert losses == ([] if thinks else [("altered", "/r")])
+
+
+@pytest.mark.parametrize(
+    ("params", "capabilities", "config", "left", "losses"),
+    [
+        ({"temperature": 1, "top_k": 3}, Capabilities(sampling=False), None, {}, ["/temperature", "/top_k"]),
+        pytest.param(
+            {"temperature": 0.5, "top_p": 0.5, "top_k": 3},
+            ADAPTIVE,
+            effort("low"),
+            {},
+            ["/temperature", "/top_p", "/top_k"],
+            id="C9 values that thinking forbids",
+        ),
+        pytest.param(
+            {"temperature": 1, "top_p": 0.95},
+            BUDGET,
+            effort("low"),
+            {"temperature": 1, "top_p": 0.95},
+            [],
+            id="C9 values that thinking takes",
+        ),
+        ({"temperature": 0.5}, ADAPTIVE, effort("none"), {"temperature": 0.5}, []),
+    ],
+)
+def test_sampling_beside_thinking(
+    params: Any, capabilities: Capabilities, config: Any, left: Any, losses: list[str]
+) -> None:
+    body, recorded = write(capabilities=capabilities, params=params, reasoning=config)
+    assert {key: body[key] for key in ("temperature", "top_p", "top_k") if key in body} == left
+    assert recorded == [("dropped", path) for path in losses]

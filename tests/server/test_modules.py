@@ -1,0 +1,49 @@
+"""The modules of both packages: each is importable by its dotted name, and no class name occurs twice."""
+
+import ast
+import importlib
+from collections import defaultdict
+from pathlib import Path
+
+import dragoman
+import dragoman_server
+
+PACKAGES = (dragoman, dragoman_server)
+FILES = {
+    ".".join((package.__name__, *file.relative_to(root).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): file
+    for package in PACKAGES
+    for root in (Path(str(package.__file__)).parent,)
+    for file in root.rglob("*.py")
+}
+# These two run something when they are imported.
+MODULES = [
+    name
+    for name in sorted(FILES.keys() - {"dragoman_server.__main__", "dragoman_server.asgi"})
+    if not name.startswith("dragoman.protocols.")
+]
+
+# The classes there have the names that the vendors' documents have for what is on the wire.
+WIRE = {file for file in FILES.values() if file.name == "wire.py"}
+
+
+def test_no_value_hides_a_module() -> None:
+    hidden = []
+    for name in MODULES:
+        package, _, attribute = name.rpartition(".")
+        module = importlib.import_module(name)
+        if package and getattr(importlib.import_module(package), attribute) is not module:
+            hidden.append(name)
+    assert hidden == []
+
+
+def test_no_class_name_occurs_twice() -> None:
+    places = defaultdict(list)
+    for name, file in FILES.items():
+        if file not in WIRE:
+            tree = ast.parse(file.read_text("utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
