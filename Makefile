@@ -29,7 +29,7 @@ COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(RELEASE)/bin/uv pip compile --
 	--generate-hashes --annotation-style line
 VERSIONS ?= 3.11 3.12 3.13 3.14
 
-.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench fix clean
+.PHONY: run test quick suite test-recordings test-versions lock audit dist check-format lint types imports tests coverage golden fuzz soak leaving mutants bench map docs fix clean
 
 # -- set-up -----------------------------------------------------------------------------------------------
 
@@ -168,6 +168,14 @@ mutants: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python tests/bench/bench_core.py $(ARGS)
+
+# docs/map.md: the packages and what they import.
+map: $(VENV)/.dev
+	$(BIN)/python docs/package_map.py
+
+# All pages and tables that follow from the code.
+docs: map
+	$(BIN)/python docs/generate.py
 
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix --quiet .

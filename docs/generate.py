@@ -1,8 +1,8 @@
-"""Writes what of the documentation follows from the code. Run it after a setting or a translation has changed.
+"""Write the parts of the documentation that follow from the code. Run `make docs` after a change of either.
 
 In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
-the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md is made here, see
-the package `fidelity` beside this file.
+the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md and
+what-you-lose.md is made here, see the package `fidelity` beside this file; map.md is made by package_map.py.
 """
 
 import ast
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from fidelity.page import page as fidelity_page
+from fidelity.summary import summary
 
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
@@ -32,13 +33,14 @@ from dragoman_server.settings.fields import SettingKind, SettingSpec
 
 PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
 FIDELITY = Path(__file__).with_name("fidelity.md")
+SUMMARY = Path(__file__).with_name("what-you-lose.md")
 TESTS = Path(__file__).parents[1] / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
-_TABLE = re.compile(r"(?<=<!-- table: )(\w+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def page(text: str) -> str:
-    """The page with its tables as they must be."""
+    """Return the page with its tables up to date. Raises KeyError for a table of an unknown name."""
     return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[match[1]]()}\n", text)
 
 
@@ -48,7 +50,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _own(keys: dict[str, SettingSpec]) -> str:
-    """The keys of a table that may also say what models take."""
+    """Return the table of the keys that are not capabilities."""
     return _keys(key for name, key in keys.items() if name not in CAPABILITY_KEYS)
 
 
@@ -123,7 +125,7 @@ def _hosts() -> str:
     )
 
 
-def _mended_relays() -> str:
+def _rewritten_relays() -> str:
     return _table(
         ("protocol", "at", "models", "because", "source", "looked up"),
         (
@@ -184,16 +186,16 @@ _OTHERS = ("everything else", f"`{ErrorAction.RETURN_TO_CLIENT.value}`")
 
 
 def _when(rule: ErrorRule) -> str:
-    """The conditions of a row in words."""
+    """Return the conditions of a row in words."""
     kinds = sorted(kind.value.replace("_", " ") for kind in rule.kinds)
     words = (f'"{word}"' for word in rule.words)
-    said = [
+    conditions = [
         f"the error is of the kind {_or(kinds)}" if kinds else "",
         f"the status is {_or(map(str, sorted(rule.statuses)))}" if rule.statuses else "",
         f"its code is {_or(sorted(rule.codes))}" if rule.codes else "",
         f"its message says {_or(words)}" if rule.words else "",
     ]
-    return ", and ".join(filter(None, said))
+    return ", and ".join(filter(None, conditions))
 
 
 def _or(words: Iterable[str]) -> str:
@@ -203,7 +205,7 @@ def _or(words: Iterable[str]) -> str:
 
 @functools.cache
 def promised() -> dict[str, dict[str, list[str]]]:
-    """By promise and module: the tests with the marker, and "" where the whole module has it."""
+    """Return by promise and module the tests with the marker; "" stands for a whole module."""
     found: dict[str, dict[str, list[str]]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         if "mark.promise(" not in (text := path.read_text("utf-8")):
@@ -216,7 +218,7 @@ def promised() -> dict[str, dict[str, list[str]]]:
 
 
 def _marked(node: ast.stmt) -> list[str]:
-    """The promises that a test, a class of tests or `pytestmark` names."""
+    """Return the promises that a test, a class of tests or `pytestmark` names."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             marks: list[ast.expr] = node.decorator_list
@@ -252,11 +254,11 @@ _TABLES: dict[str, Callable[[], str]] = {
     "prices": lambda: _keys(PRICE_KEYS.values()),
     "accounts": lambda: _keys(ACCOUNT_KEYS.values()),
     "rules": lambda: _keys(RULE_KEYS.values()),
-    "error actions": _error_actions,
+    "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
     "hosts": _hosts,
-    "mended_relays": _mended_relays,
+    "rewritten_relays": _rewritten_relays,
     "families": _families,
 }
 
@@ -264,3 +266,4 @@ if __name__ == "__main__":
     for each in PAGES:
         each.write_text(page(each.read_text("utf-8")), "utf-8")
     FIDELITY.write_text(fidelity_page(), "utf-8")
+    SUMMARY.write_text(summary(), "utf-8")

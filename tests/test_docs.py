@@ -1,10 +1,11 @@
-"""Every example in the documentation and in the docstrings of the machines runs, and every link leads somewhere."""
+"""Examples in the documentation and in docstrings run, links lead somewhere, and what pages name is there."""
 
 import doctest
 import json
 import re
 from pathlib import Path
 
+import package_map
 import pytest
 
 import dragoman
@@ -20,11 +21,19 @@ from dragoman import (
     WireError,
 )
 from dragoman.codec import Endpoint, ProtocolSpec, UpstreamSpec
+from dragoman_server.config.loader import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+_ANCHOR = re.compile(r"\]\((?!https?://)([^)#]*)#([^)]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 EXAMPLES = [
     pytest.param(page, match.group(1), id=f"{page.name}-{number}")
@@ -68,3 +77,59 @@ def test_the_errors_of_the_simple_api_are_listed(kind: ErrorKind) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     missing = [link for link in _LINK.findall(page.read_text("utf-8")) if not (page.parent / link).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_anchors_are_headings(page: Path) -> None:
+    missing = [
+        f"{link}#{anchor}"
+        for link, anchor in _ANCHOR.findall(page.read_text("utf-8"))
+        if anchor not in _anchors((page.parent / link) if link else page)
+    ]
+    assert missing == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    headings = _HEADING.findall(page.read_text("utf-8"))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_make_are_targets(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE))
+    assert named - targets == set()
+
+
+def test_the_configuration_of_the_readme_loads(tmp_path: Path) -> None:
+    (block,) = re.findall(
+        r"^```toml\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    file = tmp_path / "dragoman.toml"
+    file.write_text(block)
+    assert load(environ={}, path=str(file)).warnings == ()
+
+
+def test_files_named_in_contributing_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    named = re.findall(r"`((?:sansio|server|tests|docs)/[\w/.]+)`", text)
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_page_can_be_reached() -> None:
+    """From README.md and the index docs/README.md, in any number of steps."""
+    reached: set[Path] = set()
+    pending = [ROOT / "README.md"]
+    while pending:
+        page = pending.pop()
+        reached.add(page)
+        linked = {(page.parent / link).resolve() for link in _LINK.findall(page.read_text("utf-8"))}
+        pending += [each for each in PAGES if each in linked - reached]
+    assert [page.name for page in PAGES if page not in reached] == []
+
+
+def test_the_map_is_current() -> None:
+    # When this fails: run `make map`.
+    assert package_map.page() == package_map.PAGE.read_text("utf-8")

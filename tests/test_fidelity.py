@@ -13,6 +13,7 @@ from fidelity import page as pages
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
 from fidelity.probe import Probe, find, probe
 from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Output
+from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
 
@@ -73,6 +74,11 @@ def test_streams_become_errors_only_where_they_must() -> None:
 def test_the_page_is_current() -> None:
     # When this fails: run `python docs/generate.py`, and read what has changed.
     assert pages.page() == PAGE.read_text("utf-8")
+
+
+def test_the_summary_is_current() -> None:
+    # When this fails: run `make docs`, and read what has changed.
+    assert summary() == PAGE.with_name("what-you-lose.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "answers"])

@@ -1,4 +1,4 @@
-"""What clients of Chat Completions can send, a probe for each."""
+"""Probes for everything that clients of Chat Completions can send."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _field(name: str, value: Any, **context: Any) -> Probe:
 
 
 def _member(section: str, dotted: str, value: Any, **context: Any) -> Probe:
-    """A member of a field, beside which others may stand."""
+    """Return a row about a member of a field that may have other members."""
     field, member = dotted.split(".")
     whole = {**context.pop(field, {}), member: value}
     return probe(section, f"`{dotted}`", _body(**context, **{field: whole}), f"/{field}/{member}")

@@ -1,4 +1,4 @@
-"""What servers of Chat Completions stream, a probe for each chunk, delta and member."""
+"""Probes for every chunk, delta and member that servers of Chat Completions stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = _chunk([_choice({"content": "Well"})])
 
 
 def _stream(*middle: Json, finish: Body | None = None, usage: Body | None = None, **head: Any) -> list[Json]:
-    """frames: the role, what is asked about at 1, a word of text, the finish, the usage."""
+    """Return the frames: the role, `middle` with the subject at 1, a word of text, the finish, the usage."""
     return [
         _chunk([_choice(_FIRST)], **head),
         *middle,
@@ -69,7 +69,7 @@ def _on_choice(name: str, value: Any, *, nothing: str = "") -> Probe:
 
 
 def _without_words(stream: list[Json]) -> list[Json]:
-    """An item that is cut says so itself, before the answer does."""
+    """Drop the text, because an item that is cut reports that itself, before the response does."""
     return [each for each in stream if each != _WORDS]
 
 

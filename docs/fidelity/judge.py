@@ -1,4 +1,4 @@
-"""What became of a probe, found by comparing what comes out with it and without it.
+"""Find what became of a probe by comparing the output with it and without it.
 
 Where the marks came out, what else changed and which entries of the ledger are new: that says what the cell is.
 Nothing here knows what is right.
@@ -17,7 +17,7 @@ from fidelity.where import in_words, leaves_of, new_places, places_of_marks
 
 
 class Fate(Enum):
-    """What a cell says."""
+    """The result of a probe, as the page names it."""
 
     CARRIED = "carried"
     ALTERED = "altered"
@@ -31,7 +31,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An entry of the ledger: its code, the members it is about, and why."""
+    """Entries of the ledger with one code and one reason, and the members that they are about."""
 
     code: str
     members: tuple[str, ...]
@@ -48,7 +48,7 @@ class Cell:
     words: str = ""
 
 
-_REST = "the rest sealed"
+_REST = "the rest wrapped"
 
 Run = Callable[[Json], Output]
 
@@ -64,7 +64,7 @@ def cell_of_answer(upstream: str, client: str, probe: Probe) -> Cell:
 
 
 def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
-    """What becomes of a probe that `run` translates."""
+    """Translate a probe with and without its subject, and return what became of it."""
     try:
         out = run(probe.body)
     except (RemoteProtocolError, RequestRefused) as error:
@@ -76,7 +76,7 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
         except (RemoteProtocolError, RequestRefused):
             base = None  # it is not valid without, so all that is said is about it
     known = set() if base is None else {(loss.code, loss.path) for loss in base.losses}
-    # What is said of a thing around it may be said of what is beside it, too.
+    # An entry about a thing around the probe may also be about something next to the probe.
     losses = [
         loss
         for loss in out.losses
@@ -86,7 +86,7 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
     marks = list(probe.marks())
     tells = _tells_of_stream if streams else _tells
     for path, forms in marks:
-        # What is new is about the only mark that there is, by whatever name.
+        # If there is just one mark, new entries are about it, whatever they name.
         told = any(len(marks) == 1 or tells(loss, path, probe.place) for loss in losses)
         found.add(path, forms, out, told=told)
     changes = base is None or (out.wire, out.here) != (base.wire, base.here)
@@ -101,7 +101,7 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
 
 @dataclass(slots=True)
 class _Found:
-    """What became of the marks of a probe: which came out, and the places in it of those that did not."""
+    """The marks of a probe by their result: those that came out, and the places of those that did not."""
 
     wire: list[frozenset[str]] = field(default_factory=list)
     sealed: list[frozenset[str]] = field(default_factory=list)
@@ -160,18 +160,18 @@ def covers(outer: str, inner: str) -> bool:
 
 
 def _tells(loss: Loss, path: str, place: str) -> bool:
-    """A writer names what it leaves out by places of its own; inside of the probe they must be the mark's."""
+    """True if an entry is about a mark. Entries outside of the probe count, because writers use their own places."""
     if covers(place, loss.path):
         return bool(loss.path) and (covers(loss.path, path) or covers(path, loss.path))
     return True
 
 
-# What the protocols call the same thing.
+# Names of the same thing in different protocols.
 _SAME = {"annotation": "annotations", "citation": "annotations", "citations": "annotations"}
 
 
 def _tells_of_stream(loss: Loss, path: str, place: str) -> bool:
-    """An entry names places of the whole answer that a stream stands for: members by their names, or a block."""
+    """True if an entry is about a mark of a stream. Its place is in the whole response: a member's name, or a block."""
     named = {_SAME.get(step, step) for step in steps_of(loss.path) if not step.isdigit()}
     return (
         bool(named & {_SAME.get(step, step) for step in steps_of(path)})
@@ -180,7 +180,7 @@ def _tells_of_stream(loss: Loss, path: str, place: str) -> bool:
 
 
 def _notes(losses: list[Loss], place: str) -> tuple[Note, ...]:
-    """The entries, those of several members with the same words as one."""
+    """Return the entries; those with the same words become one with several members."""
     members: dict[tuple[str, str], list[str]] = {}
     for loss in losses:
         named = members.setdefault((loss.code.value, loss.detail), [])

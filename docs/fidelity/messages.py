@@ -1,4 +1,4 @@
-"""What clients of Messages can send beside its blocks, a probe for each: fields, tools, choices, messages."""
+"""Probes for what clients of Messages can send besides blocks: fields, tools, choices, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The content blocks that clients of Messages can send, a probe for each."""
+"""Probes for the content blocks that clients of Messages can send."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _system(block: Body) -> tuple[Body, str]:
 
 
 def _called(**call: Any) -> tuple[Body, str]:
-    """A call that has its result."""
+    """Return a document with a call and its result, and the place of the call."""
     call = {
         "type": "tool_use",
         "id": "Zqid",
@@ -46,7 +46,7 @@ def _called(**call: Any) -> tuple[Body, str]:
 
 
 def _result(**result: Any) -> tuple[Body, str]:
-    """A result that has its call."""
+    """Return a document with a call and its result, and the place of the result."""
     call = {"type": "tool_use", "id": "toolu_1", "name": "see", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "Zqdone", **result}
     said = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
@@ -59,7 +59,7 @@ def _inside(block: Body) -> tuple[Body, str]:
 
 
 def _server(name: str, given: Any) -> Filler:
-    """For the result of a server tool's call."""
+    """Return a filler for the result of a server tool's call."""
     call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": name, "input": given}
     return lambda block: _assistant(block, call)
 

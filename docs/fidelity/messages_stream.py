@@ -1,4 +1,4 @@
-"""What servers of Messages stream, a probe for each event, block, delta and member."""
+"""Probes for every event, block, delta and member that servers of Messages stream."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _stop(reason: str = "end_turn", usage: Body | None = None, **fields: Any) ->
     return {"type": "message_delta", "delta": delta, "usage": usage or _USAGE}
 
 
-# A text comes first, so that what is asked about begins at this frame, or else the end.
+# A text comes first, so the subject begins at this frame.
 _AT = 4
 
 
@@ -46,18 +46,18 @@ def _stream(*middle: Json, start: Body | None = None, stop: Body | None = None) 
 
 
 def _complete(called: str = "", **block: Any) -> Probe:
-    """A row about a block that comes whole."""
+    """Return a row about a block that comes whole."""
     body = _stream(*_block(0, block))
     return _row(called or f"`{block['type']}`", body, "/content_block")
 
 
 def _row(called: str, body: list[Json], place: str, at: int = 0) -> Probe:
-    """A row about a block: the stream is tried without all of it. at: which of its events tells it best."""
+    """Return a row about a block; the other stream lacks all of it. at: the event that is the subject."""
     return Probe("Content blocks", called, body, f"/{_AT + at}{place}", _stream(stop=body[-2]))
 
 
 def _delta(called: str, block: Body, *deltas: Body, at: int = -1) -> Probe:
-    """A row about one delta of a block, by default the last."""
+    """Return a row about one delta of a block, by default the last."""
     body = _stream(*_block(0, block, *deltas))
     return probe("Deltas", called, body, f"/{_AT + 1 + (at if at >= 0 else len(deltas) - 1)}")
 
@@ -74,7 +74,7 @@ def _reason(reason: str, **fields: Any) -> Probe:
 
 
 def _usage(name: str, value: Any, *, start: bool = False, nothing: str = "") -> Probe:
-    """start: it comes in message_start alone."""
+    """Return a row about a member of the usage. start: it comes in message_start only."""
     if start:
         body = _stream(start=_start(usage={**_START_USAGE, name: value}))
         place = f"/0/message/usage/{name}"

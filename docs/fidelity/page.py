@@ -1,4 +1,4 @@
-"""The page of the matrix, made of what the translators do with the probes."""
+"""The page of the matrix, made from the results of the probes."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ ANSWERS = {CHAT: chat_stream.ANSWERS, MESSAGES: messages_stream.ANSWERS, RESPONS
 _HEAD = """\
 # What becomes of every field
 
-This page is made by `python docs/generate.py`: the translators run on a small document for each row, with what the row
-is about and without it, and the cell says what came of it. [translation.md](translation.md) says how and why.
+`make docs` makes this page: for each row the translators run on a small document with and without what the row is
+about, and the cell has the result. [What you lose](what-you-lose.md) sums it up, and [translation.md](translation.md)
+explains how and why.
 
-Each table has the protocol that something comes in, and a column for each protocol that it can go to. Where both sides
-speak the same protocol, bytes are passed on as they are and nothing is said here.
+Each table has the protocol that something comes in, and a column for each protocol that it can go to. Pairs of equal
+protocols are not here, because their bytes pass unchanged.
 
-| a cell says | meaning |
+| a cell has | meaning |
 |---|---|
-| a place | carried: it stands there on the other side |
-| altered | carried, but in a form that says less or says it differently |
-| sealed | it travels in the opaque field of the client's protocol, and comes back to its maker as it was |
-| done by the gateway | the upstream is not told, because the gateway does it |
+| a place | carried: it is there on the other side |
+| altered | carried in a form that says less or says it differently |
+| wrapped | it travels in the opaque field of the client's protocol, and comes back to its maker unchanged |
+| done by the gateway | the upstream does not get it, because the gateway does it |
 | left out | the other side has no place for it |
-| refused | the request is answered with an error, because it makes no sense without; the words are the client's |
-| an error | the answer ends with an error in the client's form |
-| nothing to carry | it says nothing that the other side does not do or say anyway |
+| refused | the request gets an error, because it makes no sense without it; the words are those of the error |
+| an error | the response ends with an error in the client's form |
+| nothing to carry | the other side does or says the same without it |
 
-In a place, the brackets behind an array hold the type or role of the element: `messages[tool].content` is the content
+In a place, the brackets behind an array have the type or role of the element: `messages[tool].content` is the content
 of a message of the role `tool`. In streams the type of the event comes first: `content_block_delta: delta.text`.
 
-What is altered, left out or sealed as a whole block has an entry in the ledger: the words are those of the entry, and
-its code stands in brackets behind them. [translation.md](translation.md) explains the codes.
+What is altered, left out or wrapped as a whole block has an entry in the ledger: the words are those of the entry,
+followed by its code in brackets. [translation.md](translation.md) explains the codes.
 
-Some upstreams take more than others. Where a cell has two lines, the first is for a server of which nothing is known,
-the second for the vendor's own host and a model of today. [configuration.md](configuration.md) has what can be said
-of others.
+Some upstreams accept more than others. If a cell has two lines, the first is for a server of which nothing is known,
+the second for the vendor's own host and a current model. [configuration.md](configuration.md) has the settings.
 """
 
 
@@ -51,7 +51,7 @@ def page() -> str:
 
 
 def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
-    """For each kind of upstream."""
+    """Return a cell for each kind of upstream."""
     return [cell_of_request(client, upstream, target(upstream), probe) for target in TARGETS]
 
 
@@ -104,7 +104,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
         case Fate.ALTERED:
             text = f"altered, {places}: {notes}"
         case Fate.SEALED:
-            text = f"sealed: {notes}" if notes else "sealed"
+            text = f"wrapped: {notes}" if notes else "wrapped"
         case Fate.BY_US:
             text = "done by the gateway"
         case Fate.LEFT_OUT:

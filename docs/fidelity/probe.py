@@ -1,4 +1,4 @@
-"""Probes: for each row of the matrix a small valid document that holds what the row is about.
+"""Probes: for each row of the matrix, a small valid document that contains what the row is about.
 
 Free strings of what is asked about begin with `Zq`, so that they are known again wherever they come out. What
 has none (numbers, switches, words of the protocol) is known by what its absence changes.
@@ -54,7 +54,7 @@ class Probe:
     nothing: str = ""
 
     def marks(self) -> Iterator[tuple[str, frozenset[str]]]:
-        """Places of marked strings, and the forms in which each mark may come out."""
+        """Yield the places of marked strings, and the forms in which each mark may come out."""
         for path, text in strings(find(self.body, self.place), self.place):
             yield from ((path, forms) for forms in marks_of(text))
 
@@ -101,7 +101,7 @@ NONE: Any = object()
 
 
 def changed(body: Json, place: str, value: Json = NONE) -> Json:
-    """A copy with another value at a place, or without it."""
+    """Return a copy with another value at a place, or without the place."""
     out = copy.deepcopy(body)
     *way, last = steps_of(place)
     holder = out
@@ -125,7 +125,7 @@ def probe(
     needed: bool = False,
     nothing: str = "",
 ) -> Probe:
-    """A row. swap: what stands there otherwise, by default nothing. needed: the document is not valid without."""
+    """Return a row. swap: the value in the other document, by default none. needed: no document is valid without it."""
     without = None if needed else changed(body, place, swap)
     return Probe(section, name, body, place, without, nothing)
 
@@ -134,5 +134,5 @@ Filler = Callable[[Json], tuple[Json, str]]  # what a row is about -> a document
 
 
 def kinds(section: str, fill: Filler, *things: Body) -> list[Probe]:
-    """A row for each thing, called by its type."""
+    """Return a row for each thing, named by its type."""
     return [probe(section, f"`{thing['type']}`", *fill(thing)) for thing in things]

@@ -1,4 +1,4 @@
-"""What clients of Responses can send beside its items, a probe for each: fields, tools, choices, formats."""
+"""Probes for what clients of Responses can send besides items: fields, tools, choices, formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events that servers of Responses stream, and the rows that are made of them."""
+"""The events that servers of Responses stream, and rows made from them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def of(kind: str, index: int, **fields: Any) -> Body:
 
 
 def item_events(index: int, item: Body, *between: Body, opened: Body | None = None) -> list[Body]:
-    """The events of one item. opened: what it begins with, if that is not all of it."""
+    """Return the events of one item. opened: the item at its beginning, if that differs."""
     started = {**item, **(opened or {})}
     if "status" in item:
         started["status"] = "in_progress"
@@ -53,7 +53,7 @@ def message(index: int, *content: Body, **fields: Any) -> Body:
 
 
 def spoken(index: int, part: Body = TEXT, *between: Body, **fields: Any) -> list[Body]:
-    """A message with one text."""
+    """Return the events of a message with one text."""
     at = {"content_index": 0}
     empty = {**part, "text": "", "annotations": []}
     return item_events(
@@ -68,7 +68,7 @@ def spoken(index: int, part: Body = TEXT, *between: Body, **fields: Any) -> list
     )
 
 
-# A message comes first, so that what is asked about begins at this frame.
+# A message comes first, so the subject begins at this frame.
 AT = 8
 
 
@@ -89,12 +89,12 @@ def stream(*middle: Body, status: str = "completed", **fields: Any) -> list[Json
 
 
 def row(called: str, *events: Body, at: int = 0, place: str = "", section: str = "Items") -> Probe:
-    """A row about the item of these events: the stream is tried without all of them. at: which one tells it best."""
+    """Return a row about an item; the other stream lacks all of these events. at: the one that is the subject."""
     return Probe(section, called, stream(*events), f"/{AT + at}{place}", stream())
 
 
 def opaque(**item: Any) -> Probe:
-    """A row about an item that comes whole."""
+    """Return a row about an item that comes whole."""
     return row(f"`{item['type']}`", *item_events(0, item), at=1, place="/item")
 
 
@@ -119,7 +119,7 @@ def figure(path: str, value: Any, *, nothing: str = "") -> Probe:
 
 
 def progress(kind: str, item: Body, **fields: Any) -> Probe:
-    """A row about an event that comes between the begin and the end of an item."""
+    """Return a row about an event between the beginning and the end of an item."""
     body = stream(*item_events(0, item, of(kind, 0, **fields)))
     return probe("Events of an item", f"`response.{kind}`", body, f"/{AT + 1}", nothing=PROGRESS)
 

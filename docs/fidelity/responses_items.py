@@ -1,4 +1,4 @@
-"""The items and content parts that clients of Responses can send, a probe for each."""
+"""Probes for the items and content parts that clients of Responses can send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _alone(item: Body) -> tuple[Body, str]:
 
 
 def _item(called: str, *items: Body, at: int = 0, nothing: str = "") -> Probe:
-    """at: which one of the items it is about; the others are what must stand around it."""
+    """Return a row. at: the item that is the subject; the others are required around it."""
     return probe("Items", called, _input(*items), f"/input/{at + 1}", nothing=nothing)
 
 
@@ -50,7 +50,7 @@ _SPOKEN = {"type": "message", "id": "msg_1", "role": "assistant", "status": "com
 
 
 def _pair(call: Body, output: Body) -> list[Probe]:
-    """A call of a tool that the client runs, and what it gave back."""
+    """Return rows about a call of a client tool and its output."""
     return [
         _item(f"`{call['type']}`", call, output),
         _item(f"`{output['type']}`", call, output, at=1),

@@ -1,4 +1,4 @@
-"""What servers of Responses stream, a probe for each event, item, part and member of the response."""
+"""Probes for every event, item, part and member of the response that servers of Responses stream."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ from fidelity.responses_events import (
 
 
 def _delta(called: str, *events: Body, at: int) -> Probe:
-    """A row about one event of an item."""
+    """Return a row about one event of an item."""
     return row(f"`response.{called}`", *events, at=at, section="Deltas")
 
 
 def _again(kind: str, *events: Body, at: int) -> Probe:
-    """A row about an event that says again what others say. It is tried as it is and without it."""
+    """Return a row about an event that repeats others; the other stream lacks it."""
     body = stream(*events)
     return probe("Events of an item", f"`response.{kind}`", body, f"/{AT + at}", nothing=AGAIN)
 
 
 def _gone(called: str, value: Body, nothing: str = "") -> Probe:
-    """A row about an event outside of all items."""
+    """Return a row about an event outside of all items."""
     return probe("Events", called, stream(value), f"/{AT}", nothing=nothing)
 
 

@@ -1,4 +1,4 @@
-"""The product, run on the documents of probes: what is sent, what the gateway keeps to do itself, the ledger."""
+"""Run the translators on the documents of probes: what is sent, what the gateway does itself, the ledger."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fidelity.probe import Json
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-# The gateway asks so many times at most for one request with `n`.
+# The most requests that the gateway sends for one request with `n`.
 MOST_ANSWERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """wire: what is sent. sealed: what travels inside of seals. here: what the gateway keeps to do itself."""
+    """wire: what is sent. sealed: what is inside of wrapped signatures. here: what the gateway does itself."""
 
     wire: str
     sealed: str
@@ -42,14 +42,14 @@ class Output:
 
 # --- the upstreams ----------------------------------------------------------------------------------------------
 
-# A compatible server of which nobody says anything, and the vendor's own host with a model of today.
+# A compatible server of which nothing is known, and the vendor's own host with a current model.
 VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic"}
 MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
 
 
 @cache
 def vendor_target(protocol: str) -> Capabilities:
-    """What the vendor's own host takes, as the server knows it."""
+    """Return the capabilities of the vendor's own host, as the server's tables have them."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
     return capabilities_for(Settings(), upstream, MODELS[protocol])
@@ -66,7 +66,7 @@ TARGETS = (plain_target, vendor_target)
 
 
 def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
-    """Raises RemoteProtocolError for a request that is refused."""
+    """Translate a request. Raises what the translator raises for a refused one."""
     translator = RequestTranslator(
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
@@ -84,7 +84,7 @@ def request_output(client: str, upstream: str, capabilities: Capabilities, body:
 
 
 def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
-    """Raises RemoteProtocolError where a good answer became an error; an upstream's own error is one."""
+    """Translate a stream. Raises RemoteProtocolError if it became an error, unless the upstream sent that error."""
     asked = Request(
         protocol=client, model="alias", messages=(), raw={}, stream=True, params={"stop": ["Zqstop"]}
     )
@@ -99,7 +99,7 @@ def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
 
 
 def _frame(frame: Json) -> bytes:
-    """One frame of an upstream's stream. Those with a type name their event, too."""
+    """Return one frame of an upstream's stream, with an event line if it has a type."""
     if isinstance(frame, str):
         return f"data: {frame}\n\n".encode()
     head = f"event: {frame['type']}\n" if "type" in frame else ""
@@ -107,6 +107,6 @@ def _frame(frame: Json) -> bytes:
 
 
 def _opened(wire: str) -> str:
-    """What travels inside of sealed reasoning."""
+    """Return the contents of wrapped signatures."""
     seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
     return "".join(encode(seal.native).decode() for seal in seals if seal is not None)

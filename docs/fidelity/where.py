@@ -1,4 +1,4 @@
-"""Where something came out: the places of what is sent, in a form that people read.
+"""Find where something came out, as places in a form for people.
 
 A place is written `messages[tool].content`: what an element of an array is (its type, its role) stands in the
 brackets. Places of a stream have the event's type before them: `content_block_delta: delta.text`.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fidelity.probe import Json
 
-# More places than this say no more to anybody.
+# More places than this do not help a reader.
 MOST = 3
 # Numbers that count events and blocks: they move when anything is added.
 _COUNTERS = {(name,) for name in ("sequence_number", "index", "output_index", "item_id", "id")}
@@ -58,7 +58,7 @@ def _kind(member: Json) -> str:
 
 
 def new_places(out: list[Leaf], base: list[Leaf]) -> list[Leaf]:
-    """What stands in one document and not in the other; if that is nothing, what is missing."""
+    """Return what only the first document has; if that is nothing, what only the second has."""
     return _beyond(out, base) or _beyond(base, out)
 
 
@@ -98,7 +98,7 @@ def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, 
 
 
 def in_words(leaves: list[Leaf]) -> tuple[str, ...]:
-    """The places, those of one member together."""
+    """Return the places in words; those of one member become one."""
     groups: dict[tuple[str, str], tuple[str, ...]] = {}
     for leaf in leaves:
         key = _group(leaf)

@@ -189,24 +189,26 @@ def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) 
 
 # Hosts that pass on another server's response send that server's headers, whatever protocol they speak.
 @lru_cache
-def _names(own: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
-    """Return the names of headers that an upstream may send, `own` being those of its protocol."""
+def _names(of_protocol: RateLimitHeaders | None) -> tuple[RateLimitHeaders, ...]:
+    """Return the names of headers that an upstream may send, `of_protocol` being those of its protocol."""
     known = (spec.rate_limit_headers for spec in UPSTREAMS.values())
-    return tuple(dict.fromkeys(each for each in (*known, own) if each is not None))
+    return tuple(dict.fromkeys(each for each in (*known, of_protocol) if each is not None))
 
 
 @lru_cache
-def _visible(own: frozenset[str], limits: RateLimitHeaders | None) -> tuple[frozenset[str], tuple[str, ...]]:
+def _visible(
+    of_protocol: frozenset[str], limits: RateLimitHeaders | None
+) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the names, and the prefixes of names, of headers that clients may see."""
     known = (spec.response_headers for spec in UPSTREAMS.values())
-    return RESPONSE_HEADERS.union(own, *known), tuple(names.prefix for names in _names(limits))
+    return RESPONSE_HEADERS.union(of_protocol, *known), tuple(names.prefix for names in _names(limits))
 
 
 @lru_cache
-def _limits(own: RateLimitHeaders | None) -> tuple[tuple[str, str], ...]:
+def _limits(of_protocol: RateLimitHeaders | None) -> tuple[tuple[str, str], ...]:
     """Return pairs of header names: of a limit, and of what remains of it."""
     return tuple(
         (names.header(limit, "limit"), names.header(limit, "remaining"))
-        for names in _names(own)
+        for names in _names(of_protocol)
         for limit in names.limits
     )

@@ -61,9 +61,12 @@ def with_retry_after(headers: HeaderList, retry_at: float | None) -> HeaderList:
     """
     if retry_at is None:
         return headers
-    own = [("retry-after", str(math.ceil(retry_at))), ("retry-after-ms", str(math.ceil(retry_at * 1000)))]
+    from_pool = [
+        ("retry-after", str(math.ceil(retry_at))),
+        ("retry-after-ms", str(math.ceil(retry_at * 1000))),
+    ]
     others = (pair for pair in headers if not pair[0].startswith("retry-after") and pair[0] != _SHOULD_RETRY)
-    return [*others, *own]
+    return [*others, *from_pool]
 
 
 def protocol_for_path(
@@ -98,7 +101,7 @@ def suggest_base_url(path: str, protocols: Mapping[str, ProtocolSpec] = PROTOCOL
     """Return the path of the right base URL for a path that is not served because of a wrong one, and what the client
     adds to it. None if the path is wrong for another reason.
 
-    Vendors' SDKs add what UpstreamSpec.path says, other clients with or without the version.
+    Vendors' SDKs add UpstreamSpec.path, other clients add it with or without the version.
     """
     served = [(endpoint.path, spec) for spec in protocols.values() for endpoint in spec.endpoints]
     for right, spec in [*served, (MODELS_PATH, None)]:

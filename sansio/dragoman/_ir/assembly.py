@@ -155,7 +155,7 @@ class Fold:
 
     @property
     def usage(self) -> Usage:
-        """The figures known so far."""
+        """The token counts so far."""
         return self._usage
 
     def send(self, event: Event) -> None:
@@ -187,14 +187,14 @@ class Fold:
             self._fault = event.error  # type: ignore[union-attr]
 
     def finished(self, block: int) -> AssembledBlock:
-        """A block that has ended. Raises LocalProtocolError when it has not."""
+        """Return a block that has ended. Raises LocalProtocolError if it has not."""
         found = self._order.get(block)
         if not isinstance(found, AssembledBlock):
             raise LocalProtocolError(f"block {block} has not ended")
         return found
 
     def response(self) -> AssembledResponse:
-        """All that came. Blocks that are still open (after a failure) are given as incomplete."""
+        """Return everything so far. Blocks that are still open (after a failure) are incomplete."""
         if self._started is None:
             raise LocalProtocolError("the answer has not started")
         blocks = tuple(

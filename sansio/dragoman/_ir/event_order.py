@@ -100,7 +100,7 @@ class EventOrderChecker:
         return list(self._open)
 
     def check(self, event: Event) -> None:
-        """Move on by one event, or raise LocalProtocolError and stay."""
+        """Accept one event, or raise LocalProtocolError and change nothing."""
         kind = type(event)
         if kind is TextDelta or kind is ArgumentsDelta or kind is ReasoningDelta:  # the hot path
             entry = self._open.get(event.block)  # type: ignore[union-attr]

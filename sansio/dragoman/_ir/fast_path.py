@@ -1,12 +1,11 @@
-"""The fast lane: deltas that look like the one before are read without decoding the frame.
+"""The fast path: deltas that look like the one before are read without decoding the frame.
 
-Strategy: nearly all frames of a stream differ from the frame before in one JSON string, and maybe in a counter
-and a padding string. When a reader has read a frame as exactly one delta, the bytes around that string are
-learned as a shape. A later frame with equal bytes around it, whose middle is one JSON string, is by that the
-same JSON but for the string, and means the same delta with another text. Any other frame goes the general way,
-and the shape is forgotten, for the reader's state may have changed.
-
-What the reader keeps of each text (arguments, for instance, to know when they are complete) it still gets.
+Nearly all frames of a stream differ from the frame before in one JSON string, and maybe in a counter and a padding
+string. When a reader has read a frame as exactly one delta, the bytes around that string are learned as a shape. A
+later frame with equal bytes around it, whose middle is one JSON string, is therefore the same JSON but for the
+string, and is the same delta with another text. Any other frame is decoded, and the shape is dropped, because the
+reader's state may have changed. A reader that collects each text (arguments, for instance, until they are complete)
+still gets it.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ TextOf = Callable[[bytes], str | None]
 
 
 def build_extractor(piece: bytes, hint: DeltaTemplate, text: str) -> TextOf | None:
-    """What reads frames like this one, which was read as one delta with this text. None: it is not so simple."""
+    """Return what reads frames like this one, which was read as one delta with this text. None if that is not safe."""
     member, number, padding = _patterns(hint.key, hint.number, hint.padding)
     found = list(member.finditer(piece))
     if len(found) != 1:
@@ -85,7 +84,7 @@ def _fixed_end(tail: bytes) -> _EndOf:
 
 
 def _spaced_end(tail: bytes) -> _EndOf:
-    """A tail of nothing but brackets may be spaced in any way: Anthropic pads its frames with blanks."""
+    """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks."""
 
     def end_of(piece: bytes) -> int:
         end = piece.rfind(b'"')
@@ -116,7 +115,7 @@ def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
 
 
 def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
-    """For frames with a counter between head and middle."""
+    """Read frames with a counter between head and middle."""
     size, more = len(head), len(middle)
 
     def read(piece: bytes) -> str | None:
@@ -132,7 +131,7 @@ def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
 
 
 def _text(literal: bytes) -> str | None:
-    """The text of one JSON string. None when it is anything else: then something else differs, too."""
+    """Return the text of one JSON string. None for anything else: then more than the text differs."""
     try:
         return _decode_text(literal) or None
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -151,10 +150,10 @@ def _patterns(
 
 
 class FastPath:
-    """What is known of the frames of one stream: at most one shape at a time.
+    """The shape of a stream's frames, at most one at a time.
 
-    For each frame ask `text_of`, if there is one. When it gives no text, call forget(), have the frame read, and
-    if that gave one delta and wants() says so, offer it with keep().
+    For each frame call `extract_text`, if there is one. If it returns no text, call forget() and have the frame read,
+    and if that gave one delta and should_learn() is true, call learn_from().
     """
 
     __slots__ = ("_misses", "emit", "extract_text")
@@ -168,13 +167,13 @@ class FastPath:
         self.extract_text = None
 
     def should_learn(self) -> bool:
-        """Whether it is worth to offer a frame."""
+        """True if it is worth to learn from the next frame."""
         return self._misses < _MAX_MISSES
 
     def learn_from(
         self, piece: bytes, delta: Delta, hint: DeltaTemplate, put: Callable[[Delta], object]
     ) -> None:
-        """Learn from a frame that was read as this delta. put: what `emit` does with each delta like it."""
+        """Learn from a frame that was read as this delta. put: called by `emit` with each delta like it."""
         self._misses += 1
         self.extract_text = build_extractor(piece, hint, delta.text)
         if self.extract_text is None:
@@ -196,7 +195,7 @@ def _nowhere(text: str) -> None:
 def _emitter(
     like: Delta, note: Callable[[str], None] | None, put: Callable[[Delta], object]
 ) -> Callable[[str], None]:
-    """Makes deltas of one block out of their texts."""
+    """Return what makes deltas of one block out of their texts."""
     block = like.block
     if isinstance(like, ReasoningDelta):
         part, form = like.part, like.form

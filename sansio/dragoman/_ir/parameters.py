@@ -18,7 +18,7 @@ Converter = Callable[[JSON, str, Ledger], JSON]
 
 
 def hash_longer_than(limit: int) -> Converter:
-    """For names of users, which servers refuse when they are longer. The hash names the same user.
+    """Return a converter for names of users, which servers refuse if they are longer. The hash names the same user.
 
     limit: in characters.
     """
@@ -35,15 +35,15 @@ def hash_longer_than(limit: int) -> Converter:
 
 
 def read_params(body: JSONObject, names: Mapping[str, Param]) -> dict[Param, JSON]:
-    """The settings of a body, by neutral name. null means absent in all three protocols.
+    """Return the settings of a body, by neutral name. null means absent in all three protocols.
 
-    Where two wire names mean the same, the one that stands later in `names` wins.
+    If two wire names mean the same, the one that is later in `names` wins.
     """
     return {param: body[name] for name, param in names.items() if name in body and body[name] is not None}
 
 
 def param_paths(names: Mapping[str, Param]) -> dict[Param, str]:
-    """For Request.param_paths: compute it once per table."""
+    """Return the paths of settings, for Request.param_paths. Compute it once per table."""
     return {param: f"/{name}" for name, param in names.items()}
 
 
@@ -54,9 +54,9 @@ def write_params(
     out: JSONObject,
     ledger: Ledger,
 ) -> None:
-    """Put the request's settings into `out` under the target's names; what has no row goes into the ledger.
+    """Write the request's settings to `out` under the upstream's names; a setting without a row is recorded as a loss.
 
-    A param with a converter and no name is consumed by its converter (it may put nothing and say why).
+    A setting with a converter and no name is only passed to its converter, which may record a loss.
     """
     for param, value in request.params.items():
         path = request.param_paths.get(param, f"/{param}")
@@ -95,7 +95,7 @@ DEFAULT_EFFORT = "high"
 
 
 def effort_of_budget(budget: int) -> str:
-    """The effort that a thinking budget of so many tokens stands for."""
+    """Return the effort for a thinking budget of so many tokens."""
     for limit, effort in _EFFORT_UP_TO:
         if budget <= limit:
             return effort
@@ -103,9 +103,9 @@ def effort_of_budget(budget: int) -> str:
 
 
 def fit_effort(effort: str, taken: Collection[str] | None) -> str:
-    """The effort itself if the target takes it, else the nearest that it takes, the lesser of two as near.
+    """Return the effort itself if the upstream accepts it, else the nearest one, the lesser of two as near.
 
-    taken: the efforts that the target takes, None for all. An unknown word is passed on: vendors add some.
+    taken: the efforts that the upstream accepts, None for all. An unknown word is passed on, because vendors add some.
     """
     if taken is None or not taken or effort in taken or effort not in EFFORTS:
         return effort

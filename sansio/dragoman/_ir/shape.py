@@ -1,8 +1,8 @@
-"""What an answer says beyond what its reader takes: found by one walk along a table.
+"""Members of a response that its reader does not take, found by one walk along a table.
 
-Strategy: a protocol writes down the members of its answers once, as nested builtins that look like the JSON
-itself. The walk compares: a member that is not in the table is unknown, one whose row is a reason is known and
-goes nowhere; both are entered in the ledger under their own place. So a reader stays free of bookkeeping.
+A protocol lists the members of its responses once, as nested builtins that look like the JSON itself. The walk
+compares: a member that is not in the table is unknown, one whose row is a reason is known and dropped; both are
+recorded as losses at their own place. So a reader has no bookkeeping.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dragoman._wire.json import JSON
 
 
 class ByType(msgspec.Struct, frozen=True):
-    """An object whose `type` says which shape it has. Other types are taken whole by the reader."""
+    """An object whose `type` selects its shape. The reader takes other types whole."""
 
     shapes: Mapping[str, Shape]
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """An object of figures. One that is not in the table says nothing as long as it counts nothing."""
+    """An object of figures. One that is not in the table matters only if it is not zero."""
 
     shapes: Mapping[str, Shape]
 
 
 class DroppedUnless(msgspec.Struct, frozen=True):
-    """Why a value goes nowhere, and the strings in it that say nothing."""
+    """The reason for dropping a value, and the strings in it that mean nothing."""
 
     reason: str
     ignorable: frozenset[str]
@@ -43,7 +43,7 @@ Shape: TypeAlias = str | DroppedUnless | ByType | Counters | Mapping[str, "Shape
 
 
 def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
-    """Whether there is anything in a value but null, false, zero, what is empty, and strings of `nothing`."""
+    """True if a value has more in it than null, false, zero, empty values and strings of `nothing`."""
     if type(value) is dict:
         return any(has_content(member, nothing) for member in value.values())
     if type(value) is list:
@@ -52,7 +52,7 @@ def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
 
 
 def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
-    """Enter what `value`, which stands at `path`, says beyond its shape. null says nothing."""
+    """Record what `value`, at `path`, has beyond its shape. null is no loss."""
     if shape is None or value is None:
         return
     if type(shape) is str:

@@ -1,9 +1,9 @@
-"""Sealed reasoning: how a carrier that only its maker can read travels through a client of another protocol.
+"""Wrapped signatures: how reasoning that only its vendor can read travels through a client of another protocol.
 
-Strategy: a signature or ciphertext is never forged, emptied or changed. When it must pass through a client of
-another protocol, the whole native block is put into that protocol's own opaque field as
-`PREFIX base64url(JSON)`, and taken out unchanged when the conversation comes back. With a secret, a MAC
-follows, so that a client cannot slip blocks of its own making into a conversation.
+A signature or ciphertext is never forged, emptied or changed. If it must pass through a client of another protocol,
+the whole native block is put into that protocol's own opaque field as `PREFIX base64url(JSON)`, and taken out
+unchanged when the conversation comes back. With a secret, a MAC follows, so that a client cannot insert blocks of its
+own making into a conversation.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _MAC_BYTES = 16
 
 
 class Signer(msgspec.Struct, frozen=True):
-    """Wraps and unwraps seals.
+    """Wraps and unwraps signatures.
 
-    secret: key of the MAC, None for no MAC. With a secret, a wrapped seal without a valid MAC is not ours.
+    Attributes:
+        secret: The key of the MAC, None for no MAC. With a secret, a wrapped signature needs a valid MAC.
     """
 
     secret: bytes | None = None
@@ -40,14 +41,14 @@ class Signer(msgspec.Struct, frozen=True):
         return f"Signer(secret={'None' if self.secret is None else '...'})"
 
     def wrap(self, seal: Signature) -> str:
-        """The text to put into a signature or ciphertext field."""
+        """Return the text for a signature or ciphertext field."""
         value = {"o": seal.origin, "m": seal.model, "n": seal.native}
         payload = urlsafe_b64encode(encode(value)).rstrip(b"=")
         text = WRAPPED_PREFIX + payload.decode("ascii")
         return text if self.secret is None else f"{text}.{self._mac(self.secret, payload)}"
 
     def unwrap(self, text: str) -> Signature | None:
-        """The seal that `text` carries, None when it was not wrapped here (a real signature, or forged)."""
+        """Return the signature that `text` wraps, None for a vendor's own signature or a forged one."""
         if not text.startswith(WRAPPED_PREFIX):
             return None
         payload, _, mac = text[len(WRAPPED_PREFIX) :].partition(".")
@@ -68,7 +69,7 @@ class Signer(msgspec.Struct, frozen=True):
 
     @staticmethod
     def is_wrapped(text: str) -> bool:
-        """Whether a text has our form, whatever it holds."""
+        """True if a text has the form of a wrapped signature, valid or not."""
         return text.startswith(WRAPPED_PREFIX)
 
     @staticmethod

@@ -1,9 +1,8 @@
-"""Summing up a conversation for clients whose protocol has a form for it, on upstreams that have none.
+"""Compaction of a conversation for clients whose protocol has a form for it, on upstreams that have none.
 
-Strategy: a client that asks for compaction wants no answer but something that takes the place of the conversation.
-An upstream of another protocol is asked for a summary in words; its text comes to the client's
-writer as one Compacted event, and nothing else of the answer does. The writer seals the text, and the reader of
-a later request puts it where the conversation was.
+An upstream of another protocol gets a request for a summary. Its text comes to the client's writer as one Compacted
+event, and nothing else of the response does. The writer wraps the text as a signature, and the reader of a later
+request puts it where the conversation was.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text, ToolChoice
 from dragoman._wire.errors import ErrorKind, WireError
 
-# The seal of a summary that was made here. `native` is {"summary": text}.
+# The signature of a summary that was made here. `native` is {"summary": text}.
 ORIGIN = "dragoman"
 
 _ASK = (
@@ -40,10 +39,9 @@ _ASK = (
 
 
 def ask_for_summary(request: Request, ledger: Ledger) -> Request:
-    """The request for a summary in words.
+    """Return the request for a summary.
 
-    The tools stay, though none may be called: they stand at the beginning of the prompt, which the upstream has
-    cached.
+    The tools stay, though none may be called: they are at the beginning of the prompt, which the upstream has cached.
     """
     ask = Message("user", (Text(_ASK),))
     choice, form = request.tool_choice, request.response_format
@@ -61,7 +59,7 @@ def ask_for_summary(request: Request, ledger: Ledger) -> Request:
 
 
 class CompactionStage:
-    """The text of the answer as one event; the rest of it is of no use to the client."""
+    """Turns the text of a response into one event, and drops everything else but its start, usage and end."""
 
     __slots__ = ("_parts", "_texts", "needs_text")
 

@@ -1,9 +1,8 @@
-"""What a request loses merely by leaving its protocol.
+"""Values that a request loses merely because it leaves its protocol.
 
-Strategy: one walk over the document before any writer sees it. Fields that the client's protocol does not define
-cannot be translated by anybody, so they are losses whatever the target is. A block without a counterpart may
-still say something in plain words; then the words go on as text. Tools whose loading is deferred wait for the
-search that finds them.
+One walk over the document before any writer gets it. Fields that the client's protocol does not define cannot be
+translated, so they are losses for every upstream. A block without a counterpart may have a plain text; then the text is
+sent instead. Tools whose loading is deferred wait for the search that finds them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 
 def refuse_server_state(request: Request, server_state_params: Mapping[Param, str]) -> None:
-    """Raises RequestRefused for a request with any of these settings. server_held: see ProtocolSpec."""
+    """Raise RequestRefused for a request with one of these settings, see ProtocolSpec.server_state_params."""
     for param, code in server_state_params.items():
         if param in request.params:
             path = request.param_paths.get(param, f"/{param}")
@@ -41,7 +40,7 @@ def refuse_server_state(request: Request, server_state_params: Mapping[Param, st
 
 
 def strip_extensions(request: Request, ledger: Ledger) -> Request:
-    """The request as another protocol can carry it at best; what that costs is entered in the ledger."""
+    """Strip what only the client's protocol defines, and record each loss. Foreign blocks with a text become text."""
     defined = request.defined
     for repair in request.repairs:
         ledger.add(repair.code, repair.path, repair.detail)
@@ -89,9 +88,9 @@ def strip_extensions(request: Request, ledger: Ledger) -> Request:
 
 
 def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
-    """The tools without those that nothing has found yet: readers take `deferred` from those that a search has found.
+    """Drop deferred tools that no search has found yet. Readers clear `deferred` of those that were found.
 
-    Where the provider searches, no other target can: there all tools are shown.
+    If the provider is to search, upstreams of other protocols cannot: all tools are sent there.
     """
     tools = request.tools
     if any(
@@ -118,7 +117,7 @@ def _loaded(request: Request, ledger: Ledger) -> tuple[Tool, ...]:
 
 
 def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
-    """The part itself, or what it says as text; None for what the model is not told."""
+    """Return the part itself, or its text; None for what is not for the model."""
     if isinstance(part, OpaquePart):
         if part.text == "":
             ledger.dropped(part.path, f"the {part.kind} is for its own provider alone")

@@ -1,8 +1,8 @@
-"""Custom (free text) tools on upstreams that only know functions, and back.
+"""Custom (free text) tools on upstreams that have only functions, and back.
 
-Strategy: the tool becomes a function with one required string, `input`. The model's arguments are then JSON
-text around that string; while they stream, the string is unescaped piece by piece, so the client sees the raw
-input as soon as the model writes it. Arguments of any other shape are held and judged at the end.
+The tool becomes a function with one required string, `input`. The model's arguments are then JSON text around that
+string. While they stream, the string is unescaped piece by piece, so the client gets the raw input as soon as the model
+writes it. Arguments of any other shape are held until the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r"
 
 
 class _Part(Enum):
-    """Which part of `{"input": "..."}` the arguments have reached; OTHER is another shape."""
+    """The part of `{"input": "..."}` that the arguments have reached; OTHER is another shape."""
 
     HEAD = "head"
     STRING = "string"
@@ -42,7 +42,7 @@ class _Part(Enum):
 
 
 def custom_tool_as_function(tool: CustomTool, name: str) -> FunctionTool:
-    """The function that stands in for a custom tool. A grammar is told to the model in the description."""
+    """Return the function for a custom tool. A grammar is appended to the description."""
     lines = [tool.description or "", "Put the input of this tool, as plain text, into `input`."]
     if tool.grammar is not None:
         lines.append(f"The input must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}")
@@ -57,12 +57,12 @@ def custom_tool_as_function(tool: CustomTool, name: str) -> FunctionTool:
 
 
 def wrap_input(text: str) -> str:
-    """A custom call's input as the arguments of the function that stands in."""
+    """Return a custom call's input as the arguments of its function."""
     return encode_text({"input": text})
 
 
 class InputWrapper:
-    """The way there, piece by piece: a custom tool's input in, the arguments of a function out."""
+    """Wraps a custom tool's input into the arguments of its function, piece by piece."""
 
     __slots__ = ("_begun",)
 
@@ -77,15 +77,15 @@ class InputWrapper:
         return head + encode_text(text)[1:-1]
 
     def finish(self) -> str:
-        """The input is complete. Gives the end of the arguments."""
+        """Return the end of the arguments."""
         return ("" if self._begun else '{"input":"') + '"}'
 
 
 class InputUnwrapper:
-    """Arguments text of the stand-in function in, the custom tool's input out, piece by piece.
+    """Unwraps a custom tool's input from the arguments of its function, piece by piece.
 
-    feed() gives what can be shown already; finish() gives the rest. `exact` is False afterwards when the
-    arguments did not have the agreed shape, and the input is the model's text as it was.
+    feed() returns the input that is certain so far; finish() returns the rest. `exact` is False afterwards if the
+    arguments had another shape, and the input is the model's text as it was.
     """
 
     __slots__ = ("_part", "_pieces", "_surrogate", "exact")
@@ -100,7 +100,7 @@ class InputUnwrapper:
         self._pieces.append(text)
         if self._part is _Part.STRING:
             return self._unescape()
-        # Blanks decide nothing. To pass over them keeps the work linear: models do fall into endless blanks.
+        # Blanks decide nothing. Skipping them keeps the work linear: models do write endless blanks.
         if self._part is _Part.HEAD and text.strip(_BLANKS):
             pending = "".join(self._pieces)
             self._pieces = [pending]
@@ -114,7 +114,7 @@ class InputUnwrapper:
         return ""
 
     def finish(self) -> str:
-        """The arguments are complete. Gives what is left of the input."""
+        """Return the rest of the input."""
         rest = "".join(self._pieces)
         if self._part in (_Part.HEAD, _Part.OTHER):
             self.exact = False
@@ -150,7 +150,7 @@ class InputUnwrapper:
         return "".join(out)
 
     def _put_escaped(self, escape: str, out: list[str]) -> None:
-        """Add the character of one escape. Two halves of a surrogate pair are two escapes, one character."""
+        """Add the character of one escape. The halves of a surrogate pair are two escapes and one character."""
         if len(escape) < 6:
             # A wrong escape stands for itself: the model wrote it.
             out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))
@@ -171,7 +171,7 @@ class InputUnwrapper:
 
 
 def _only_string(text: str) -> str:
-    """The input in arguments of another shape: the one string of an object, else the text as it is."""
+    """Return the input in arguments of another shape: the one string of an object, else the text as it is."""
     try:
         value = decode(text.encode("utf-8", "surrogatepass"))
     except RemoteProtocolError:

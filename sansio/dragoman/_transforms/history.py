@@ -1,11 +1,10 @@
-"""The history of calls and results, mended where it would be refused.
+"""Repair of a history of tool calls and results that the upstream would refuse.
 
-Strategy: all three vendors refuse a conversation in which calls and results do not pair, each in other words:
-"tool_use ids were found without tool_result blocks immediately after", "messages with role 'tool' must be a
-response to a preceding message with 'tool_calls'", "No tool output found for function call". So one pass sees to
-it that every call id is used once, that the results of a turn's calls follow it directly, and that each call has
-one. Nearly every history is sound, and one walk shows it; only the others are built anew. Each repair is entered
-in the ledger.
+All three vendors refuse a conversation in which calls and results do not pair: "tool_use ids were found without
+tool_result blocks immediately after", "messages with role 'tool' must be a response to a preceding message with
+'tool_calls'", "No tool output found for function call". So one pass ensures that every call id is used once, that the
+results of a turn's calls follow it directly, and that each call has one. Nearly every history needs no repair, and one
+walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ _CONTINUE = "Continue your last message from exactly where it ends, without repe
 
 
 def repair_history(request: Request, ledger: Ledger) -> Request:
-    """The request with a history that every target takes, unchanged if it has one."""
+    """Return the request with a history that every upstream accepts, unchanged if it has one."""
     messages = request.messages
     if _is_sound(messages):
         return request
-    return msgspec.structs.replace(request, messages=_HistoryRepair(ledger).mend(messages))
+    return msgspec.structs.replace(request, messages=_HistoryRepair(ledger).repair(messages))
 
 
 def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """The request with the user's turn at its end, where the model does not continue the assistant's words.
+    """Append a user turn if the upstream refuses a conversation that ends with an assistant turn.
 
     "This model does not support assistant message prefill. The conversation must end with a user message."
     """
@@ -43,7 +42,7 @@ def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
 
 def _is_sound(messages: tuple[Message, ...]) -> bool:
-    """Whether there is nothing to mend."""
+    """True if the history needs no repair."""
     seen: set[str] = set()
     waiting: set[str] = set()  # calls without a result yet
     answering = False  # the first result has come
@@ -73,7 +72,7 @@ def _is_sound(messages: tuple[Message, ...]) -> bool:
 
 
 class _AssistantTurn:
-    """An assistant's turn, of one or several messages, and the results that belong behind it."""
+    """An assistant turn, of one or several messages, and the results that belong after it."""
 
     __slots__ = ("at", "calls", "open", "results")
 
@@ -85,7 +84,7 @@ class _AssistantTurn:
 
 
 class _HistoryRepair:
-    """Builds one history anew."""
+    """Rebuilds one history."""
 
     __slots__ = ("_ledger", "_out", "_seen", "_turns", "_wanted")
 
@@ -97,7 +96,7 @@ class _HistoryRepair:
         # The client's call id -> calls without a result yet, oldest first: the turn and the id in the new history.
         self._wanted: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
-    def mend(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         turn: _AssistantTurn | None = None  # the assistant's turn that goes on
         for message in messages:
             if message.role != "assistant":
@@ -111,7 +110,7 @@ class _HistoryRepair:
         return tuple(self._with_results())
 
     def _keep(self, message: Message, turn: _AssistantTurn | None) -> None:
-        """Keep what stays in its place."""
+        """Append a message that stays in its place."""
         kept: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
@@ -139,7 +138,7 @@ class _HistoryRepair:
             self._note(message.path, "an empty message was left out: it is refused")
 
     def _distinct(self, call: ToolCall) -> ToolCall:
-        """The call under an id that no call before it has."""
+        """Return the call with an id that no earlier call has."""
         fresh = call.call_id
         number = 1
         while fresh in self._seen:
@@ -153,7 +152,7 @@ class _HistoryRepair:
         return msgspec.structs.replace(call, call_id=fresh)
 
     def _file(self, result: ToolResult) -> bool:
-        """Put a result to its call: of the newest turn that waits for this id, the oldest. False if there is none."""
+        """Add a result to the oldest call with its id in the newest turn that waits for it. False without one."""
         wanted = self._wanted.get(result.call_id)
         if not wanted:
             return False
@@ -168,7 +167,7 @@ class _HistoryRepair:
         return True
 
     def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
-        """What a result without a call says, marked so that the model can tell it from what the user wrote."""
+        """Return a result without a call as text, marked so that the model can distinguish it from the user's."""
         if message.role != "user":
             self._note(result.path, "left out: no result may stand here")
             return []
@@ -192,12 +191,12 @@ class _HistoryRepair:
             done = turn.at
             if turn.calls:
                 results = tuple(
-                    [turn.results.get(call.call_id) or self._stand_in(call) for call in turn.calls]
+                    [turn.results.get(call.call_id) or self._missing_result(call) for call in turn.calls]
                 )
                 out.append(Message("user", results, results[0].path))
         return out + self._out[done:]
 
-    def _stand_in(self, call: ToolCall) -> ToolResult:
+    def _missing_result(self, call: ToolCall) -> ToolResult:
         self._note(call.path, "the call has no result: one that says so was added")
         text = Text(_MISSING, path=call.path)
         return ToolResult(call.call_id, (text,), call.kind, is_error=True, path=call.path, hosted=call.hosted)

@@ -1,10 +1,9 @@
-"""Structured output for upstreams that cannot keep to a schema.
+"""Structured output for upstreams that cannot enforce a schema.
 
-Strategy: one pass over the request asks in another way, one stage over the answer makes what comes look as if the
-upstream had been able to. A tool that the model must call binds it most, but only where the client has no tools
-of its own, forbids none and wants no thinking beside it: those conflicts are the client's choices and win. Then the
-schema is told in words, and a code fence around the answer is taken off. The client never sees a tool that it did
-not offer.
+One pass requests the format in another way, one stage makes the response look as if the upstream supported it. A tool
+that the model must call is strictest, but only possible if the client has no tools of its own, forbids none and
+requests no reasoning beside it: in such a conflict the client's settings win. Otherwise the schema is sent as
+instructions, and a code fence around the response is stripped. The client never gets a tool that it did not offer.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _ANY_OBJECT: JSONObject = {"type": "object"}
 
 
 class StructuredOutputMode(Enum):
-    """How an upstream is asked for structured output."""
+    """How structured output is requested from an upstream."""
 
     NATIVE = "native"
     OBJECT = "object"  # its own JSON mode, the schema in words
@@ -45,7 +44,7 @@ class StructuredOutputMode(Enum):
 
 
 def choose_output_mode(request: Request, capabilities: Capabilities) -> StructuredOutputMode:
-    """How this request's format is asked for."""
+    """Return how this request's format is requested."""
     form = request.response_format
     if (
         form is None
@@ -62,7 +61,7 @@ def choose_output_mode(request: Request, capabilities: Capabilities) -> Structur
 
 
 def _is_object_schema(form: ResponseFormat) -> bool:
-    """Whether a tool's input can be the whole answer: it is always an object."""
+    """True if a tool's input can be the whole response, because the schema is of an object."""
     schema = form.schema
     return schema is None or (isinstance(schema, dict) and schema.get("type") == "object")
 
@@ -70,7 +69,7 @@ def _is_object_schema(form: ResponseFormat) -> bool:
 def fit_format(
     request: Request, capabilities: Capabilities, ledger: Ledger
 ) -> tuple[Request, StructuredOutputMode]:
-    """The request with a response format that the target takes."""
+    """Return the request with a response format that the upstream supports."""
     way = choose_output_mode(request, capabilities)
     form = request.response_format
     if way is StructuredOutputMode.NATIVE or form is None:
@@ -110,7 +109,7 @@ def _words(form: ResponseFormat) -> str:
 
 
 def _behind_the_first_system(messages: tuple[Message, ...], words: Message) -> tuple[Message, ...]:
-    """At the head, but behind the client's own instructions: the cached prefix stays."""
+    """Insert a message at the head, but after the client's own instructions, so that the cached prefix stays."""
     at = 0
     while at < len(messages) and messages[at].role in ("system", "developer"):
         at += 1
@@ -118,10 +117,10 @@ def _behind_the_first_system(messages: tuple[Message, ...], words: Message) -> t
 
 
 class JsonToolStage:
-    """The input of the tool that was asked for becomes the answer's text.
+    """Turns the input of the requested tool into the text of the response.
 
-    Text that the model wrote beside it waits: it is shown only when the tool was never called, for then it is all
-    there is.
+    Text that the model wrote beside the call waits: it is sent only if the tool was never called, because then there is
+    nothing else.
     """
 
     __slots__ = ("_called", "_held", "_ledger", "_ours", "_texts", "_tool")
@@ -181,7 +180,7 @@ class JsonToolStage:
 
 
 class CodeFenceStage:
-    """Takes a code fence off the answer's text."""
+    """Strips a code fence around the text of the response."""
 
     __slots__ = ("_open",)
 
@@ -206,7 +205,7 @@ _FENCE = "```"
 
 
 class _Fence:
-    """Text with a fence in, text without it out, piece by piece."""
+    """Strips a code fence around a text, piece by piece."""
 
     __slots__ = ("_fenced", "_held")
 

@@ -1,8 +1,8 @@
 """The stages between an upstream's reader and a client's writer, in their order.
 
-Strategy: each stage undoes one thing that a pass over the request did, or does one thing that the client's
-protocol needs; it takes an event and gives any number. Only what this answer needs is put in, and nearly all
-answers need no stage that looks at text: their text goes past all of them.
+Each stage undoes one thing that a pass over the request did, or does one thing that the client's protocol needs. It
+takes an event and returns any number. A pipeline has only the stages that its response needs; nearly all need no
+stage over text, so deltas bypass the pipeline.
 """
 
 from __future__ import annotations
@@ -23,19 +23,26 @@ from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
 
 class Stage(Protocol):
-    """text: it must see TextDelta and ReasoningDelta. Those that need not are not asked."""
+    """One stage.
+
+    Attributes:
+        needs_text: It needs TextDelta and ReasoningDelta. They bypass a pipeline of stages that do not.
+    """
 
     needs_text: bool
 
     def send(self, event: Event) -> Sequence[Event]:
-        """The events that take the place of a legal event."""
+        """Return the events that take the place of a legal event."""
 
 
 class Pipeline:
-    """The stages of one answer.
+    """The stages of one response.
 
-    text: TextDelta and ReasoningDelta must go through it, too. Where they need not, `calls` is the only stage that
-        does anything about an ArgumentsDelta.
+    Attributes:
+        needs_text: A stage needs TextDelta and ReasoningDelta. If none does, `calls` is the only stage that changes an
+            ArgumentsDelta.
+        calls: The stage of tool calls.
+        reasoning_cache: The stage that collects reasoning for the cache, or None.
     """
 
     __slots__ = ("_stages", "calls", "needs_text", "reasoning_cache")
@@ -64,7 +71,7 @@ class Pipeline:
 def build_pipeline(
     client: ProtocolSpec, context: ResponseContext, ledger: Ledger, check_input: CheckInput | None
 ) -> Pipeline:
-    """The stages that this answer needs."""
+    """Return the stages that this response needs."""
     undo = context.undo
     calls = ToolCallStage(undo, client.tool_limits, context.id, ledger, check_input)
     stages: list[Stage] = [SignatureStage(client, context.upstream_model, ledger), calls]

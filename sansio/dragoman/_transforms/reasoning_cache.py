@@ -1,9 +1,8 @@
-"""Reasoning for clients that do not give it back.
+"""Reasoning for clients that do not send it back.
 
-Strategy: most Chat clients drop what they do not know, so the reasoning of a turn that called tools is lost when
-its results come. Whoever embeds the core may keep it: `keepsake` is what to keep of an answer, under the ids of
-its calls, and a function that finds it again is asked when a turn with these calls comes back without. The core
-itself remembers nothing.
+Most Chat clients drop fields that they do not support, so the reasoning of a turn that called tools is lost when the
+results come. An embedder may cache it: cached_reasoning() returns it under the ids of the turn's calls, and a lookup
+function is called for turns with these calls that come back without. The core itself has no memory.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ import msgspec
 from dragoman._ir.events import BlockStarted, Event, SignatureDelta
 from dragoman._ir.request import Message, Reasoning, Request, ToolCall
 
-# Call ids of a turn, as the client knows them -> the thoughts that were kept for them.
+# Call ids of a turn, as the client has them -> the reasoning that was cached for them.
 ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | None]
 CachedReasoning: TypeAlias = tuple[tuple[str, ...], tuple[Reasoning, ...]]
 
 
 def restore_reasoning(request: Request, reasoning_lookup: ReasoningLookup) -> Request:
-    """The request with thoughts where turns with calls have none that another protocol's upstream can read.
+    """Reattach cached reasoning to assistant turns that made tool calls and came back without it.
 
-    Readers seal what the client's own protocol says plainly (`reasoning_content`) for its own upstreams.
+    Reasoning that readers wrapped for the client's own protocol (`reasoning_content`) does not count, because
+    upstreams of another protocol cannot read it.
     """
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
@@ -36,9 +36,9 @@ def restore_reasoning(request: Request, reasoning_lookup: ReasoningLookup) -> Re
             for part in message.parts
         ):
             continue
-        thoughts = reasoning_lookup(calls)
-        if thoughts:
-            found = [msgspec.structs.replace(thought, path=message.path) for thought in thoughts]
+        cached = reasoning_lookup(calls)
+        if cached:
+            found = [msgspec.structs.replace(part, path=message.path) for part in cached]
             rest = [part for part in message.parts if type(part) is not Reasoning]
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=(*found, *rest))
@@ -46,15 +46,15 @@ def restore_reasoning(request: Request, reasoning_lookup: ReasoningLookup) -> Re
 
 
 class ReasoningCacheStage:
-    """Notes what of an answer is to be kept, of its first choice. Feed it with what the client is told."""
+    """Collects the reasoning of the first choice. Takes events as the client gets them, and changes none."""
 
-    __slots__ = ("_calls", "_first", "_thoughts")
+    __slots__ = ("_calls", "_first", "_reasoning")
 
     needs_text = False  # see `_transforms.pipeline`
 
     def __init__(self) -> None:
         self._calls: list[str] = []
-        self._thoughts: list[Reasoning] = []
+        self._reasoning: list[Reasoning] = []
         self._first: set[int] = set()
 
     def send(self, event: Event) -> Sequence[Event]:
@@ -63,9 +63,9 @@ class ReasoningCacheStage:
             if event.tool is not None:
                 self._calls.append(event.tool.call_id)
         elif isinstance(event, SignatureDelta) and event.block in self._first:
-            self._thoughts.append(Reasoning("", event.seal))
+            self._reasoning.append(Reasoning("", event.seal))
         return (event,)
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Call ids and thoughts, None when there is nothing to keep, or nothing to find it by."""
-        return (tuple(self._calls), tuple(self._thoughts)) if self._calls and self._thoughts else None
+        """Return call ids and reasoning, None if there is no reasoning or no call to find it by."""
+        return (tuple(self._calls), tuple(self._reasoning)) if self._calls and self._reasoning else None

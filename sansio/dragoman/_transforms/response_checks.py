@@ -1,8 +1,8 @@
-"""Whether the model did what the client demanded: an answer of a schema, a call of a tool.
+"""Checks of what the client requires of a response: JSON of a schema, a tool call.
 
-Strategy: what the upstream is not known to enforce is noted in the book when the request is sent, and a stage looks on
-while the answer passes. It holds nothing back and changes nothing: at the end a breach is entered in the ledger. An
-answer that was refused or stopped by the client's own words is not judged, and one that was cut only by how it began.
+If the upstream is not known to enforce it, Undo has it, and a stage watches the response. It holds nothing back and
+changes nothing: at the end a breach is recorded. A response that was refused, or ended by a stop sequence, is not
+checked, and one that was cut off only by its beginning.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from dragoman._wire.json import JSON, decode
 from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword, is_strict
 from dragoman.codec import Capabilities
 
-# In characters. Longer answers are passed on unjudged.
+# In characters. Longer responses are not checked.
 MAX_TEXT = 256 * 1024
 
 _ANY_OBJECT: JSON = {"type": "object"}
 _NOT_JSON = "the answer is not the JSON that was demanded"
 
-# Of an answer that was cut only what it had said already is judged: words where a call or JSON was demanded.
+# Of a response that was cut off only its beginning is checked: text where a tool call or JSON was required.
 _CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
 def find_unenforced(
-    asked: Request, sent: Request, capabilities: Capabilities
+    received: Request, sent: Request, capabilities: Capabilities
 ) -> tuple[ResponseFormat | None, ToolChoice | None]:
-    """The client's response format and tool choice, each None when nothing is demanded or the upstream enforces it.
+    """Return the client's response format and tool choice, each None if the upstream enforces it or there is none.
 
-    sent: the request as it was fitted to the target.
+    sent: the request as it was fitted to the upstream.
     """
-    if asked.compact:
+    if received.compact:
         return None, None  # the answer is a summary
-    form, choice = asked.response_format, asked.tool_choice
+    form, choice = received.response_format, received.tool_choice
     if form is not None and "schema" in capabilities.enforces and _is_enforced(sent.response_format):
         form = None
     if not _demands_call(choice) or (
@@ -58,7 +58,7 @@ def find_unenforced(
 
 
 def _is_enforced(form: ResponseFormat | None) -> bool:
-    """Whether a server that keeps to strict schemas keeps to this one."""
+    """True if a server that enforces strict schemas enforces this one."""
     return form is not None and form.strict is True and is_strict(form.schema)
 
 
@@ -67,9 +67,9 @@ def _demands_call(choice: ToolChoice | None) -> bool:
 
 
 class OutputCheckStage:
-    """Feed it with legal events of one answer; all of them pass unchanged. The first choice is judged.
+    """Checks the first choice of a response. All events pass unchanged.
 
-    form, choice: what unenforced() gave.
+    form, choice: from find_unenforced().
     """
 
     __slots__ = ("_calls", "_choice", "_form", "_ledger", "_refused", "_size", "_texts", "needs_text")
@@ -147,7 +147,7 @@ class OutputCheckStage:
 
 
 def _reason(text: str, schema: JSON) -> str | None:
-    """Why a text is not what was demanded, None when it is. Raises Undecided."""
+    """Return why a text does not have the required format, None if it does. Raises SchemaUndecided."""
     try:
         value = decode(text.encode("utf-8", "surrogatepass"))
     except RemoteProtocolError:
@@ -157,6 +157,6 @@ def _reason(text: str, schema: JSON) -> str | None:
 
 
 def _cannot_become_json(pieces: Sequence[str]) -> bool:
-    """Whether a text that was cut begins as no JSON does."""
+    """True if a text that was cut off begins as no JSON does."""
     start = "".join(pieces).lstrip()[:1]
     return start != "" and start not in _JSON_STARTS

@@ -1,9 +1,9 @@
-"""What only its maker can read, on its way through clients and back.
+"""Signatures on their way through clients and back.
 
-Strategy: a seal belongs to the model that made it, so on the way out it is marked with the model that was asked,
-and one that comes back for another model is left out; so is one that only looks as if it was made here. A block that
-the client's protocol has no form for, such as a server tool's result, is sealed in the same way: it travels as
-reasoning without text, and the upstream that made it gets it back at its place.
+A signature belongs to the model that made it. So on the way to the client it is marked with the model that was
+requested, and one that comes back for another model is dropped, and so is one that was not wrapped here but looks so.
+A block that the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it
+travels as reasoning without text, and the upstream that made it gets it back at its place.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dragoman._ir.request import Message, Part, Reasoning, Request
 from dragoman._wire.json import encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 
-# Clients send what they were given with every turn again, so large blocks (pictures) do not travel.
+# Clients send all blocks again with every turn, so large ones (images) are not wrapped.
 MAX_WRAPPED_BYTES = 256 * 1024
 
-# Numbers of blocks that are made here; readers count from 0 and never get there.
+# Numbers of blocks that are made here; readers count from 0 and never reach them.
 _FIRST_BLOCK = 1 << 40
 
 
 def drop_foreign_signatures(
     request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
 ) -> Request:
-    """The request without seals that another model than `model` made. Forged ones are told: they hold no seal.
+    """Drop reasoning signatures issued by a model other than `model`. Forged ones are recorded as losses.
 
-    readable: False where the upstream has refused them: then its own are left out whatever model made them.
+    readable: False if the upstream has refused signatures. Then its own are dropped too, whatever model made them.
     """
     origin = upstream.name if upstream.model_bound_signatures else None
     messages: list[Message] | None = None
@@ -72,9 +72,9 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
 
 
 class SignatureStage:
-    """Marks seals with the model that was asked, and seals what the client has no form for.
+    """Marks signatures with the model that was requested, and wraps what the client has no form for.
 
-    model: the upstream's name of it, "" when unknown: then seals keep what their reader wrote.
+    model: the upstream's name of it, "" if unknown: then signatures keep the model that their reader found.
     """
 
     __slots__ = ("_client", "_ledger", "_made", "_model")

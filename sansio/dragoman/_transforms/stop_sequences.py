@@ -1,8 +1,8 @@
-"""Stop sequences for upstreams that have none, or not so many.
+"""Stop sequences for upstreams that support none, or not so many.
 
-Strategy: a request's stop sequences that the upstream does not take are kept in the book, and a stage over the
-answer looks for them in the text, as the upstream would: what is before the first match is the whole answer. Text
-that may be the beginning of a sequence waits until that is decided; all other text passes at once.
+Undo has the stop sequences that the upstream does not support, and a stage searches the text of the response for
+them, as the upstream would: what is before the first match is the whole response. Text that may be the beginning of a
+sequence waits until that is certain; all other text passes at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MAX_STOP_CHARS = 1024
 def split_stop_sequences(
     value: JSON, most: int | None, path: str, ledger: Ledger
 ) -> tuple[JSON, tuple[str, ...]]:
-    """The setting `stop` for an upstream that takes `most` sequences, and those that we must look for ourselves.
+    """Return the setting `stop` for an upstream that accepts `most` sequences, and the sequences to search for.
 
-    Gives the value itself, or None, where there is nothing for the upstream.
+    The setting is the value itself, or None if there is nothing for the upstream.
     """
     stops = [value] if isinstance(value, str) else value
     if most is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
@@ -54,9 +54,9 @@ def split_stop_sequences(
 
 
 class StopSequenceStage:
-    """Ends a choice at the first stop sequence in its text, and with the only choice the answer.
+    """Ends a choice at the first stop sequence in its text, and with the only choice the response.
 
-    alone: the answer has one choice. When it has several, the upstream's end is the end.
+    alone: the response has one choice. If it has several, it ends with the upstream's.
     """
 
     __slots__ = ("_alone", "_done", "_open", "_stops", "ended")
@@ -113,7 +113,7 @@ class StopSequenceStage:
         return (TextDelta(event.block, shown),) if shown else ()
 
     def _undecided(self, text: str) -> int:
-        """How many characters at the end of the text may be the beginning of a stop sequence."""
+        """Return how many characters at the end of the text may be the beginning of a stop sequence."""
         most = 0
         for stop in self._stops:
             for size in range(min(len(stop) - 1, len(text)), most, -1):
@@ -143,7 +143,7 @@ class StopSequenceStage:
 
 
 class _HeldText:
-    """An open block. looks: it is text, in which sequences are looked for; held: what waits of it."""
+    """An open block. looks: it is text, which is searched; held: its text that waits."""
 
     __slots__ = ("choice", "held", "looks")
 

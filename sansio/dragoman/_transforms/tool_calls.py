@@ -1,7 +1,7 @@
 """Tool calls on their way to the client: names mapped back, free text unwrapped, ids distinct.
 
-Strategy: one stage between reader and writer, for every pair of protocols. It knows only the book that the
-request pass left. What the client gets is what it would have got from an upstream of its own protocol.
+One stage for every pair of protocols, which needs only the Undo of the request. The client gets what it would have got
+from an upstream of its own protocol.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dragoman.codec import CheckInput, ToolLimits, Unchecked
 class _OpenToolCall:
     """An open tool call.
 
-    shape: changes its argument text on the way, None where nothing changes.
-    grammar: what its input must look like and nobody has enforced; `input` is that input so far then.
+    shape: changes its argument text on the way, None for no change.
+    grammar: of its input, if nothing has enforced it; `input` is that input so far then.
     """
 
     __slots__ = ("empty", "grammar", "head", "input", "shape")
@@ -39,14 +39,14 @@ class _OpenToolCall:
 
 
 class ToolCallStage:
-    """Feed it with legal events of one answer; events other than those of tool calls pass unchanged.
+    """Changes the tool calls of one response back. Other events pass unchanged.
 
     Args:
-        book: what the request's pass changed.
-        rule: what the client's protocol allows for tools.
-        token: the answer's unique id.
-        check_input: judges the input of custom tools with a grammar that the upstream could not enforce. Without it
-            the ledger says that nobody did.
+        undo: the changes of the request's passes.
+        rule: the limits of the client's protocol for tools.
+        token: the response's unique id.
+        check_input: checks the input of custom tools with a grammar that the upstream could not enforce. Without it
+            such an input is recorded as unchecked.
     """
 
     __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
@@ -99,9 +99,10 @@ class ToolCallStage:
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
-        """Some servers number their calls anew in each turn (`call_0`), or give two calls one id. Clients
-        pair results with calls by id alone, so an id that this conversation has used gets a suffix of this
-        answer.
+        """Return an id that is unique in this conversation.
+
+        Some servers number the calls of each turn from zero (`call_0`), or send two calls with one id. Clients pair
+        results with calls by id only, so an id that this conversation has used gets a suffix of this response.
         """
         fresh = call_id
         number = 0
@@ -142,7 +143,7 @@ class ToolCallStage:
         return (event,)
 
     def _judge(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
-        """The client gets the input as the model wrote it, and is told what is wrong with it."""
+        """Record what is wrong with an input that the client gets as the model wrote it."""
         path = child("/tool_calls", call.head.call_id) + "/input"
         what = f"the tool's {grammar.syntax} grammar"
         try:

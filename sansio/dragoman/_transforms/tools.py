@@ -1,10 +1,10 @@
-"""Tools, their names and the ids of their calls, fitted to what a target takes.
+"""Tools, their names and the ids of their calls, fitted to what an upstream accepts.
 
-Strategy: one pass over the request changes tools, choices, calls and results into what the target's ToolLimits
-allows and keeps a book of what it changed; a stage over the answer's events changes names back by that book.
-So readers and writers never know of foreign limits. Every mapping is a function of the value alone (a hash
-where something must be shortened): the same conversation gives the same bytes each turn, and prompt caches
-and earlier turns stay valid.
+One pass over the request changes tools, choices, calls and results into what the protocol's ToolLimits and the
+upstream's capabilities allow, and notes the changes in Undo; a stage over the response's events changes names back.
+So readers and writers need no other protocol's limits. Every mapping is a function of the value only (a hash if
+something must be shortened): the same conversation gives the same bytes each turn, and prompt caches and earlier
+turns stay valid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman.codec import Capabilities, ToolLimits
 
-# "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages demands them in call ids too.
+# "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages requires them in call ids too.
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 # "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
@@ -45,7 +45,7 @@ _LONG_ID = 256
 
 
 def fit_name(name: str, namespace: str | None, rule: ToolLimits) -> str:
-    """The name on the wire: unchanged where it is allowed, else cleaned, and with a hash where that loses."""
+    """Return the name to send: unchanged if it is allowed, else cleaned, with a hash if that loses something."""
     full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
     if len(full) <= rule.max_name and _FORBIDDEN.search(full) is None:
         return full
@@ -53,7 +53,7 @@ def fit_name(name: str, namespace: str | None, rule: ToolLimits) -> str:
 
 
 def fit_call_id(call_id: str, rule: ToolLimits, form: str = "any") -> str:
-    """The call id on the wire, by the same rule for a call and for its result. form: see Target.call_ids."""
+    """Return the call id to send, by the same rule for a call and for its result. form: Capabilities.call_ids."""
     if form == "alnum9":
         return call_id if _ALNUM9.fullmatch(call_id) else _nine(call_id)
     if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
@@ -66,7 +66,7 @@ def fit_call_id(call_id: str, rule: ToolLimits, form: str = "any") -> str:
 
 
 def _nine(text: str) -> str:
-    """Nine letters and digits for a text: 36 ** 9 of them are enough to keep the calls of a conversation apart."""
+    """Return nine letters and digits for a text: 36 ** 9 are enough to keep the calls of a conversation distinct."""
     import hashlib  # see _shorten
 
     number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
@@ -78,7 +78,7 @@ def _nine(text: str) -> str:
 
 
 def _shorten(clean: str, exact: str, limit: int) -> str:
-    """At most `limit` characters; the hash of the exact text keeps two texts apart."""
+    """Return at most `limit` characters. The hash of the exact text keeps two texts distinct."""
     import hashlib  # loads OpenSSL: slow to import, and names that need it are rare
 
     digest = hashlib.sha256(exact.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_CHARS]
@@ -88,15 +88,15 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
 def fit_tools(
     request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger, own: str = ""
 ) -> tuple[Request, Undo]:
-    """The request with tools, choices, calls and ids as the target takes them; the book for the way back.
+    """Return the request with tools, choices, calls and ids that the upstream accepts, and the Undo of the changes.
 
-    own: the upstream's protocol: it knows the tools that are of it.
-    Raises RequestRefused (400) where the answer would be made without the tool that it is to be made with.
+    own: the upstream's protocol, whose hosted tools it supports.
+    Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
     _refuse_without_its_tool(request, rule, capabilities, own)
     request = _offer_allowed(request, rule, capabilities, ledger)
-    told = capabilities.custom_tools
-    custom = rule.custom and (rule.custom_by_default if told is None else told)
+    accepted = capabilities.custom_tools
+    custom = rule.custom and (rule.custom_by_default if accepted is None else accepted)
     fitter = _Fitter(rule, custom, capabilities, ledger, own)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changed: list[Message] | None = None
@@ -120,8 +120,10 @@ def fit_tools(
 def _refuse_without_its_tool(
     request: Request, rule: ToolLimits, capabilities: Capabilities, own: str
 ) -> None:
-    """A tool that the provider runs can be left out where there are others. Left without the only one, or without
-    the one that is demanded, a model answers all the same, and clients show that as what the tool gave.
+    """Refuse a request that loses its only tool, or the required one.
+
+    Other tools that the provider was to run can be left out. Without the only one, or the required one, a model
+    responds all the same, and clients take that for the tool's result.
     """
     if not any(isinstance(tool, HostedTool) for tool in request.tools):
         return
@@ -152,16 +154,14 @@ def _refuse_without_its_tool(
 
 
 def _is_run(tool: HostedTool, rule: ToolLimits, capabilities: Capabilities) -> bool:
-    """Whether the upstream, or a function in its place, does what the tool does."""
+    """True if the upstream, or a function in its place, does what the tool does."""
     if tool.function_fallback is not None or tool.use is None:
         return tool.function_fallback is not None
     return tool.use.__struct_config__.tag in rule.hosted_tools & capabilities.hosted_tools
 
 
 def _offer_allowed(request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """Without a list of allowed tools, where the upstream takes none: the others are not offered at all, which
-    restricts as much.
-    """
+    """Replace a list of allowed tools if the upstream accepts none: sending no others restricts as much."""
     choice = request.tool_choice
     if (
         choice is None
@@ -187,7 +187,7 @@ def _offer_allowed(request: Request, rule: ToolLimits, capabilities: Capabilitie
 
 
 class _Fitter:
-    """The pass over one request."""
+    """Fits the tools of one request."""
 
     __slots__ = (
         "_custom",
@@ -217,7 +217,7 @@ class _Fitter:
         self._ledger = ledger
         self._wire: dict[tuple[str | None, str], str] = {}
         self._taken: set[tuple[str | None, str]] = set()
-        # What is known to stay as it is: names outside of namespaces, and call ids. Both come again and again.
+        # Names and ids already known to need no change. Conversations repeat them, so this saves most lookups.
         self._same: set[str] = set()
         self._ids: set[str] = set()
         self.origins: dict[str, ToolOrigin] = {}
@@ -227,7 +227,7 @@ class _Fitter:
         if isinstance(tool, HostedTool):
             if tool.function_fallback is None or tool.origin == self._own:
                 return tool
-            return self._stand_in(tool, tool.function_fallback)
+            return self._as_function(tool, tool.function_fallback)
         if tool.namespace is None and tool.name in self._stood:
             self._stood.discard(tool.name)
             self._same.discard(tool.name)
@@ -250,10 +250,10 @@ class _Fitter:
         fitted: CustomTool | FunctionTool = msgspec.structs.replace(tool, name=name, namespace=namespace)
         return fitted
 
-    def _stand_in(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
-        """The client runs the tool, so a function of the same name does: calls of it are told as it knows them."""
+    def _as_function(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
+        """Return a function of the same name, because the client runs the tool. Its calls are changed back."""
         if (None, function.name) in self._wire:
-            # The client has a tool of its own by this name: the two are told apart.
+            # The client has a tool of its own by this name: this one gets another.
             name = self._another(function.name, tool.kind)
         else:
             name, _ = self._name(function.name, None)
@@ -266,7 +266,7 @@ class _Fitter:
         return function if name == function.name else msgspec.structs.replace(function, name=name)
 
     def message(self, message: Message) -> Message:
-        """The message itself unless one of its parts must change: most never do."""
+        """Return the message itself unless one of its parts must change: most never do."""
         changed: list[Part] | None = None
         for index, part in enumerate(message.parts):
             fitted: Part
@@ -287,10 +287,10 @@ class _Fitter:
         if choice is None or (choice.name is None and not choice.allowed and choice.hosted is None):
             return choice
         if choice.hosted is not None:
-            stand_in = self._hosted.get(choice.hosted)
-            if stand_in is None:
+            function = self._hosted.get(choice.hosted)
+            if function is None:
                 return choice
-            return ToolChoice("named", stand_in, path=choice.path)
+            return ToolChoice("named", function, path=choice.path)
         name, namespace, kind = choice.name, choice.namespace, choice.kind
         if name is not None:
             name, namespace = self._name(name, namespace)
@@ -359,7 +359,7 @@ class _Fitter:
         return wire, space
 
     def _another(self, name: str, kind: str) -> str:
-        """A wire name for a namesake of a tool that has this one."""
+        """Return a name to send for a tool whose name another tool has already."""
         wire = _shorten(_FORBIDDEN.sub("_", name), f"{kind}\0{name}", self._rule.max_name)
         self._taken.add((None, wire))
         return wire

@@ -1,9 +1,9 @@
-"""Settings and demands that the upstream does not take, and what becomes of them.
+"""Settings and tool choices that the upstream does not support.
 
-Strategy: what the model is known to refuse is left out and entered in the ledger, for a refused request helps
-nobody. Two settings are not lost with an upstream that lacks them: stop sequences are looked for on the way back,
-and several answers are asked for by several requests, if the caller can do that. A demanded tool call goes before
-thinking: the model that cannot do both is told not to think.
+What the model is known to refuse is dropped and recorded as a loss, because a refused request helps nobody. Two
+settings are not lost with an upstream that lacks them: stop sequences are searched for in the response, and several
+choices are requested by several requests, if the caller can do that. A required tool call goes before reasoning:
+reasoning is disabled for a model that cannot do both.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
 from dragoman.codec import Capabilities, UpstreamSpec
 
-# A name for the conversation that a request belongs to, None when there is none to be had.
+# Returns a name for the conversation of a request, None if there is none.
 CacheKeySource: TypeAlias = Callable[[], str | None]
 
 
 def drop_unsupported(
     request: Request, upstream: UpstreamSpec, capabilities: Capabilities, max_fan_out: int, ledger: Ledger
 ) -> tuple[Request, tuple[str, ...], int]:
-    """The request as this upstream takes it, the stop sequences to look for, the number of requests to send.
+    """Return the request that this upstream accepts, the stop sequences to search for, the number of requests to send.
 
-    most_answers: how many requests the caller is ready to send for one with `n`.
+    most_answers: how many requests the caller can send for one with `n`.
     Raises RequestRefused (400) for more.
     """
     params = request.params
@@ -76,12 +76,12 @@ def drop_unsupported(
     return msgspec.structs.replace(request, params=left), stops, answers
 
 
-# Who refuses these does nothing of the kind, so that false loses nothing.
+# An upstream that refuses these does not do them, so false loses nothing.
 _OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 
 def add_cache_key(request: Request, capabilities: Capabilities, cache_key: CacheKeySource | None) -> Request:
-    """The request with a key for the cache of its prompt, where the upstream takes one and the client names none."""
+    """Add a key for the cache of the prompt if the upstream accepts one and the client sent none."""
     if cache_key is None or not capabilities.cache_keys or "prompt_cache_key" in request.params:
         return request
     name = cache_key()
@@ -91,7 +91,7 @@ def add_cache_key(request: Request, capabilities: Capabilities, cache_key: Cache
 
 
 def fit_cache_marks(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """The request without cache marks, where the upstream answers `cache_control` with an error."""
+    """Drop cache marks if the upstream refuses `cache_control`."""
     if "cache_control" not in capabilities.refuses:
         return request
     messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
@@ -107,7 +107,7 @@ _NO_MARKS = "the upstream takes no cache marks"
 
 
 def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
-    """The part or tool without its marks, itself when it has none."""
+    """Return the part or tool without its marks, itself if it has none."""
     if isinstance(value, (Refusal, Reasoning)):
         return value
     if isinstance(value, (OpaquePart, HostedTool)):
@@ -128,7 +128,7 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
 
 
 def fit_media(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """The request without images or files, where they are refused: one in the history would fail each turn after it."""
+    """Replace images or files if they are refused: one in the history would fail each later turn."""
     if not capabilities.refuses & _MEDIA:
         return request
     messages = _changed(request.messages, lambda part: _unseen(part, capabilities, ledger))
@@ -148,7 +148,7 @@ _MEDIA = frozenset(("image", "file"))
 
 
 def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
-    """The part, or words in the place of what the upstream refuses."""
+    """Return the part, or a text in the place of what the upstream refuses."""
     if isinstance(part, ToolResult):
         inner = tuple([_unseen(each, capabilities, ledger) for each in part.parts])
         return msgspec.structs.replace(part, parts=inner)
@@ -160,7 +160,7 @@ def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
 
 
 def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """The request with what the upstream takes of `strict`, of `parallel_tool_calls`, and of a forced choice."""
+    """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
     refuses = capabilities.refuses
     if "tool_strict" in refuses and any(
         type(tool) is FunctionTool and tool.strict is not None for tool in request.tools
@@ -183,7 +183,7 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
 
 
 def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
-    """The request with a tool choice that its thinking allows."""
+    """Return the request with a tool choice that is allowed beside its reasoning."""
     choice = request.tool_choice
     if choice is None or capabilities.forced_tools == "yes":
         return request
@@ -197,7 +197,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
         return msgspec.structs.replace(request, tool_choice=None)
     if capabilities.efforts == ():
         return request  # it does not think
-    # "Thinking may not be enabled when tool_choice forces tool use." It may be on where nobody asked for it.
+    # "Thinking may not be enabled when tool_choice forces tool use." It may be enabled by default.
     config = request.reasoning
     if config is not None and config.thinks:
         ledger.altered(

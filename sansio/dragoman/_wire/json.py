@@ -1,9 +1,8 @@
-"""The one door to JSON.
+"""JSON texts, decoded and encoded with limits.
 
-Strategy: msgspec decodes to plain builtins, so unknown keys survive, and encodes without spaces and without
-sorting, so the same value always gives the same bytes. Two things msgspec will not take are handled here:
-lone surrogates (models do cut emoji in half) fall back to the standard library, and nesting that
-exhausts the stack is an ordinary error.
+msgspec decodes to plain builtins, so unknown keys survive, and encodes without spaces and without sorting, so the
+same value always gives the same bytes. Two things that msgspec refuses are handled here: lone surrogates (models do
+cut emoji in half) are left to the standard library, and nesting that exhausts the stack is an ordinary error.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode(data: bytes) -> JSON:
-    """Read one JSON text.
+    """Decode one JSON text.
 
-    Raises RemoteProtocolError when it is no JSON text, is nested too deep or is longer than
-    MAX_DOCUMENT_BYTES. The message says what is wrong and at which byte, and never repeats the text.
+    Raises RemoteProtocolError if it is no JSON text, is nested too deep or is longer than MAX_DOCUMENT_BYTES. The
+    message has the reason and the byte, and never quotes the text.
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise RemoteProtocolError(
@@ -49,7 +48,7 @@ def decode(data: bytes) -> JSON:
 
 
 def decode_object(data: bytes, what: str) -> JSONObject:
-    """Like decode, for a text that must be an object. `what` names it in errors, e.g. "the request body"."""
+    """Decode a text that must be an object. `what` is its name in errors, e.g. "the request body"."""
     try:
         value = decode(data)
     except RemoteProtocolError as error:
@@ -62,7 +61,7 @@ def decode_object(data: bytes, what: str) -> JSONObject:
 
 
 def encode(value: JSON) -> bytes:
-    """Write compact JSON in UTF-8, keys in the order of the mapping."""
+    """Encode as compact JSON in UTF-8, with keys in the order of the mapping."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -71,12 +70,12 @@ def encode(value: JSON) -> bytes:
 
 
 def encode_text(value: JSON) -> str:
-    """Like encode, as str: for JSON that travels inside a JSON string, such as tool arguments."""
+    """Encode as str, for JSON inside a JSON string, such as tool arguments."""
     return encode(value).decode("utf-8")
 
 
 def is_object_text(text: str) -> bool:
-    """Whether a text is one complete JSON object, as tool arguments must be in the end."""
+    """True if a text is one complete JSON object, as tool arguments must be in the end."""
     try:
         # What holds a lone surrogate is complete all the same: decode() takes it too.
         return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
@@ -85,7 +84,7 @@ def is_object_text(text: str) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """The JSON name of a value's type, for error messages."""
+    """Return the JSON name of a value's type, for error messages."""
     if value is None:
         return "null"
     for types, name in _KINDS:
@@ -104,7 +103,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 
 
 def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
-    """Take what only the standard library takes: lone surrogates. Everything else keeps msgspec's refusal."""
+    """Decode lone surrogates, which only the standard library accepts. Everything else raises msgspec's error."""
     if b"\\u" in data:
         try:
             # As str, for json.loads would guess UTF-16 and skip a BOM in bytes.
@@ -126,7 +125,7 @@ def _finite(digits: str) -> float:
 
 
 def _first_bad_byte(data: bytes) -> int:
-    """Where UTF-8 ends. msgspec counts from the start of the string that is at fault."""
+    """Return the first byte that is no UTF-8. msgspec counts from the start of the string it is in."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -135,14 +134,14 @@ def _first_bad_byte(data: bytes) -> int:
 
 
 def _plain(value: object) -> JSON:
-    """For the fallback encoder: raw JSON is the only value of ours that the standard library cannot know."""
+    """Convert raw JSON for the standard library's encoder: no other value here needs that."""
     return json.loads(bytes(cast(msgspec.Raw, value)))
 
 
 def too_deep() -> RemoteProtocolError:
-    """For RecursionError, wherever it is met: the value was nested deeper than the stack allows.
+    """Return the error for a RecursionError: the value is nested deeper than the stack allows.
 
-    That is hundreds of levels or, from Python 3.13 on, thousands: ten times what any schema in the field needs. A count
-    of our own would cost as much as decoding the text.
+    That is hundreds of levels or, from Python 3.13 on, thousands: ten times what any schema in the field needs. A
+    count of our own would cost as much as decoding the text.
     """
     return RemoteProtocolError("the JSON text is nested too deep")

@@ -1,9 +1,9 @@
 """Server-sent events as bytes: frames in, frames out.
 
-Strategy: the bytes are cut at blank lines before anything is decoded, so a cut inside a character, a line or
-a line ending cannot do harm. Line endings are made LF on arrival (LF, CRLF and CR all end a line); after that
-nearly every frame is one of two shapes, `data: X` or `event: E` + `data: X`, which are taken apart without a
-loop. Everything else goes line by line through the rules of the HTML standard, section 9.2.
+The bytes are cut at blank lines before anything is decoded, so a cut inside a character, a line or a line ending does
+no harm. Line endings are made LF on arrival (LF, CRLF and CR all end a line). Then nearly every frame is one of two
+shapes, `data: X` or `event: E` + `data: X`, which are parsed without a loop. Everything else goes line by line
+through the rules of the HTML standard, 9.2.6.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ _DATA = b"data"
 class Frame(NamedTuple):
     """One event of the stream.
 
-    event: the value of its `event:` line, b"" without one.
-    data: its `data:` lines joined by LF. A line `error: X` that stands alone (llama.cpp before its PR 16109, GPUStack
-        on it) is the event "error" with the data X, though the standard knows no such field. Where X is no JSON object,
-        it is the `error` of one.
+    Attributes:
+        event: The value of its `event:` line, b"" without one.
+        data: Its `data:` lines joined by LF. A line `error: X` without another (llama.cpp before its PR 16109,
+        GPUStack on
+            it) is the event "error" with the data X, though the standard has no such field. If X is no JSON object, it
+            becomes the `error` of one.
     """
 
     event: bytes
@@ -42,10 +44,13 @@ class Frame(NamedTuple):
 
 
 class SSEParser:
-    """Cuts a byte stream into frames.
+    """Parses a byte stream into frames.
 
-    Feed it with receive_data(); call receive_eof() once at the end. Frames without data (comments, lone
-    `event:` or `id:` lines) are dropped, as the standard says.
+    Call receive_data() with bytes as they come and receive_eof() once at the end. Frames without data (comments, lone
+    `event:` or `id:` lines) are dropped, as the standard requires.
+
+    Attributes:
+        error: Why the stream cannot be read on, None while it can.
     """
 
     __slots__ = ("_held", "_held_bytes", "_idle_bytes", "_limit", "_skip_lf", "_start", "error")
@@ -61,23 +66,23 @@ class SSEParser:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """The number of bytes that are held of an unfinished frame."""
         return self._held_bytes
 
     def receive_data(self, data: bytes) -> list[Frame]:
-        """Take bytes, give the frames that they complete.
+        """Take bytes, and return the frames that they complete.
 
-        Look at `error` after each call, see receive_pieces().
+        Check `error` after each call, see receive_raw_events().
         """
         return [
             frame for piece in self.receive_raw_events(data) if (frame := parse_raw_event(piece)) is not None
         ]
 
     def receive_raw_events(self, data: bytes) -> list[bytes]:
-        """Take bytes, give what stands between blank lines, with LF endings; parse_piece() reads it.
+        """Take bytes, and return the raw events between blank lines, with LF endings, for parse_raw_event().
 
-        When an event grows over the limit, the frames before it are given and `error` is set: look at it
-        after each call. The stream cannot be read on then, and later calls give nothing.
+        If an event grows over the limit, the raw events before it are returned and `error` is set: check it after
+        each call. The stream cannot be read on then, and later calls return nothing.
         """
         if self.error is not None:
             return []
@@ -121,10 +126,10 @@ class SSEParser:
         return pieces
 
     def receive_eof(self) -> list[Frame]:
-        """The stream ended. Gives the unfinished last frame, if it has data, although no blank line ended it.
+        """Return the unfinished last frame, if it has data, although no blank line ended it.
 
-        The standard says to drop it. Real servers do end their last event that way, so the caller gets it and
-        decides: a frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
+        The standard drops it. Real servers do end their last event that way, so the caller gets it and decides: a
+        frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
         """
         piece = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
         self._held.clear()
@@ -153,7 +158,7 @@ class SSEParser:
 
 
 def parse_raw_event(piece: bytes) -> Frame | None:
-    """One frame from the bytes between two blank lines (LF endings only). None for a comment."""
+    """Parse the bytes between two blank lines (LF endings only). None for a comment."""
     if piece[:6] == b"data: ":
         if b"\n" not in piece:
             return Frame(b"", piece[6:])
@@ -194,12 +199,12 @@ def _error_object(said: bytes) -> bytes:
 
 
 def encode_frame(data: bytes, event: bytes = b"") -> bytes:
-    """One frame as bytes. `data` must hold no line break, as compact JSON never does."""
+    """Encode one frame. `data` has no line break, as compact JSON never does."""
     if event:
         return b"event: " + event + b"\ndata: " + data + b"\n\n"
     return b"data: " + data + b"\n\n"
 
 
 def encode_comment(text: bytes) -> bytes:
-    """A comment: bytes that keep a connection alive and that every parser skips."""
+    """Encode a comment: bytes that keep a connection alive and that every parser skips."""
     return b": " + text + b"\n\n"

@@ -1,4 +1,4 @@
-"""Decide what a failed attempt means for its account, and how long the upstream asks to be left alone.
+"""Decide what a failed attempt means for its account, and read for how long the upstream wants no request.
 
 The first rule of one table that matches an error decides. Only errors that another account can cure are tried with
 another one, so a 400 that the request caused is never sent with every account. Rules are data, so an upstream can have
@@ -118,7 +118,7 @@ def classify(error: WireError, upstream_rules: Iterable[ErrorRule] = ()) -> Erro
 
 
 def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
-    """Return the seconds that an upstream asks to be left alone, None if no header has them.
+    """Return the seconds for which an upstream wants no request, None if no header has them.
 
     headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. `retry-after` is RFC 9110,
     10.2.3; `retry-after-ms`, which is more precise and counts first, is OpenAI's and Azure's.

@@ -71,7 +71,7 @@ class Health(msgspec.Struct, frozen=True):
     ) -> Health:
         """Return the state after a failed attempt.
 
-        action: from classify(). cause: for the operator. retry_after: the seconds that the upstream asked for.
+        action: from classify(). cause: for the operator. retry_after: see retry_after().
         random: a random number from 0 to 1.
         """
         if action is ErrorAction.DISABLE:

@@ -55,7 +55,7 @@ RELAY_REWRITES = (
     RelayRewrite(
         CHAT,
         "OpenAI",
-        "an effort beside tools is refused",
+        "an effort together with tools is refused",
         "itzcrazykns/vane#1173",
         "2026-11-22",
         provider="openai",
@@ -73,7 +73,7 @@ RELAY_REWRITES = (
     RelayRewrite(
         CHAT,
         "Mistral",
-        "members that it does not know are refused, store and reasoning_content among them",
+        "unknown members are refused, among them store and reasoning_content",
         "eca#231; crush#1590; pi 0.73.1, opencode 1.18.33",
         "2026-11-22",
         provider="mistral",
@@ -81,7 +81,7 @@ RELAY_REWRITES = (
     RelayRewrite(
         CHAT,
         "Groq",
-        "reasoning_content and other members that it does not know are refused",
+        "reasoning_content and unknown members are refused",
         "console.groq.com/docs/openai; opencode 1.18.33",
         "2026-11-22",
         provider="groq",

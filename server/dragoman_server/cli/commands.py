@@ -135,7 +135,7 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
     help=SERVER_KEYS["backend"].help,
 )
 def simulate(host: str, port: int, backend: str) -> None:
-    """Serve the simulator alone, as an upstream that speaks all protocols and needs no key."""
+    """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
     from dragoman_server.serving.run import serve as run
     from dragoman_server.serving.sockets import BoundAddress, StartupError
     from dragoman_server.simulator import create_simulator_app
@@ -153,13 +153,13 @@ def simulate(host: str, port: int, backend: str) -> None:
 
 @main.group()
 def config() -> None:
-    """Look at the configuration."""
+    """Check and show the configuration."""
 
 
 @config.command()
 @_server_options
 def check(config_file: str | None, **options: str | bool | None) -> None:
-    """Check the configuration; print every fault with its file, line and key."""
+    """Check the configuration; print every error with its file, line and key."""
     loaded = _load(config_file, options)
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -194,7 +194,7 @@ def schema() -> None:
 def keys() -> None:
     """Make, list and revoke client keys.
 
-    The configuration has hashes of them; a key itself is shown once, when it is made.
+    The configuration contains their hashes; a key is shown once, when it is made.
     """
 
 
@@ -262,7 +262,7 @@ def _what_it_may(key: ClientKey) -> Iterator[str]:
 @click.argument("name")
 @_config_option
 def revoke_key(name: str, config_file: str | None) -> None:
-    """Take the key of NAME out of the configuration file."""
+    """Remove the key of NAME from the configuration file."""
     loaded = _load(config_file, {"host": _ANY_HOST})
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:

@@ -1,0 +1,1 @@
+"""The endpoints. endpoint is the base of all; auth, browsers and errors are for requests that reach no endpoint."""

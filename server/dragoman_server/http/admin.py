@@ -129,7 +129,7 @@ def account_json(account: AccountSettings, health: Health, now: float) -> JSONOb
 
 
 def _time(seconds: float) -> str:
-    # An upstream may ask for any number of seconds, and dates end.
+    # An upstream may send any number of seconds, and dates end.
     return (
         datetime.fromtimestamp(min(seconds, _LAST_TIME), UTC)
         .isoformat(timespec="milliseconds")

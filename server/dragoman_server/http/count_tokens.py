@@ -24,7 +24,7 @@ from dragoman_server.proxying.plan import Destination, Plan
 from dragoman_server.replies import Reply
 from dragoman_server.responses.service import StoredResponseService
 
-# Clients ask for dozens of counts when they start, and show nothing until they have them.
+# Clients request dozens of counts when they start, and display nothing until they have them.
 COUNT_TIMEOUT_S = 10.0
 
 ESTIMATE_HEADERS: HeaderList = [("dragoman-estimate", "true")]

@@ -50,10 +50,10 @@ class FallbackErrors:
         suggestion = suggest_base_url(path_below_mount(request.scope), self._protocols)
         if suggestion is None:
             return f"this gateway serves {', '.join(endpoint_names(self._protocols))} and GET {MODELS_PATH}"
-        base, rest = suggestion
+        base, added = suggestion
         url = request.base_url  # from the Host header, so it is the address that the client uses
         root = f"{url.scheme}://{url.netloc}{request.scope.get('root_path', '')}"
-        return f"the base URL for a client that adds {rest} is {ascii(root)[1:-1][:200]}{base}"
+        return f"the base URL for a client that adds {added} is {ascii(root)[1:-1][:200]}{base}"
 
     async def internal_error(self, request: Request, error: Exception) -> Response:
         """Return the response after a bug outside of the endpoints. Starlette raises the error again, for the log."""

@@ -202,8 +202,8 @@ def _alias(settings: Settings, model: str) -> tuple[str, ...]:
 
 def _named(settings: Settings, model: str) -> tuple[str, ...]:
     """Apply rules 2 and 3. Return `upstream/model`."""
-    first, slash, rest = model.partition("/")
-    if slash and rest and settings.upstream(first) is not None:
+    first, slash, model_name = model.partition("/")
+    if slash and model_name and settings.upstream(first) is not None:
         return (model,)
     return tuple(f"{upstream.name}/{model}" for upstream in settings.upstreams if model in upstream.models)[
         :1
@@ -254,10 +254,10 @@ def _unknown(settings: Settings, model: str, listed: ListedModels) -> UnknownMod
     # The simulator's names do not help a user who looks for a real model.
     known = [name for name in model_ids(settings) if not name.startswith(f"{SIMULATOR}/")]
     upstreams = [upstream.name for upstream in settings.upstreams]
-    first, slash, rest = model.partition("/")
+    first, slash, model_name = model.partition("/")
     suggestion = nearest(model, known)
-    if suggestion is None and slash and rest and (name := nearest(first, upstreams)) is not None:
-        suggestion = f"{name}/{rest}"
+    if suggestion is None and slash and model_name and (name := nearest(first, upstreams)) is not None:
+        suggestion = f"{name}/{model_name}"
     hint = f'did you mean "{_short(suggestion)}"? ' if suggestion is not None else ""
     message = (
         f'the model "{_short(model)}" is not known here; {hint}write "upstream/model" with one of '

@@ -24,7 +24,7 @@ _SESSION_HEADERS = (
 
 # The member of the body that names a conversation.
 _CACHE_KEY_FIELD = "prompt_cache_key"
-# The beginning of a conversation. The metadata alone would not do: they name the user in Messages, and anything in
+# The beginning of a conversation. The metadata is not enough: it names the user in Messages, and anything in
 # OpenAI's protocols.
 _BEGINNING_FIELDS = ("metadata", "system", "instructions")
 _MESSAGE_FIELDS = ("messages", "input")

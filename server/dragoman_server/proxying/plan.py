@@ -296,61 +296,123 @@ def make_plan(
     """
     request_head = request_head or peek(body)
     chain = find_destinations(settings, client, request_head.model, upstreams, listed)
-    endpoint = endpoint or client.endpoints[0]
-    streams = endpoint.streams_if(request_head.stream)
-    signer = make_signer(settings.server.secret)
     owner = "" if client_key is None else client_key.name
     sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
     cache_key = cache(lambda: conversation_key(owner, headers, request_head))
-    conversation = cache_key() if sticky else None
+    planner = _Planner(
+        settings=settings,
+        client=client,
+        headers=headers,
+        query=query,
+        body=body,
+        id=id,
+        now=now,
+        clock=clock,
+        endpoint=endpoint or client.endpoints[0],
+        request_head=request_head,
+        upstreams=upstreams,
+        client_key=client_key,
+        reasoning_lookup=reasoning_lookup,
+        check_input=check_input,
+        cache_key=cache_key,
+        conversation=cache_key() if sticky else None,
+    )
+    refusals: list[RemoteProtocolError | RequestRefused] = []
+    for number, destination in enumerate(chain, 1):
+        try:
+            first = planner.plan(destination)
+        except (RemoteProtocolError, RequestRefused) as error:
+            refusals.append(error)
+            continue
+        fallbacks = (
+            FallbackUpstream(each.settings, each.accounts, partial(planner.plan, each))
+            for each in chain[number:]
+        )
+        return replace(first, fallbacks=tuple(fallbacks))
+    raise refusals[0]
 
-    def plan_for(destination: Destination, signed_reasoning: bool = True) -> Plan:
+
+@dataclass(
+    frozen=True, slots=True, repr=False
+)  # a Plan's repr would have the client's headers and body in it
+class _Planner:
+    """Makes the plans of one request, one for each upstream of its chain. Fields: see make_plan() and Plan.
+
+    cache_key: returns the key of the request's conversation.
+    """
+
+    settings: Settings
+    client: ProtocolSpec
+    headers: Mapping[str, str]
+    query: str
+    body: bytes
+    id: str
+    now: int
+    clock: Callable[[], int] | None
+    endpoint: Endpoint
+    request_head: RequestHead
+    upstreams: Mapping[str, UpstreamSpec]
+    client_key: ClientKey | None
+    reasoning_lookup: ReasoningLookup | None
+    check_input: CheckInput | None
+    cache_key: Callable[[], str | None]
+    conversation: str | None
+
+    def plan(self, destination: Destination) -> Plan:
+        """Return the plan for one upstream. Raises RemoteProtocolError and RequestRefused."""
+        return replace(self._plan(destination), unsigned=partial(self._plan, destination, False))
+
+    def _plan(self, destination: Destination, signed_reasoning: bool = True) -> Plan:
+        signer = make_signer(self.settings.server.secret)
+        streams = self.endpoint.streams_if(self.request_head.stream)
         upstream_settings, upstream = destination.settings, destination.upstream
         translator = RequestTranslator(
-            client=client,
+            client=self.client,
             upstream=upstream,
             capabilities=capabilities_for(
-                settings, upstream_settings, destination.upstream_model, upstream.name
+                self.settings, upstream_settings, destination.upstream_model, upstream.name
             ),
-            policy=_policy(settings, upstream_settings, client_key, headers.get(LOSS_POLICY_HEADER)),
+            policy=_policy(
+                self.settings, upstream_settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER)
+            ),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
-            endpoint=endpoint,
+            endpoint=self.endpoint,
         )
         translated = translator.translate(
-            body,
+            self.body,
             model=destination.upstream_model,
-            request_head=request_head,
-            reasoning_lookup=reasoning_lookup,
-            cache_key=cache_key,
+            request_head=self.request_head,
+            reasoning_lookup=self.reasoning_lookup,
+            cache_key=self.cache_key,
             signed_reasoning=signed_reasoning,
         )
-        url = upstream_settings.base_url_for(upstream.name, upstreams) + upstream.path
-        if (translated.relayed or translated.rewritten) and query in _RELAYED_QUERY:
-            url = f"{url}?{query}"
+        url = upstream_settings.base_url_for(upstream.name, self.upstreams) + upstream.path
+        if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
+            url = f"{url}?{self.query}"
         account = destination.accounts[0]
         return Plan(
-            id=id,
-            client=client,
-            endpoint=endpoint,
+            id=self.id,
+            client=self.client,
+            endpoint=self.endpoint,
             upstream=upstream,
             settings=upstream_settings,
             upstream_model=destination.upstream_model,
             translated=translated,
             context=translated.response_context(
-                id=id,
-                now=now,
+                id=self.id,
+                now=self.now,
                 model=destination.model,
                 signer=signer,
-                clock=clock,
-                mask=Scrub(settings.mask, upstream_settings),
+                clock=self.clock,
+                mask=Scrub(self.settings.mask, upstream_settings),
             ),
             url=url,
             headers=header_tables.upstream_request_headers(
                 upstream_settings,
                 upstream,
-                client,
-                headers,
+                self.client,
+                self.headers,
                 stream=streams,
                 needed=translated.headers,
                 api_key=account.api_key,
@@ -358,28 +420,10 @@ def make_plan(
             streams=streams,
             accounts=destination.accounts,
             account=account,
-            conversation=conversation,
-            check_input=check_input,
+            conversation=self.conversation,
+            check_input=self.check_input,
             advice=destination.advice,
         )
-
-    # Not in plan_for(): a function that refers to itself holds the request's body until a garbage collection.
-    def with_unsigned(destination: Destination) -> Plan:
-        return replace(plan_for(destination), unsigned=partial(plan_for, destination, False))
-
-    refusals: list[RemoteProtocolError | RequestRefused] = []
-    for number, destination in enumerate(chain, 1):
-        try:
-            first = with_unsigned(destination)
-        except (RemoteProtocolError, RequestRefused) as error:
-            refusals.append(error)
-            continue
-        fallbacks = (
-            FallbackUpstream(each.settings, each.accounts, partial(with_unsigned, each))
-            for each in chain[number:]
-        )
-        return replace(first, fallbacks=tuple(fallbacks))
-    raise refusals[0]
 
 
 def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:

@@ -32,12 +32,14 @@ class CapabilitySettings:
 
     max_tokens: Annotated[
         int | None,
-        integer("max_tokens when the client gave none; else server.default_max_tokens", 1, 10_000_000),
+        integer(
+            "max_tokens when the client sends none; unset: default_max_tokens of [server]", 1, 10_000_000
+        ),
     ] = None
     max_tokens_field: Annotated[
         str | None,
         choice(
-            "the name of the limit in Chat Completions",
+            "name of the token limit in Chat Completions",
             "max_completion_tokens",
             "max_tokens",
             default="max_completion_tokens",
@@ -46,7 +48,7 @@ class CapabilitySettings:
     reasoning_field: Annotated[
         str | None,
         choice(
-            "where Chat Completions takes earlier reasoning back",
+            "member in which Chat Completions accepts earlier reasoning",
             "reasoning_content",
             "reasoning",
             NONE,
@@ -56,7 +58,7 @@ class CapabilitySettings:
     reasoning_setting: Annotated[
         str | None,
         choice(
-            "how Chat Completions is told how much to think: a word, {effort}, {type}, or true and false",
+            "setting of the reasoning effort in Chat Completions: a word, {effort}, {type}, or true and false",
             "reasoning_effort",
             "reasoning",
             "thinking",
@@ -68,7 +70,7 @@ class CapabilitySettings:
     thinking_type: Annotated[
         str | None,
         choice(
-            "the type that asks for thinking where reasoning_setting is thinking",
+            "type that requests thinking where reasoning_setting is thinking",
             "enabled",
             "adaptive",
             default="enabled",
@@ -77,8 +79,8 @@ class CapabilitySettings:
     reasoning_back: Annotated[
         str | None,
         choice(
-            "the assistant's turns whose reasoning Chat Completions demands back: none, those with calls since the user"
-            " last spoke, or all; where it is lost, a blank stands for it",
+            "assistant turns whose reasoning Chat Completions requires back: none, those with tool calls since the last"
+            " user message, or all; a blank replaces reasoning that is lost",
             "never",
             "tool_loop",
             "always",
@@ -87,20 +89,22 @@ class CapabilitySettings:
     ] = None
     thought_signatures: Annotated[
         bool | None,
-        _switch("Chat Completions demands Google's thought_signature with the first call of a turn", False),
+        _switch(
+            "Chat Completions requires Google's thought_signature with the first tool call of a turn", False
+        ),
     ] = None
     efforts: Annotated[
         tuple[str, ...] | None,
         SettingSpec(
             SettingKind.CHOICES,
-            "the reasoning efforts that are taken, others become the nearest; unset: all; empty: no reasoning at all",
+            "reasoning efforts that are accepted; others become the nearest; unset: all; empty: no reasoning at all",
             choices=EFFORTS,
         ),
     ] = None
     thinking: Annotated[
         str | None,
         choice(
-            "how the models of Messages take thinking: by effort, by budget, or not at all",
+            "how models of Messages accept thinking: by effort, by budget, or not at all",
             "adaptive",
             "budget",
             NONE,
@@ -110,13 +114,13 @@ class CapabilitySettings:
     sampling: Annotated[
         bool | None,
         _switch(
-            "Messages takes temperature, top_p and top_k; unset: unless anthropic_version is 2026-10-21 or later"
+            "Messages accepts temperature, top_p and top_k; unset: unless anthropic_version is 2026-10-21 or later"
         ),
     ] = None
     structured_output: Annotated[
         str | None,
         choice(
-            "what is known of structured output: schemas, JSON objects, or nothing; what is not is asked for otherwise",
+            "structured output that is accepted: schemas, JSON objects, or none; the rest is requested in other ways",
             "schema",
             "object",
             NONE,
@@ -126,16 +130,17 @@ class CapabilitySettings:
     hosted_tools: Annotated[
         tuple[str, ...] | None,
         SettingSpec(
-            SettingKind.CHOICES, "the tools that the upstream runs itself", choices=HOSTED_USES, default=()
+            SettingKind.CHOICES, "tools that the upstream runs itself", choices=HOSTED_USES, default=()
         ),
     ] = None
     custom_tools: Annotated[
-        bool | None, _switch("takes free-text tools; else they go as functions; unset: only in Responses")
+        bool | None,
+        _switch("accepts free-text tools; else they are sent as functions; unset: in Responses only"),
     ] = None
     text_content: Annotated[
         str | None,
         choice(
-            "what Chat Completions takes of messages that are text alone: one string, or several parts as well",
+            "content that Chat Completions accepts in text messages: one string only, or parts as well",
             "string",
             "parts",
             default="string",
@@ -144,8 +149,8 @@ class CapabilitySettings:
     turn_order: Annotated[
         str | None,
         choice(
-            "the order of turns in Chat Completions: any; no user behind a tool's result, so that what the user says"
-            " becomes part of that; alternate: nor two turns of one role, nor an assistant at the head",
+            "order of turns that Chat Completions accepts: any; no_user_after_tool: user text after a tool's result"
+            " becomes part of it; alternate: also no two turns of one role, and no assistant first",
             "any",
             "no_user_after_tool",
             "alternate",
@@ -154,20 +159,24 @@ class CapabilitySettings:
     ] = None
     tool_images: Annotated[
         bool | None,
-        _switch("Chat Completions takes images in tool messages; else they follow as a user message", False),
+        _switch(
+            "Chat Completions accepts images in tool messages; else they follow in a user message", False
+        ),
     ] = None
     developer_role: Annotated[
-        bool | None, _switch("Chat Completions knows the role developer; else it goes as system", False)
+        bool | None, _switch("Chat Completions accepts the role developer; else system is sent", False)
     ] = None
     mid_system: Annotated[
         bool | None,
-        _switch("takes system messages after the first turn; else they go as marked user text", False),
+        _switch(
+            "accepts system messages after the first turn; else they are sent as marked user text", False
+        ),
     ] = None
     cache_marks: Annotated[
         str | None,
         choice(
-            "what marks content parts for the prompt cache: prompt_cache_breakpoint (Chat Completions, Responses),"
-            " cache_control (Chat Completions), or nothing",
+            "mark of content parts for the prompt cache: prompt_cache_breakpoint (Chat Completions, Responses),"
+            " cache_control (Chat Completions), or none",
             NONE,
             "breakpoint",
             "cache_control",
@@ -177,15 +186,15 @@ class CapabilitySettings:
     cache_keys: Annotated[
         bool | None,
         _switch(
-            "Chat Completions or Responses gets a prompt_cache_key; a hash of the conversation if there is none",
+            "send prompt_cache_key in Chat Completions or Responses; by default a hash of the conversation",
             False,
         ),
     ] = None
     summaries: Annotated[
         str | None,
         choice(
-            "when Responses is asked for summaries of its reasoning: whenever the client wants reasoning, when it asks"
-            " to see it, or never",
+            "when summaries of reasoning are requested in Responses: whenever the client requests reasoning, when it"
+            " wants to see it, or never",
             "auto",
             "requested",
             "never",
@@ -195,14 +204,14 @@ class CapabilitySettings:
     unwraps_signatures: Annotated[
         bool | None,
         _switch(
-            "is a Dragoman too, which opens what it has sealed: clients of its own protocol give it back as it is",
+            "is a Dragoman too and unwraps signatures itself; clients of its own protocol send them back as they are",
             False,
         ),
     ] = None
     call_ids: Annotated[
         str | None,
         choice(
-            "what ids of tool calls may look like: alnum9 are nine letters or digits",
+            "form that ids of tool calls must have; alnum9: nine letters or digits",
             "any",
             "alnum9",
             default="any",
@@ -211,7 +220,7 @@ class CapabilitySettings:
     forced_tools: Annotated[
         str | None,
         choice(
-            "takes a tool_choice that demands a call: always, only while the model does not think, or never",
+            "accepts a tool_choice that requires a call: always, only while the model does not think, or never",
             "yes",
             "not_thinking",
             "no",
@@ -222,30 +231,31 @@ class CapabilitySettings:
         tuple[str, ...] | None,
         SettingSpec(
             SettingKind.CHOICES,
-            "what it is known to make the model do: keep to a strict schema, call a tool that is demanded; the rest is "
-            "checked, and the losses say `breach`",
+            "what it is known to enforce: a strict schema, a required tool call; the rest is checked in the response, "
+            "and the losses say `breach`",
             choices=ENFORCED,
             default=(),
         ),
     ] = None
     sampling_pair: Annotated[
-        bool | None, _switch("takes temperature and top_p together; else the temperature is sent alone", True)
+        bool | None,
+        _switch("accepts temperature and top_p together; else only the temperature is sent", True),
     ] = None
     sampling_at_none: Annotated[
         bool | None,
-        _switch("temperature, top_p and logprobs count as refused only with an effort above none", False),
+        _switch("temperature, top_p and logprobs are refused only with an effort above none", False),
     ] = None
     tools_with_effort: Annotated[
-        bool | None, _switch("Chat Completions takes tools beside reasoning_effort", True)
+        bool | None, _switch("Chat Completions accepts tools together with reasoning_effort", True)
     ] = None
     prefill: Annotated[
-        bool | None, _switch("the conversation may end with words of the assistant, which it continues", True)
+        bool | None, _switch("the conversation may end with assistant text, which the model continues", True)
     ] = None
     refuses: Annotated[
         tuple[str, ...] | None,
         SettingSpec(
             SettingKind.CHOICES,
-            "settings that are answered with an error, so they are left out",
+            "settings that cause an error and are therefore left out",
             choices=REFUSABLE,
             default=(),
         ),
@@ -254,8 +264,8 @@ class CapabilitySettings:
     relay: Annotated[
         str | None,
         choice(
-            "requests in its own protocol: exact: bytes pass, and those of answers; rewrite: fitted like translated "
-            "ones",
+            "requests in its own protocol; exact: their bytes pass unchanged, and those of responses; rewrite: they "
+            "are adapted like translated ones",
             "exact",
             "rewrite",
             default="exact",
@@ -278,11 +288,11 @@ class ModelCapabilitySettings(CapabilitySettings):
         str,
         SettingSpec(
             SettingKind.TEXT,
-            "the upstream's name of the model, * for any text; later tables win over earlier ones",
+            "the upstream's name of the model; * matches any text; later tables override earlier ones",
         ),
     ]
     upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "only at the upstream of this name; unset: at all")
+        str | None, SettingSpec(SettingKind.NAME, "upstream that the table is about; unset: all")
     ] = None
 
 

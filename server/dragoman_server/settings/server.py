@@ -49,7 +49,7 @@ class ServerSettings:
     host: Annotated[str, SettingSpec(SettingKind.HOST, "address to bind")] = "127.0.0.1"
     port: Annotated[int, integer("port to bind; 0 takes a free one", 0, 65_535)] = 8080
     backend: Annotated[str, choice("event loop", "asyncio", "uvloop", "trio")] = "asyncio"
-    workers: Annotated[int, integer("number of processes", 1, 256)] = 1
+    workers: Annotated[int, integer("number of worker processes", 1, 256)] = 1
     certfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS certificate chain, PEM")] = None
     keyfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS private key, PEM")] = None
     http2: Annotated[
@@ -70,110 +70,113 @@ class ServerSettings:
     send_timeout_s: Annotated[
         float,
         seconds(
-            "time for which a client may read nothing of its answer before its request is cancelled",
+            "how long a client may read nothing of its response before its request is cancelled",
             0.1,
             DAY_S,
         ),
     ] = 300.0
     keepalive_s: Annotated[
-        float, seconds("silence before a stream gets a heartbeat; 0 sends none", 0, 3600)
+        float, seconds("silence after which a stream gets a heartbeat; 0: never", 0, 3600)
     ] = 10.0
     allowed_hosts: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.HOSTS,
-            "hosts that requests may name, beside loopback ones; * matches any text; empty with client keys: all",
+            "hosts that requests may name, besides loopback names; * matches any text; empty with client keys: all",
         ),
     ] = ()
     cors_origins: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.ORIGINS,
-            "origins of web pages that may use the gateway; loopback: those of this machine, on any port",
+            "origins of web pages that may use the gateway; loopback: pages of this machine, on any port",
         ),
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
         float,
-        seconds("time from the first byte of a request to the end of its headers, else 408", 0.1, DAY_S),
+        seconds(
+            "longest time from the first byte of a request to the end of its headers; after it 408",
+            0.1,
+            DAY_S,
+        ),
     ] = 30.0
     body_timeout_s: Annotated[
-        float, seconds("silence within a request body before it is refused with 408", 0.1, DAY_S)
+        float, seconds("longest silence within a request body; after it 408", 0.1, DAY_S)
     ] = 30.0
-    drain_s: Annotated[float, seconds("time that open requests get at shutdown", 0, DAY_S)] = 30.0
+    drain_s: Annotated[float, seconds("time that open requests have to finish at shutdown", 0, DAY_S)] = 30.0
     loss_policy: Annotated[str, choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
         "record"
     )
     default_max_tokens: Annotated[
-        int, integer("max_tokens for Messages upstreams when the client gave none", 1, 10_000_000)
+        int, integer("max_tokens for Messages upstreams when the client sends none", 1, 10_000_000)
     ] = 32_000
     default_model: Annotated[
         str | None,
         SettingSpec(
             SettingKind.TEXT,
-            "the model of requests that may leave it out (the simple API): a name as clients send it",
+            "model of requests that name none (the simple API), as clients would write it",
         ),
     ] = None
     model_names: Annotated[
         str,
         choice(
-            "what GET /v1/models lists: full is upstream/model; plain is the model's own name where that leads there, "
-            "else the full one",
+            "names that GET /v1/models lists; full: upstream/model; plain: the model's own name where that leads to "
+            "it, else the full one",
             *MODEL_NAMES,
         ),
     ] = BOTH
     model_list_ttl_s: Annotated[
-        float, seconds("age at which an upstream's list of models is asked for again", 1, 30 * DAY_S)
+        float, seconds("age at which an upstream's list of models is fetched again", 1, 30 * DAY_S)
     ] = 300.0
     response_store: Annotated[
         str,
-        choice("where answers to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
+        choice("where responses to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
     ] = "off"
     response_store_path: Annotated[
         str | None,
-        SettingSpec(
-            SettingKind.PATH, "the file of the response store sqlite; it is made when it is not there"
-        ),
+        SettingSpec(SettingKind.PATH, "file of the response store sqlite, created if missing"),
     ] = None
     response_store_max_bytes: Annotated[
-        int, integer("what the response store holds at most; the oldest go first", 2**20, 2**40)
+        int,
+        integer("largest size of the response store; the oldest responses are deleted first", 2**20, 2**40),
     ] = 256 * 2**20
     # As long as OpenAI keeps them.
     response_store_max_age_s: Annotated[
-        float, seconds("how long an answer is kept in the response store", 1, 10 * 365 * DAY_S)
+        float, seconds("how long a response is kept in the response store", 1, 10 * 365 * DAY_S)
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
         choice(
-            "where health of accounts, limits and budgets are kept: in the process, on the machine, for all gateways",
+            "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
             *ACCOUNT_STORES,
         ),
     ] = "memory"
     account_store_path: Annotated[
         str | None,
-        SettingSpec(
-            SettingKind.PATH, "the file of the account store sqlite; it is made when it is not there"
-        ),
+        SettingSpec(SettingKind.PATH, "file of the account store sqlite, created if missing"),
     ] = None
     account_store_url: Annotated[
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "the server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
+            "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
         ),
     ] = None
     max_attempts: Annotated[
         int,
-        integer("accounts that one request is sent with, one after the other, until one answers", 1, 100),
+        integer(
+            "how often one request is sent, with one account after the other, until one succeeds", 1, 100
+        ),
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
-        float, seconds("time that a request waits for an account when all of them rest", 0, 3600)
+        float, seconds("how long a request waits for an account when all of them are cooling down", 0, 3600)
     ] = 0.0
     secret: Annotated[
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "signs sealed reasoning and hashes client keys; at least 32 characters, the same on every gateway",
+            "signs wrapped reasoning and hashes client keys; at least 32 characters, the same on every gateway",
             low=32,
         ),
     ] = None
@@ -181,7 +184,7 @@ class ServerSettings:
         Secret | None,
         SettingSpec(
             SettingKind.SECRET,
-            "who sends it may see and change the accounts below /admin; at least 32 characters; unset: nobody may",
+            "the key for /admin, which shows and changes accounts; at least 32 characters; unset: /admin is off",
             low=32,
         ),
     ] = None
@@ -189,30 +192,34 @@ class ServerSettings:
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "start on a public address without client keys: whoever connects may use everything",
+            "start on a public address without client keys; everybody who can connect may then use all upstreams",
         ),
     ] = False
     check_grammars: Annotated[
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "check what the model writes for free-text tools with a grammar that the upstream cannot enforce; "
+            "check what models write for free-text tools against the tool's grammar where the upstream does not; "
             "needs dragoman[grammar]",
         ),
     ] = True
     reasoning_store_bytes: Annotated[
         int,
-        integer("reasoning kept for Chat clients that do not send it back; 0 keeps none", 0, 2**34),
+        integer("memory for the reasoning of Chat clients that do not send it back; 0 keeps none", 0, 2**34),
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,
         SettingSpec(
             SettingKind.SWITCH,
-            "offer the built-in simulator as upstream sim; unset: it is offered, and listed while there is no other",
+            "offer the built-in simulator as upstream sim; unset: yes, but listed only if there is no other upstream",
         ),
     ] = None
-    log_level: Annotated[str, choice("least severe log line", "debug", "info", "warning", "error")] = "info"
-    log_format: Annotated[str, choice("auto: text on a terminal, else json", "auto", "text", "json")] = "auto"
+    log_level: Annotated[
+        str, choice("least severe level that is logged", "debug", "info", "warning", "error")
+    ] = "info"
+    log_format: Annotated[
+        str, choice("form of log lines; auto: text on a terminal, else json", "auto", "text", "json")
+    ] = "auto"
 
     @property
     def offers_simulator(self) -> bool:
@@ -227,35 +234,35 @@ class ServerSettings:
 class ClientKey:
     """One `[[client_keys]]` table. It has only the hash of the key."""
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "what the log calls the key's owner")]
-    hash: Annotated[str, SettingSpec(SettingKind.HASH, "what `dragoman keys add` printed for it")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "name of the key's owner in the log")]
+    hash: Annotated[str, SettingSpec(SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it")]
     loss_policy: Annotated[
-        str | None, choice("instead of the upstream's and the server's", *LOSS_POLICIES)
+        str | None, choice("overrides the upstream's and the server's", *LOSS_POLICIES)
     ] = None
     may_loosen: Annotated[
         bool,
         SettingSpec(
-            SettingKind.SWITCH, "dragoman-loss-policy: record counts, even where losses are refused otherwise"
+            SettingKind.SWITCH, "may send dragoman-loss-policy: record even where losses are refused"
         ),
     ] = False
     models: Annotated[
         tuple[str, ...],
         SettingSpec(
             SettingKind.NAMES,
-            "models that it may use, by the names that clients send, * for any text; unset: all",
+            "models that it may use, by the names that clients send; * matches any text; unset: all",
         ),
     ] = ()
-    requests_per_minute: Annotated[int | None, integer("requests that it may send, steadily", 1, 10**6)] = (
+    requests_per_minute: Annotated[int | None, integer("largest number of requests a minute", 1, 10**6)] = (
         None
     )
     tokens_per_minute: Annotated[
-        int | None, integer("tokens, of requests and answers, that it may use, steadily", 1, 10**10)
+        int | None, integer("largest number of tokens a minute, of requests and responses", 1, 10**10)
     ] = None
     budget: Annotated[
-        float | None, dollars("what it may spend in a budget_period, by the [[prices]]", 10**9)
+        float | None, dollars("most that it may spend in a budget_period, by the [[prices]]", 10**9)
     ] = None
     budget_period: Annotated[
-        str, choice("when a budget starts again, in UTC; total: never", *BUDGET_PERIODS)
+        str, choice("when the budget starts again, in UTC; total: never", *BUDGET_PERIODS)
     ] = "month"
 
 
@@ -267,16 +274,17 @@ class Price:
         str,
         SettingSpec(
             SettingKind.TEXT,
-            "a name that clients send, `upstream/model`, or the upstream's own name; * for any text",
+            "name that clients send, `upstream/model`, or the upstream's own name; * matches any text",
         ),
     ]
-    input: Annotated[float, dollars("a million input tokens", 10**6)]
-    output: Annotated[float, dollars("a million output tokens", 10**6)]
+    input: Annotated[float, dollars("price of a million input tokens", 10**6)]
+    output: Annotated[float, dollars("price of a million output tokens", 10**6)]
     cached_input: Annotated[
-        float | None, dollars("a million input tokens from a prompt cache; unset: as input", 10**6)
+        float | None, dollars("price of a million input tokens from a prompt cache; unset: as input", 10**6)
     ] = None
     cache_write: Annotated[
-        float | None, dollars("a million input tokens written to a prompt cache; unset: as input", 10**6)
+        float | None,
+        dollars("price of a million input tokens written to a prompt cache; unset: as input", 10**6),
     ] = None
 
 

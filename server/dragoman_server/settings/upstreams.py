@@ -43,20 +43,21 @@ class UpstreamSettings(CapabilitySettings):
     Clients of one of the `protocols` are relayed. Requests of other clients are translated to `protocol`.
     """
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "the name before the slash in upstream/model")]
+    name: Annotated[str, SettingSpec(SettingKind.NAME, "its name, before the slash in upstream/model")]
     protocol: Annotated[
-        str, choice("the preferred protocol; may be left out beside protocols", *UPSTREAM_PROTOCOLS)
+        str, choice("the preferred protocol; may be left out if protocols is set", *UPSTREAM_PROTOCOLS)
     ]
     base_url: Annotated[
         str,
         SettingSpec(
-            SettingKind.URL, "what the vendor's own SDK takes: with /v1 for OpenAI's, without for Anthropic's"
+            SettingKind.URL,
+            "base URL as the vendor's own SDK takes it: with /v1 for OpenAI's protocols, without for Anthropic's",
         ),
     ]
     # Empty means only the preferred one; __post_init__ fills it in.
     protocols: Annotated[
         tuple[str, ...],
-        SettingSpec(SettingKind.CHOICES, "all protocols spoken natively", choices=UPSTREAM_PROTOCOLS),
+        SettingSpec(SettingKind.CHOICES, "all protocols that it speaks", choices=UPSTREAM_PROTOCOLS),
     ] = ()
     api_key: Annotated[
         Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
@@ -68,23 +69,23 @@ class UpstreamSettings(CapabilitySettings):
         ),
     ] = "auto"
     headers: Annotated[
-        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers of every request")
+        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers for every request")
     ] = field(default_factory=dict)
     proxy: Annotated[
-        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may hold credentials")
+        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may contain credentials")
     ] = None
     models: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names this upstream answers to")
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names that lead to this upstream")
     ] = ()
     default_model: Annotated[
         str | None,
         SettingSpec(
             SettingKind.TEXT,
-            "its model for claude-*, gpt-* and codex-* that it does not have; unset: its only model, where it has one",
+            "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
         ),
     ] = None
     model_list: Annotated[
-        bool, SettingSpec(SettingKind.SWITCH, "ask the upstream which models it has, for GET /v1/models")
+        bool, SettingSpec(SettingKind.SWITCH, "fetch the upstream's list of models, for GET /v1/models")
     ] = True
     anthropic_version: Annotated[
         str,
@@ -98,7 +99,7 @@ class UpstreamSettings(CapabilitySettings):
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "keeps answers itself, for previous_response_id; else the gateway's store does",
+            "stores responses itself, for previous_response_id; else the gateway's store does",
         ),
     ] = False
     counts_tokens: Annotated[
@@ -107,26 +108,26 @@ class UpstreamSettings(CapabilitySettings):
             SettingKind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them"
         ),
     ] = False
-    loss_policy: Annotated[str | None, choice("instead of the server's", *LOSS_POLICIES)] = None
+    loss_policy: Annotated[str | None, choice("overrides the server's", *LOSS_POLICIES)] = None
     selection: Annotated[
-        str, choice("which of the accounts is next", *(each.value for each in Selection))
+        str, choice("how the next account is chosen", *(each.value for each in Selection))
     ] = Selection.LEAST_RECENTLY_USED.value
     sticky: Annotated[
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "a conversation stays with its account, for the sake of prompt caches and sealed reasoning",
+            "keep a conversation with one account, because of prompt caches and signed reasoning",
         ),
     ] = True
     hedge_s: Annotated[
         float,
         seconds(
-            "silence after which a second account is asked too, and the first answer counts; 0: never",
+            "silence after which a second account gets the request too, and the first response counts; 0: never",
             0,
             3600,
         ),
     ] = 0.0
-    connect_s: Annotated[float, seconds("time to connect", 0.001, 3600)] = 10.0
+    connect_s: Annotated[float, seconds("longest time to connect", 0.001, 3600)] = 10.0
     # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
     read_s: Annotated[float, seconds("longest silence of the upstream", 0.001, DAY_S)] = 600.0
     write_s: Annotated[float, seconds("longest stall while sending", 0.001, DAY_S)] = 60.0
@@ -154,21 +155,23 @@ class UpstreamSettings(CapabilitySettings):
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
 
-    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "whose account it is")]
+    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "upstream that the account belongs to")]
     name: Annotated[
         str,
-        SettingSpec(SettingKind.NAME, "what the log and the admin pages call it, behind the upstream's name"),
+        SettingSpec(SettingKind.NAME, "its name in the log and below /admin, after the upstream's"),
     ]
     api_key: Annotated[
         Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
     ] = None
-    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "instead of the upstream's")] = None
-    weight: Annotated[int, integer("its share under the selection weighted", 1, 1000)] = 1
-    requests_per_minute: Annotated[int | None, integer("requests that it may send, steadily", 1, 10**6)] = (
+    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "overrides the upstream's")] = None
+    weight: Annotated[int, integer("its share with selection = weighted", 1, 1000)] = 1
+    requests_per_minute: Annotated[int | None, integer("largest number of requests a minute", 1, 10**6)] = (
         None
     )
-    tokens_per_minute: Annotated[int | None, integer("tokens that it may use, steadily", 1, 10**10)] = None
-    max_concurrent_requests: Annotated[int | None, integer("requests at the same time", 1, 10**6)] = None
+    tokens_per_minute: Annotated[int | None, integer("largest number of tokens a minute", 1, 10**10)] = None
+    max_concurrent_requests: Annotated[
+        int | None, integer("largest number of requests at the same time", 1, 10**6)
+    ] = None
 
     @property
     def id(self) -> str:
@@ -186,18 +189,19 @@ class RuleSettings:
     action: Annotated[
         str,
         choice(
-            "return_to_client: without another attempt; try_next: use another account; cool_down: and leave this one "
-            "alone for a while; disable: and take it out of use; retry_later: and cool it down if this happens often",
+            "return_to_client: no other attempt; the others try the next account, and cool_down also leaves this one "
+            "alone for a while, disable takes it out of use, retry_later cools it down if this happens often",
             *(each.value for each in ErrorAction),
         ),
     ]
     upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "the upstream that it is about; unset: all")
+        str | None, SettingSpec(SettingKind.NAME, "upstream that the rule is about; unset: all")
     ] = None
-    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses")] = ()
+    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses of the error")] = ()
     codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
     words: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "any of them in its message, in whatever case")
+        tuple[str, ...],
+        SettingSpec(SettingKind.NAMES, "texts of which one is in the error's message, in any case"),
     ] = ()
 
 

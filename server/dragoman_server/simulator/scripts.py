@@ -276,23 +276,23 @@ def _error(name: str, kind: ErrorKind, status: int, message: str) -> SimulatedMo
 
 
 _MODELS = (
-    SimulatedModel("echo", "Says back the last text of the user, a word at a time.", echo),
+    SimulatedModel("echo", "Repeats the user's last text, a word at a time.", echo),
     SimulatedModel(
         "tools",
         "Calls the first two tools (one, if there is one or parallel calls are off), with arguments made from"
-        " their schemas; lines `call NAME {...}` of the user say exactly what to call. Quotes the results then.",
+        " their schemas; user lines `call NAME {...}` set exactly what to call. Then quotes the results.",
         tools,
     ),
     SimulatedModel(
         "custom",
         "Calls the first custom tool, or the first function whose only parameter is `input`, with several lines"
-        " of quotes, backslashes and Unicode. Quotes the result then.",
+        " of quotes, backslashes and Unicode. Then quotes the result.",
         custom,
     ),
     SimulatedModel(
         "reasoning",
-        "Thinks, in the protocol's own sealed form, then answers or calls a tool. If its reasoning does not come"
-        " back unchanged with the tool's result, the answer is an error 400 that says so.",
+        "Thinks, with the signature or encryption of the protocol, then answers or calls a tool. If its reasoning does"
+        " not come back unchanged with the tool's result, the response is a 400 that says so.",
         reason,
         refuse=check_returned_reasoning,
     ),
@@ -300,7 +300,7 @@ _MODELS = (
     SimulatedModel("slow", f"Says {_SHORT_WORDS} words, four a second.", short, default=4),
     SimulatedModel("silent", "Sends nothing for 60 seconds, then answers.", silent, Setting.SILENCE, 60),
     SimulatedModel(
-        "pause", "Goes silent for 60 seconds in the middle of its answer.", pause, Setting.SILENCE, 60
+        "pause", "Goes silent for 60 seconds in the middle of its response.", pause, Setting.SILENCE, 60
     ),
     SimulatedModel("refusal", "Refuses.", refusal),
     SimulatedModel("filter", "Is stopped by a content filter after some words.", filtered),
@@ -308,13 +308,13 @@ _MODELS = (
     SimulatedModel(
         "length-tools", "Is cut off by the token limit inside the arguments of a tool call.", length_tools
     ),
-    SimulatedModel("json", "Gives JSON that fits the schema asked for.", structured),
+    SimulatedModel("json", "Returns JSON that matches the requested schema.", structured),
     SimulatedModel(
         "images",
         "Names each image, file and sound it got, in tool results too: type, length, hash of the bytes.",
         images,
     ),
-    SimulatedModel("stop", "Says back the last text of the user, up to the first stop sequence in it.", stop),
+    SimulatedModel("stop", "Repeats the user's last text, up to the first stop sequence in it.", stop),
     SimulatedModel(
         "count",
         f"Counts to {_COUNT_TO}, or to the last number in the user's text; one number is one token, and the"
@@ -340,7 +340,7 @@ _MODELS = (
     ),
     SimulatedModel("cut", "Breaks the connection inside a frame, after some words.", cut),
     SimulatedModel(
-        "cut-end", "Ends the body properly after some words, but without the end of the answer.", cut_end
+        "cut-end", "Ends the body properly after some words, but without the end of the response.", cut_end
     ),
 )
 

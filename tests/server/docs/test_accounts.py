@@ -40,14 +40,14 @@ def test_every_selection_and_verdict_has_a_row() -> None:
 
 
 def test_the_figures() -> None:
-    backoff = Backoff()
+    backoff, text = Backoff(), " ".join(TEXT.split())
     assert (
         f"without a time {backoff.rate_limit_s:g} s, which double up to {backoff.max_s / 60:g} minutes"
-        in TEXT
+        in text
     )
-    assert "after three such errors" in TEXT
+    assert "after three such errors" in text
     assert backoff.max_failures == 3
-    assert f"in {backoff.window_s:g} s the account cools down for {backoff.failure_s:g} s" in TEXT
+    assert f"in {backoff.window_s:g} s the account cools down for {backoff.failure_s:g} s" in text
     assert backoff.jitter == 0.1
-    assert f"{MAX_ATTEMPTS} by default" in TEXT
+    assert f"{MAX_ATTEMPTS} by default" in text
     assert CONVERSATION_S == 3600

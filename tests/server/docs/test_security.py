@@ -79,7 +79,7 @@ def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
         f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
         f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
         f"| alternatives (`n`) | {plan.MAX_FAN_OUT} |",
-        f"whole answer; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
+        f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
     assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)

@@ -1,22 +1,21 @@
-"""OpenAI Chat Completions: POST /v1/chat/completions, and the many servers that are compatible with it.
+"""OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
-Strategy: this protocol has the widest spread of dialects, so the readers take all that is known to be sent and
-the writers send only what the official SDK takes. Streams are deltas without starts and ends; several calls
-may be filled in turns, and an answer may have several choices.
+Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every
+form that is known to be sent, and the writers send only what the official SDKs accept.
 """
 
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.protocols.openai_chat.content_out import write_whole
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_chat.observer import ChatObserver
-from dragoman.protocols.openai_chat.read_request import read_request
-from dragoman.protocols.openai_chat.read_response import ChatReader, read_whole
+from dragoman.protocols.openai_chat.request_in import read_request
+from dragoman.protocols.openai_chat.request_out import write_request
+from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
+from dragoman.protocols.openai_chat.response_out import ChatWriter
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
-from dragoman.protocols.openai_chat.write_request import write_request
-from dragoman.protocols.openai_chat.write_response import ChatWriter
-from dragoman.protocols.openai_chat.write_whole import write_whole
 
 __all__ = ["SPEC"]
 
@@ -48,7 +47,7 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
-    # Reasoning comes back sealed from clients that hand on what they do not know; many do not.
+    # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,
     forwarded_headers=FORWARDED_HEADERS,

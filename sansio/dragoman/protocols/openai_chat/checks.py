@@ -1,22 +1,116 @@
-"""What the readers of requests share: checks of JSON types, and how unknown fields and cache marks are kept."""
+"""Helpers of the readers: the known members of each object of a request, checks of JSON types, cache marks, citations.
+
+What an object holds beyond its known members is its `extra`: sent on to an upstream of the same protocol, recorded as
+a loss for any other. Members of widespread compatible servers (earlier reasoning, cache marks) count as known, because
+they are translated.
+"""
 
 from __future__ import annotations
 
-from dragoman._ir.request import CacheMark
+from dragoman._ir.request import CacheMark, Citation
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, kind_of
-from dragoman.protocols.openai_chat import wire
-from dragoman.protocols.openai_chat.tables import BREAKPOINT_TTL_NAMES, CACHE_CONTROL_TTL_NAMES, CACHE_TTLS
+from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
+from dragoman.protocols.openai_chat.tables import (
+    BREAKPOINT_TTL_NAMES,
+    CACHE_CONTROL_TTL_NAMES,
+    CACHE_TTLS,
+    PARAMS,
+)
+
+KNOWN_TEXT = frozenset({"type", "text", "prompt_cache_breakpoint", "cache_control"})
+KNOWN_IMAGE = frozenset({"type", "image_url", "prompt_cache_breakpoint", "cache_control"})
+KNOWN_IMAGE_URL = frozenset({"url", "detail"})
+KNOWN_AUDIO_PART = frozenset({"type", "input_audio", "prompt_cache_breakpoint", "cache_control"})
+KNOWN_AUDIO = frozenset({"data", "format"})
+KNOWN_FILE_PART = frozenset({"type", "file", "prompt_cache_breakpoint", "cache_control"})
+KNOWN_FILE = frozenset({"file_data", "file_id", "filename"})
+KNOWN_REFUSAL = frozenset({"type", "refusal"})
+# A message of any role but assistant. `cache_control` is what agents send for Claude models.
+KNOWN_MESSAGE = frozenset({"role", "content", "name", "cache_control"})
+KNOWN_TOOL_MESSAGE = frozenset({"role", "content", "name", "cache_control", "tool_call_id"})
+KNOWN_ASSISTANT = frozenset(
+    {
+        "role",
+        "content",
+        "name",
+        "cache_control",
+        "refusal",
+        "audio",
+        "function_call",
+        "tool_calls",
+        "annotations",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking_blocks",
+    }
+)
+# A tool call of the history, and the object in it. A legacy `function_call` is such a function.
+KNOWN_CALL = frozenset({"id", "type", "function", "custom", "cache_control"})
+KNOWN_FUNCTION = frozenset({"name", "arguments"})
+KNOWN_CUSTOM = frozenset({"name", "input"})
+# An entry of `reasoning_details` or `thinking_blocks`.
+KNOWN_REASONING_ENTRY = frozenset(
+    {"type", "text", "summary", "thinking", "signature", "data", "format", "id", "index"}
+)
+KNOWN_TOOL = frozenset({"type", "function", "custom", "cache_control"})
+KNOWN_FUNCTION_DEFINITION = frozenset({"name", "description", "parameters", "strict"})
+KNOWN_CUSTOM_DEFINITION = frozenset({"name", "description", "format"})
+KNOWN_JSON_SCHEMA = frozenset({"name", "description", "schema", "strict"})
+KNOWN_RESPONSE_FORMAT = frozenset({"type", "json_schema"})
+# OpenRouter's `reasoning`.
+KNOWN_REASONING = frozenset({"effort", "max_tokens", "enabled", "exclude"})
+# `thinking` of Z.ai and of servers of Claude models.
+KNOWN_THINKING = frozenset({"type", "budget_tokens"})
+# `chat_template_kwargs` of open servers, as far as it is about reasoning.
+KNOWN_TEMPLATE_KWARGS = frozenset({"enable_thinking", "thinking"})
+KNOWN_WEB_SEARCH = frozenset({"search_context_size", "user_location"})
+KNOWN_LOCATION = frozenset({"type", "approximate"})
+KNOWN_APPROXIMATE_LOCATION = frozenset({"city", "country", "region", "timezone"})
+# A request: the members that are more than plain settings, and those settings.
+KNOWN_BODY = (
+    frozenset(
+        {
+            "model",
+            "messages",
+            "tools",
+            "functions",
+            "tool_choice",
+            "function_call",
+            "parallel_tool_calls",
+            "response_format",
+            "reasoning_effort",
+            "reasoning",
+            "thinking",
+            "enable_thinking",
+            "thinking_budget",
+            "chat_template_kwargs",
+            "include_reasoning",
+            "web_search_options",
+            "stream",
+            "stream_options",
+        }
+    )
+    | PARAMS.keys()
+)
+
+
+def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the members of `value` that are not known, None without any. A member that is null counts as absent."""
+    if value.keys() <= known:
+        return None
+    return {key: member for key, member in value.items() if key not in known and member is not None} or None
 
 
 def read_cache_mark(
     value: JSONObject, path: str, known: frozenset[str]
 ) -> tuple[CacheMark | None, JSONObject | None]:
-    """The cache mark of a part, message or tool, in the official form or in the one for Claude models, and the
-    members beside the known ones. A mark that says more than its ttl is among those, as it came.
+    """Return the cache mark of a part, message or tool, and its extra members.
+
+    The mark has the official form or the one for Claude models. One with more than a ttl is an extra member as well.
     """
     found: CacheMark | None = None
-    extra = wire.extra_fields(value, known)
+    extra = extra_fields(value, known)
     if "cache_control" not in value and "prompt_cache_breakpoint" not in value:
         return None, extra  # as nearly always
     for key, plain in _PLAIN_MARKS.items():
@@ -30,7 +124,7 @@ def read_cache_mark(
     return found, extra
 
 
-# What each form of mark says beside its ttl, and the ttls that it has.
+# What each form of mark has beside its ttl, and the ttls that it takes.
 _PLAIN_MARKS: dict[str, JSONObject] = {
     "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
     "cache_control": {"type": "ephemeral", "ttl": None},
@@ -42,18 +136,39 @@ _TTLS: dict[str, tuple[str | None, ...]] = {
 
 
 def with_nested_extra(extra: JSONObject | None, member: str, unknown: JSONObject | None) -> JSONObject | None:
-    """Unknown fields of an object and of its one member, in the shape in which they stood."""
+    """Add the extra members of an object's member to those of the object, nested as they came."""
     return extra if unknown is None else {**(extra or {}), member: unknown}
 
 
+def text_or_none(value: JSON) -> str | None:
+    """Return a text that is not empty, None for any other value."""
+    return value if type(value) is str and value else None
+
+
+def arguments_text(value: JSON) -> str:
+    """Return a call's arguments as text. Some clients and servers send the object itself, or null for no arguments."""
+    if type(value) is str:
+        return value
+    return "" if value is None else encode_text(value)
+
+
 def require_text(value: JSON, path: str) -> str:
+    """Return a text. Raises RemoteProtocolError (400) for any other type."""
     if type(value) is str:
         return value
     raise wrong_type(path, "a string", value)
 
 
+def required_text(value: JSONObject, name: str, path: str) -> str:
+    """Return a member that must be a text. Raises RemoteProtocolError (400)."""
+    found = value.get(name)
+    if type(found) is str:
+        return found
+    raise wrong_type(f"{path}/{name}", "a string", found)
+
+
 def optional_text(value: JSONObject, name: str, path: str) -> str | None:
-    """A text that may be absent or null."""
+    """Return a text that may be absent or null. Raises RemoteProtocolError (400) for other types."""
     found = value.get(name)
     return None if found is None else require_text(found, f"{path}/{name}")
 
@@ -64,3 +179,34 @@ def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
         path=path,
         code="invalid_type",
     )
+
+
+def unreadable_response(message: str) -> RemoteProtocolError:
+    """Return the error (502) for a response that cannot be read."""
+    return RemoteProtocolError(message, status=502)
+
+
+def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:
+    """Return URL, title, start and end of an annotation, None for each that it lacks."""
+    cite = native.get("url_citation")
+    if type(cite) is not dict:
+        return None, None, None, None
+    start, end = cite.get("start_index"), cite.get("end_index")
+    if type(start) is not int or type(end) is not int or end <= start:
+        start = end = None  # servers without spans send 0 to 0
+    return text_or_none(cite.get("url")), text_or_none(cite.get("title")), start, end
+
+
+def read_citations(annotations: list[JSON], *, spans: bool) -> tuple[Citation, ...]:
+    """Return the web pages among the annotations of a message.
+
+    spans: keep the spans, which count characters of the message's text.
+    """
+    found: list[Citation] = []
+    for native in annotations:
+        url, title, start, end = (
+            read_url_citation(native) if type(native) is dict else (None, None, None, None)
+        )
+        if url is not None:
+            found.append(Citation(url, title, start, end) if spans else Citation(url, title))
+    return tuple(found)

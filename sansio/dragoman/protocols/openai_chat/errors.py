@@ -1,8 +1,8 @@
-"""Errors: bodies and in-band objects to faults, and faults to bodies.
+"""Read errors from bodies and from streams, and write them.
 
-Strategy: the official object is {error: {message, type, param, code}}; compatible servers send its message
-as a plain string, under `detail` or `message`, numbers as codes, or HTML. The words are looked for where they
-usually stand, the kind follows from code, status and words, and nothing here raises.
+The official object is {error: {message, type, param, code}}. Compatible servers send the message as a plain string or
+under `detail` or `message`, numbers as codes, or HTML. The message is looked for in all these places, the kind follows
+from code, status and message, and reading never raises.
 """
 
 from __future__ import annotations
@@ -11,20 +11,67 @@ from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_fro
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.openai_chat.tables import (
-    ERRORS,
-    FIXED_CODES,
-    KIND_BY_CODE,
-    KIND_BY_TYPE,
-    STATUS_REPLACEMENTS,
-)
+
+# Error codes and types (OpenAI's and of compatible servers) that are more exact than the status.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "billing_error": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "overloaded": ErrorKind.OVERLOADED,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+}
+# Used where there is no status: inside a stream.
+KIND_BY_TYPE: dict[str, ErrorKind] = {
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "permission_error": ErrorKind.PERMISSION,
+    "not_found_error": ErrorKind.NOT_FOUND,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "requests": ErrorKind.RATE_LIMIT,
+    "tokens": ErrorKind.RATE_LIMIT,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "timeout_error": ErrorKind.TIMEOUT,
+}
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", "method_not_supported"),
+    ErrorKind.TIMEOUT: ("server_error", "timeout"),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
+    ErrorKind.CANCELLED: ("server_error", "cancelled"),
+}
+# Kinds whose code clients act on. It is never replaced by the upstream's own.
+FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
+
+# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # Longer error texts are pages or dumps, not messages.
 MAX_MESSAGE = 2000
 
 
 def read_error(status: int, body: bytes) -> WireError:
-    """The fault of an HTTP error answer. Never raises."""
+    """Read the body of an HTTP error response. Never raises."""
     try:
         value = decode(body)
     except RemoteProtocolError:
@@ -34,38 +81,38 @@ def read_error(status: int, body: bytes) -> WireError:
     if type(value) is dict:
         return parse_error(value, status)
     text = value if type(value) is str else body.decode("utf-8", "replace").strip()
-    # Markup and binary are no words for people.
+    # Markup and binary are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
         text = f"the upstream answered with status {status} and no readable message"
-    return WireError(_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
+    return WireError(_error_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 
 def parse_error(body: JSONObject, status: int | None) -> WireError:
-    """The fault of a decoded error body. `status` is None inside a stream."""
+    """Read a decoded error body. `status` is None inside a stream."""
     found = body.get("error")
     error: JSONObject = found if type(found) is dict else body
-    message = _words(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    message = _message_of(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     metadata = error.get("metadata")
     raw = metadata.get("raw") if type(metadata) is dict else None
     if type(raw) is str and raw:
-        message = f"{message}: {raw}"  # OpenRouter: what its provider said
-    named, code = _name(error.get("type")), error.get("code")
+        message = f"{message}: {raw}"  # OpenRouter: the message of its provider
+    error_type, code = _text_code(error.get("type")), error.get("code")
     if status is None and type(code) is int and 400 <= code < 600:
         status = code
-    name = _name(code)
+    text_code = _text_code(code)
     return WireError(
-        _kind(name, named, message, status),
+        _error_kind(text_code, error_type, message, status),
         message[:MAX_MESSAGE],
         status=status,
-        code=name,
-        type=named,
-        param=_name(error.get("param")),
-        request_id=_name(body.get("request_id")),
+        code=text_code,
+        type=error_type,
+        param=_text_code(error.get("param")),
+        request_id=_text_code(body.get("request_id")),
     )
 
 
 def has_error(chunk: JSONObject) -> bool:
-    """Whether a chunk of a stream (or a whole body) is or holds an error."""
+    """True if a chunk of a stream, or a whole body, is or holds an error."""
     if chunk.get("error"):
         return True
     # vLLM: {object: error, message, type, code}; Mistral and FastAPI: {detail}.
@@ -73,7 +120,7 @@ def has_error(chunk: JSONObject) -> bool:
 
 
 def is_native_error(body: bytes) -> bool:
-    """Whether a body is the error object as clients read it."""
+    """True if a body is the official error object."""
     try:
         value = decode(body)
     except RemoteProtocolError:
@@ -83,7 +130,7 @@ def is_native_error(body: bytes) -> bool:
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
-    """Status and body for the client. The request id travels in a header of its own."""
+    """Return status and body for the client. The request id has a header of its own."""
     status = error.status
     if status is None or status < 400:
         status = STATUS_BY_KIND[error.kind]
@@ -91,37 +138,38 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
 
 
 def error_object(error: WireError) -> JSONObject:
-    named, code = ERRORS[error.kind]
+    """Return the official error object."""
+    error_type, code = ERRORS[error.kind]
     if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
-    return {"message": error.message, "type": named, "param": error.param, "code": code}
+    return {"message": error.message, "type": error_type, "param": error.param, "code": code}
 
 
 def error_frame(error: WireError) -> bytes:
-    """The error inside a stream. No [DONE] follows: that would say that the answer is whole."""
+    """Return the frame that ends a stream with an error. No [DONE] follows, because the response is not complete."""
     return encode_frame(encode({"error": error_object(error)}))
 
 
-def _kind(code: str | None, named: str | None, message: str, status: int | None) -> ErrorKind:
-    kind = KIND_BY_CODE.get(code or "") or KIND_BY_CODE.get(named or "")
+def _error_kind(code: str | None, error_type: str | None, message: str, status: int | None) -> ErrorKind:
+    kind = KIND_BY_CODE.get(code or "") or KIND_BY_CODE.get(error_type or "")
     if kind is None:
         if status is not None:
             kind = kind_of_status(status)
         else:
-            kind = KIND_BY_TYPE.get(named or "", ErrorKind.SERVER)
+            kind = KIND_BY_TYPE.get(error_type or "", ErrorKind.SERVER)
     return kind_from_message(kind, message)
 
 
-def _name(value: JSON) -> str | None:
-    """A code, type or id as text. Numbers as codes only repeat the status."""
+def _text_code(value: JSON) -> str | None:
+    """Return a code, type or id as text. Codes that are numbers only repeat the status."""
     return value if type(value) is str and value and not value.isdigit() else None
 
 
-# Where servers put the words, in the order in which they are looked for.
+# Where servers put the message, in the order in which it is looked for.
 _MESSAGE_KEYS = ("message", "error", "detail", "msg")
 
 
-def _words(error: JSONObject) -> str:
+def _message_of(error: JSONObject) -> str:
     for key in _MESSAGE_KEYS:
         value = error.get(key)
         if type(value) is str and value:

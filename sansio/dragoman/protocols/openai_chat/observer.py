@@ -1,7 +1,7 @@
-"""Watches a relayed Chat Completions stream: did it end, did it fail, what did it use.
+"""Observe a relayed stream of Chat Completions: whether it ended or failed, and what it used.
 
-Strategy: a relay must stay cheap, so a frame is decoded only when its bytes show that it says one of these
-things. Quotes inside JSON strings are escaped, so text that a model wrote cannot look like a member.
+A relay must stay cheap, so a frame is decoded only when its bytes show that it reports one of these. Quotes inside JSON
+strings are escaped, so text that a model wrote cannot look like a member.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dragoman.protocols.openai_chat.usage import read_usage
 
 
 class ChatObserver:
-    """The tap of one stream.
+    """Observes one stream; see `RelayObserver` for the attributes.
 
-    ended: [DONE] came behind an answer, or a finish reason (there are servers that never send [DONE]).
+    `ended` is set by [DONE] after some choice, or by a finish reason, because some servers never send [DONE].
     """
 
     __slots__ = ("_started", "content_started", "ended", "error", "stream_finished", "usage", "whole_body")
@@ -31,7 +31,7 @@ class ChatObserver:
         self.ended = False
         self.stream_finished = False
         self.error: WireError | None = None
-        self.whole_body: JSONObject | None = None  # no frame repeats the answer
+        self.whole_body: JSONObject | None = None  # no frame repeats the whole response
         self._started = False
 
     def observe(self, frame: Frame) -> None:
@@ -40,19 +40,19 @@ class ChatObserver:
             self.stream_finished = True
             self.ended = self.ended or self._started
             return
-        if self.content_started and _says_nothing(data) and frame.event != b"error":
+        if self.content_started and _is_plain_content(data) and frame.event != b"error":
             return
         try:
             chunk = decode(data)
         except RemoteProtocolError:
             chunk = None
         if frame.event == b"error" or (type(chunk) is dict and has_error(chunk)):
-            said = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
-            self.error = self.error or parse_error(said, None)
+            body = chunk if type(chunk) is dict else {"error": data.decode("utf-8", "replace")}
+            self.error = self.error or parse_error(body, None)
         if type(chunk) is dict:
-            self._look(chunk)
+            self._read_chunk(chunk)
 
-    def _look(self, chunk: JSONObject) -> None:
+    def _read_chunk(self, chunk: JSONObject) -> None:
         usage = chunk.get("usage")
         if type(usage) is dict:
             self.usage = self.usage.updated(read_usage(usage))
@@ -68,20 +68,20 @@ class ChatObserver:
             finish = choice.get("finish_reason")
             if type(finish) is str and finish:
                 self.ended = True
-                failed = ERROR_FINISH_REASONS.get(finish)
-                if failed is not None and self.error is None:
+                kind = ERROR_FINISH_REASONS.get(finish)
+                if kind is not None and self.error is None:
                     message = f"the upstream stopped with finish_reason {finish}"
-                    self.error = WireError(failed, message, code=finish)
+                    self.error = WireError(kind, message, code=finish)
 
     def fail(self, error: WireError) -> bytes:
         return error_frame(error)
 
 
-# The forms in which nearly all servers say that a choice goes on, and that the usage comes later.
+# How nearly all servers write that a choice is not finished, and that the usage comes later.
 _UNFINISHED = b'"finish_reason":null'
 _NO_USAGE = b'"usage":null'
 
 
-def _says_nothing(data: bytes) -> bool:
-    """Of usage, the end, or an error."""
+def _is_plain_content(data: bytes) -> bool:
+    """True if a frame has no usage, no finish reason and no error."""
     return _UNFINISHED in data and b'"error"' not in data and (b'"usage"' not in data or _NO_USAGE in data)

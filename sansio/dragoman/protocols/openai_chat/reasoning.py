@@ -1,24 +1,46 @@
-"""Reasoning in Chat Completions: fields that no official type has, under four names.
+"""Reasoning in Chat Completions: members that no official type has, under four names.
 
-Strategy: a server's fields are kept exactly as they came (the pieces of a stream put together), because only
-the server knows what it wants back. The text is taken once, from the first field that has it.
+A server's members are kept exactly as they came, with the pieces of a stream joined, because only the server can tell
+what it needs back. The text is taken once, from the first member that has it. In a request, entries of
+`reasoning_details` and `thinking_blocks` may carry wrapped signatures or another vendor's; those become signatures of
+that vendor's protocol. Everything else is one block, with a signature of Chat's own. A message has its text in one
+string and its calls in one list, so only the ids of our own entries say where between them a block stood.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import msgspec
+
+from dragoman._ir.events import Signature
+from dragoman._ir.request import (
+    Citation,
+    Part,
+    Reasoning,
+    Text,
+)
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_REASONING_ENTRY,
+    extra_fields,
+)
+from dragoman.protocols.openai_chat.tables import (
+    NAME,
+    REASONING_FIELDS,
+)
 
 # The members of an entry that are text and grow piece by piece.
 _TEXT_KEYS = ("text", "summary", "thinking")
+
 # The members that close an entry: nothing is added to its text after them.
 CLOSING_KEYS = ("signature", "data")
 
 
 def entry_text(entry: JSON) -> str:
-    """The readable text of one entry, "" when it has none."""
+    """Return the readable text of one entry, "" if it has none."""
     if type(entry) is dict:
         for key in _TEXT_KEYS:
             text = entry.get(key)
@@ -28,12 +50,12 @@ def entry_text(entry: JSON) -> str:
 
 
 def entries_text(entries: JSON) -> str:
-    """The readable text of a list of entries."""
+    """Return the readable text of a list of entries."""
     return "".join(map(entry_text, entries)) if type(entries) is list else ""
 
 
 def reasoning_text(fields: JSONObject) -> str:
-    """The text of a message's or delta's reasoning, from the first field that has any."""
+    """Return the text of a message's or delta's reasoning, from the first member that has any."""
     text = fields.get("reasoning_content")
     if type(text) is str and text:
         return text
@@ -44,16 +66,16 @@ def reasoning_text(fields: JSONObject) -> str:
 
 
 def part_text(part: JSONObject) -> str:
-    """The text of a content part of type `thinking`: a string, or a list of text parts."""
+    """Return the text of a content part of type `thinking`: a string, or a list of text parts."""
     thinking = part.get("thinking")
     return thinking if type(thinking) is str else entries_text(thinking)
 
 
 class ReasoningEntries:
-    """Puts the pieces of `reasoning_details` or `thinking_blocks` together.
+    """Joins the pieces of `reasoning_details` or `thinking_blocks`.
 
-    Pieces of one entry share type and index; "a signature arrives as a later entry of the same index". Two
-    entries of one index are told apart by type, id, and by what has been closed by a signature.
+    Pieces of one entry have the same type and index; its signature arrives as a later piece. A piece starts another
+    entry of that index if it has another id, or if a signature has closed the one before.
     """
 
     __slots__ = ("_entries",)
@@ -67,56 +89,56 @@ class ReasoningEntries:
         for known, texts in reversed(self._entries):
             if known.get("type") == entry.get("type") and known.get("index") == entry.get("index"):
                 if _continues(known, entry):
-                    _grow(known, texts, entry)
+                    _add_members(known, texts, entry)
                     return
                 break
         known, texts = {}, {}
-        _grow(known, texts, entry)
+        _add_members(known, texts, entry)
         self._entries.append((known, texts))
 
     def joined(self) -> list[JSONObject]:
-        """The entries so far, each in one piece."""
+        """Return the entries so far, each in one piece."""
         return [{**known, **{key: "".join(texts[key]) for key in texts}} for known, texts in self._entries]
 
 
 def _continues(known: JSONObject, entry: JSONObject) -> bool:
-    """Whether `entry` is a further piece of `known`, which has the same type and index."""
-    ours, theirs = known.get("id"), entry.get("id")
-    if ours is not None and theirs is not None and ours != theirs:
+    """True if `entry` is a further piece of `known`, which has the same type and index."""
+    known_id, entry_id = known.get("id"), entry.get("id")
+    if known_id is not None and entry_id is not None and known_id != entry_id:
         return False
     closed = any(known.get(key) for key in CLOSING_KEYS)
     return not closed or not any(entry.get(key) for key in (*_TEXT_KEYS, *CLOSING_KEYS))
 
 
-def _grow(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
+def _add_members(known: JSONObject, texts: dict[str, list[str]], entry: JSONObject) -> None:
     for key, value in entry.items():
         if key in _TEXT_KEYS and type(value) is str:
-            known.setdefault(key, "")  # holds the key's place; the text is joined at the end
+            known.setdefault(key, "")  # keeps the order of members; the text is joined at the end
             texts.setdefault(key, []).append(value)
         elif value is not None or key not in known:
             known[key] = value
 
 
 class ReasoningFields:
-    """What an open reasoning block of an answer collects for its seal: the server's fields, put together."""
+    """Collects the server's reasoning members of an open block, which become its signature."""
 
     __slots__ = ("_content", "emitted", "entries", "texts")
 
     def __init__(self) -> None:
         self.texts: dict[str, list[str]] = {}
         self.entries: dict[str, ReasoningEntries] = {}
-        self.emitted: list[str] = []  # the text that was given as events
+        self.emitted: list[str] = []  # the text of the events so far
         self._content: JSONObject | None = None
 
     def add(self, delta: JSONObject) -> str:
-        """Take a delta's fields; gives its text, which may stand in several of them."""
-        plain = False
+        """Add the members of a delta. Return its text, which several of them may contain."""
+        has_text = False
         seen = bool(self.texts)
         for field in ("reasoning_content", "reasoning"):
             value = delta.get(field)
             if type(value) is str and value:
                 self.texts.setdefault(field, []).append(value)
-                plain = True
+                has_text = True
         for field in ("reasoning_details", "thinking_blocks"):
             value = delta.get(field)
             if type(value) is list and value:
@@ -124,27 +146,28 @@ class ReasoningFields:
                 for entry in value:
                     entries.add(entry)
         text = reasoning_text(delta)
-        # Some servers say the whole again, in an entry alone, when they sign it.
-        return "" if seen and not plain and text == "".join(self.emitted) else text
+        # Some servers repeat the whole text in the entry with its signature.
+        return "" if seen and not has_text and text == "".join(self.emitted) else text
 
     def add_part(self, part: JSONObject) -> str:
-        """Take a content part of type `thinking`; gives its text."""
+        """Add a content part of type `thinking`. Return its text."""
         self._content = {**(self._content or {}), **part}
         return part_text(part)
 
     def template_parts(self) -> tuple[bytes, Callable[[str], None]] | None:
-        """The one field that holds the text, and how to add to it. None when it is not that simple."""
+        """Return the one member that has the text and how to add to it, None if there are others."""
         if len(self.texts) != 1 or self.entries or self._content is not None:
             return None
         [(field, pieces)] = self.texts.items()
 
-        def note(text: str) -> None:
+        def record(text: str) -> None:
             pieces.append(text)
             self.emitted.append(text)
 
-        return field.encode("ascii"), note
+        return field.encode("ascii"), record
 
     def native(self) -> JSONObject:
+        """Return the members so far, each in one piece."""
         fields: JSONObject = {field: "".join(pieces) for field, pieces in self.texts.items()}
         fields.update({field: entries.joined() for field, entries in self.entries.items()})
         if self._content is not None:
@@ -154,7 +177,217 @@ class ReasoningFields:
 
 
 def is_wrapped_entry(entry: JSON) -> bool:
-    """Whether an entry carries one of our own wrapped seals."""
+    """True if an entry has a wrapped signature of ours."""
     return type(entry) is dict and any(
         type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
     )
+
+
+# The protocols whose signatures travel inside Chat, named as signatures name them.
+_MESSAGES = "anthropic_messages"
+_RESPONSES = "openai_responses"
+
+# How many characters of the message's text and how many of its calls came before a block.
+Position = tuple[int, int]
+_START: Position = (0, 0)
+
+_POSITION_ID = re.compile(r"drg-([0-9]{1,9})-([0-9]{1,9})")
+
+
+def position_id(position: Position) -> str | None:
+    """Return the `id` for an entry of ours: the one member beside the signature that strict clients send back."""
+    return None if position == _START else f"drg-{position[0]}-{position[1]}"
+
+
+def _position_of(entry: JSONObject) -> Position:
+    found = _POSITION_ID.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
+    return _START if found is None else (int(found[1]), int(found[2]))
+
+
+def read_turn(
+    message: JSONObject, path: str, signer: Signer, content: list[Part], calls: list[Part]
+) -> list[Part]:
+    """Return the parts of an assistant's message in their order if it is known, else reasoning, content, calls."""
+    blocks = _earlier_blocks(message, path, signer)
+    if all(position == _START for _, position in blocks):
+        return [*[block for block, _ in blocks], *content, *calls]
+    out: list[Part] = []
+    chars = calls_taken = 0
+    for block, (before, count) in blocks:
+        while chars < before and content:
+            text = content[0]
+            if not isinstance(text, Text):
+                break
+            if len(text.text) > before - chars:
+                text, content[0] = _split(text, before - chars)
+            else:
+                del content[0]
+            chars += len(text.text)
+            out.append(text)
+        out += calls[calls_taken:count]
+        calls_taken = max(calls_taken, count)
+        out.append(block)
+    return [*out, *content, *calls[calls_taken:]]
+
+
+def _split(text: Text, at: int) -> tuple[Text, Text]:
+    """Split a text in two. The second keeps the citations, without spans, which count from the beginning."""
+    sources = tuple([Citation(source.url, source.title) for source in text.sources])
+    replace = msgspec.structs.replace
+    first = replace(text, text=text.text[:at], cache=None, citations=None, sources=())
+    return first, replace(text, text=text.text[at:], sources=sources)
+
+
+def _earlier_blocks(message: JSONObject, path: str, signer: Signer) -> list[tuple[Reasoning, Position]]:
+    """Read the reasoning that a client sends back, and where in the message each block belongs."""
+    fields = {key: message[key] for key in REASONING_FIELDS if message.get(key)}
+    if not fields:
+        return []
+    blocks: list[tuple[Reasoning, Position]] = []
+    unsigned: list[str] = []  # text of entries without a signature
+    opaque: list[Reasoning] = []  # signatures that only a server of this protocol can read
+    for field in ("reasoning_details", "thinking_blocks"):
+        entries = fields.get(field)
+        if type(entries) is not list:
+            continue
+        merged = ReasoningEntries()  # clients may send back the pieces of a stream one by one
+        for entry in entries:
+            merged.add(entry)
+        for index, entry in enumerate(merged.joined()):
+            at = f"{path}/{field}/{index}"
+            found = _signed_entry(entry, at, "".join(unsigned), signer)
+            if found is None:
+                unsigned.append(entry_text(entry))
+                if any(entry.get(key) for key in CLOSING_KEYS):
+                    opaque.append(Reasoning("", Signature(NAME, {field: [entry]}), path=at))
+                continue
+            text = "".join(unsigned)
+            if not found[0].text.startswith(text):  # a signature covers only its own text
+                blocks.append((Reasoning(text, path=f"{path}/{field}"), _START))
+            blocks.append(found)
+            unsigned.clear()
+        if blocks:
+            break  # thinking_blocks repeat it
+        unsigned.clear()
+        opaque.clear()
+    if not blocks:
+        block = Reasoning(
+            reasoning_text(fields), Signature(NAME, fields), path=f"{path}/{next(iter(fields))}"
+        )
+        return [(block, _START)]
+    if not any(block.text for block, _ in blocks):
+        first, position = blocks[0]
+        blocks[0] = msgspec.structs.replace(first, text=reasoning_text(fields)), position
+    elif unsigned:
+        blocks.append((Reasoning("".join(unsigned), path=f"{path}/{field}"), _START))
+    return [*blocks, *[(block, _START) for block in opaque]]
+
+
+def _signed_entry(
+    entry: JSONObject, path: str, before: str, signer: Signer
+) -> tuple[Reasoning, Position] | None:
+    """Read an entry with a signature, and its position. None for an entry without one.
+
+    before: the text of the summary entries before it, which is the readable side of a ciphertext.
+    """
+    extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
+    for key in CLOSING_KEYS:
+        value = entry.get(key)
+        if type(value) is str and Signer.is_wrapped(value):
+            text, signature = before + entry_text(entry), signer.unwrap(value)
+            block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
+            return block, _position_of(entry)
+    signature = _vendor_signature(entry, before)
+    if signature is None:
+        return None
+    kind = signature.native["type"]
+    text = "" if kind == "redacted_thinking" else before if kind == "reasoning" else entry_text(entry)
+    return Reasoning(text, signature, extra=extra, path=path), _START
+
+
+def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
+    """Return the signature of another vendor in an entry of OpenRouter's or LiteLLM's form, None without one."""
+    kind, form = entry.get("type"), entry.get("format")
+    signature, data = entry.get("signature"), entry.get("data")
+    if kind == "thinking" or (kind == "reasoning.text" and form == "anthropic-claude-v1"):
+        block = {"type": "thinking", "thinking": entry_text(entry), "signature": signature}
+        return Signature(_MESSAGES, block) if signature else None
+    if not data:
+        return None
+    if kind == "redacted_thinking" or (kind == "reasoning.encrypted" and form == "anthropic-claude-v1"):
+        return Signature(_MESSAGES, {"type": "redacted_thinking", "data": data})
+    if kind == "reasoning.encrypted" and form == "openai-responses-v1":
+        summary = [{"type": "summary_text", "text": before}] if before else []
+        item: JSONObject = {"type": "reasoning", "summary": summary, "encrypted_content": data}
+        if entry.get("id"):
+            item["id"] = entry["id"]
+        return Signature(_RESPONSES, item)
+    return None
+
+
+def unwrapped_fields(raw: JSONObject) -> JSONObject:
+    """Return the reasoning members of a raw message, without entries that have wrapped signatures of ours."""
+    fields: JSONObject = {}
+    for key in REASONING_FIELDS:
+        value = raw.get(key)
+        if type(value) is list:
+            value = [entry for entry in value if not is_wrapped_entry(entry)]
+        if value:
+            fields[key] = value
+    return fields
+
+
+def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
+    """Add reasoning that is plain text to the member that the upstream reads."""
+    before = fields.get(field)
+    if field == "reasoning_details":
+        entries: list[JSON] = list(before) if type(before) is list else []
+        for number, text in enumerate(texts, len(entries)):
+            entries.append({"type": "reasoning.text", "text": text, "format": "unknown", "index": number})
+        fields[field] = entries
+    else:
+        fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
+
+
+# The path of reasoning with a wrapped signature ends with the member that held it.
+_WRAPPED = ("/data", "/signature")
+
+
+def native_reasoning(block: Reasoning) -> JSONObject:
+    """Return the members that a server of this protocol signed, {} for any other signature and for none."""
+    signature = block.seal
+    if signature is None or signature.origin != NAME or type(signature.native) is not dict:
+        return {}
+    return signature.native
+
+
+def stands_in_fields(block: Reasoning) -> bool:
+    """True if reasoning of a Chat request is written with the raw members of its message."""
+    steps = block.path.split("/", 4)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not block.path.endswith(_WRAPPED)
+
+
+def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
+    """Join the native reasoning of several blocks: members of one message, and parts at the start of its content.
+
+    Only members that hold reasoning are taken, because without a secret a client could have made up the rest.
+    """
+    fields: JSONObject = {}
+    leading: list[JSONObject] = []
+    for native in natives:
+        content = native.get("content")
+        if type(content) is list:
+            leading += [part for part in content if type(part) is dict and part.get("type") == "thinking"]
+        for key in REASONING_FIELDS:
+            value, before = native.get(key), fields.get(key)
+            if not value:
+                continue
+            if type(value) is list and type(before) is list:
+                entries = ReasoningEntries()
+                for entry in (*before, *value):
+                    entries.add(entry)
+                value = entries.joined()
+            elif type(value) is str and type(before) is str:
+                value = f"{before}\n\n{value}"
+            fields[key] = value
+    return fields, leading

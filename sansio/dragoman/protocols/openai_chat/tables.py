@@ -1,4 +1,4 @@
-"""The data of Chat Completions: settings, stop reasons, errors, and the habits of compatible servers."""
+"""The data of Chat Completions: settings, stop reasons, shapes of responses, and the habits of compatible servers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NAME: Final = "openai_chat"
 
 FORWARDED_HEADERS: Final = frozenset({"openai-beta", "idempotency-key"})
 
-# Wire name -> neutral name. Where two mean the same, the preferred one stands last.
+# Wire name -> neutral name. Of two with the same meaning the preferred one is last.
 PARAMS: dict[str, Param] = {
     "audio": "audio",
     "frequency_penalty": "frequency_penalty",
     "logit_bias": "logit_bias",
     "logprobs": "logprobs",
-    "max_tokens": "max_output_tokens",  # "deprecated in favor of max_completion_tokens"
+    "max_tokens": "max_output_tokens",  # "deprecated in favor of `max_completion_tokens`"
     "max_completion_tokens": "max_output_tokens",
     "metadata": "metadata",
     "modalities": "modalities",
@@ -38,7 +38,7 @@ PARAMS: dict[str, Param] = {
     "stop": "stop",
     "store": "store",
     "temperature": "temperature",
-    "top_k": "top_k",  # an extension that nearly all open servers take
+    "top_k": "top_k",  # an extension that nearly all open servers accept
     "top_logprobs": "top_logprobs",
     "top_p": "top_p",
     "user": "user",
@@ -62,32 +62,36 @@ PARAM_NAMES: dict[MaxTokensField, dict[Param, str]] = {
     "max_completion_tokens": _names("max_completion_tokens"),
 }
 
-# "Up to 4 sequences where the API will stop generating further tokens."
+# "Up to 4 sequences where the API will stop generating further tokens" (openai-python 3.54.0, `stop`).
 MAX_STOPS = 4
-# "Up to 4 explicit breakpoints a request."
+# "Each request can write up to four breakpoints" (openai-python 3.54.0, `PromptCacheOptions`).
 MAX_CACHE_MARKS = 4
 
-# In characters: longer names of users are refused.
+# Maximum length in characters.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
-# Fields of Chat Completions that are read by nobody, because no other protocol has anything of the kind.
+# Members of a request that no reader reads, because no other protocol has a counterpart.
 NATIVE_FIELDS = frozenset({"extra_content", "include_obfuscation"})
 SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-# Groq's name of the usual tier in answers.
+# Groq's name of the default tier in responses.
 RESPONSE_TIER_ALIASES = {"on_demand": "default"}
-# Tiers of the other protocols that have a twin here.
+# Tiers of other protocols -> their counterparts.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 
-# Things that only a server with a store can do: leaving them out would change the conversation.
+LOGPROBS_INCLUDE = "message.output_text.logprobs"
+# Items of `include` (Responses) that need no setting of their own: encrypted reasoning is part of the conversation.
+IMPLIED_INCLUDES = frozenset({LOGPROBS_INCLUDE, "reasoning.encrypted_content"})
+
+# Settings for servers that store conversations: to leave them out would change the conversation.
 REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")
 
-# Where compatible servers put reasoning, in the order in which its text is looked for: many send the same text
+# Where compatible servers put reasoning, in the order in which its text is looked for, because many send the same text
 # under two names.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
-# What open servers hand to the model's template.
+# What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
-# What a client may say about reasoning; printed again as it was for the same protocol.
+# The settings for reasoning, which are sent unchanged to an upstream of this protocol.
 REASONING_SETTINGS = (
     "reasoning_effort",
     "reasoning",
@@ -98,7 +102,7 @@ REASONING_SETTINGS = (
     "include_reasoning",
 )
 
-# The setting that stands for a web search, and the kind of the tool that it is read as.
+# The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
 # Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
@@ -106,8 +110,7 @@ CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short"
 BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
 CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 
-# finish_reason -> why. The first five are official, the rest is seen from compatible servers. Any other word
-# counts as a plain end.
+# The first five finish reasons are official, the others come from compatible servers. Any other one counts as END.
 STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END,
     "length": StopReason.MAX_TOKENS,
@@ -126,10 +129,10 @@ STOP_REASONS: dict[str, StopReason] = {
     "blocklist": StopReason.CONTENT_FILTER,
 }
 
-# Other words for a plain end.
+# Other names of END.
 END_FINISH_REASONS = frozenset({"eos", "end_turn", "stop_sequence", "complete"})
 
-# finish_reasons that are errors in disguise.
+# Finish reasons that are errors.
 ERROR_FINISH_REASONS: dict[str, ErrorKind] = {
     "error": ErrorKind.SERVER,
     "abort": ErrorKind.SERVER,
@@ -147,18 +150,18 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.PAUSE: "stop",
     StopReason.COMPACTION: "stop",
 }
-# Reasons for which "stop" says less than was said.
+# Stop reasons that "stop" does not express fully.
 LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
-# What only its maker can read and wants back with the message: Google's signatures.
+# Members of a message that only the upstream can read and needs back: Google's signatures.
 EXTRA_CONTENT = "extra_content"
-# What stands for Google's signature on a call of another model's.
+# Google's placeholder for the signature of a call that another model made.
 DUMMY_THOUGHT_SIGNATURE: JSONObject = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
-# In the seal of a call's unknown members: call id -> members.
+# The member of a signature that holds unknown members of calls: call id -> members.
 CALL_EXTRAS = "tool_calls_extra"
-# Members of a delta or message with a meaning of their own; any other one is content that we do not know.
+# Members of a delta or message that are read. Any other one is unknown.
 DELTA_FIELDS = frozenset(
     {
         "role",
@@ -171,72 +174,17 @@ DELTA_FIELDS = frozenset(
         *REASONING_FIELDS,
     }
 )
-# Members that are whole pieces of content (sound, pictures). No other protocol has a form for them, and they are
-# too large to travel with a conversation for nothing.
+# Members that are content (sound, pictures). No other protocol has a form for them, and they are too large to be sent
+# back and forth in signatures.
 OPAQUE_FIELDS = frozenset({"audio", "images"})
-# Groq's list of what its own tools did.
+# Groq's list of the uses of its own tools.
 EXECUTED_TOOLS = "executed_tools"
 
 # The format name of our own entries in reasoning_details.
 SIGNATURE_FORMAT = "dragoman-v1"
 
-# Error codes and types (ours and of compatible servers) that say more than the status does.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
-    "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
-    "insufficient_quota": ErrorKind.BILLING,
-    "billing_error": ErrorKind.BILLING,
-    "invalid_api_key": ErrorKind.AUTHENTICATION,
-    "model_not_found": ErrorKind.NOT_FOUND,
-    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
-    "overloaded": ErrorKind.OVERLOADED,
-    "server_is_overloaded": ErrorKind.OVERLOADED,
-}
-# Used where no status came: inside a stream.
-KIND_BY_TYPE: dict[str, ErrorKind] = {
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "permission_error": ErrorKind.PERMISSION,
-    "not_found_error": ErrorKind.NOT_FOUND,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "requests": ErrorKind.RATE_LIMIT,
-    "tokens": ErrorKind.RATE_LIMIT,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "timeout_error": ErrorKind.TIMEOUT,
-}
-
-# kind -> (type, code) of the error object.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    ErrorKind.PERMISSION: ("permission_error", None),
-    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    ErrorKind.METHOD: ("invalid_request_error", "method_not_supported"),
-    ErrorKind.TIMEOUT: ("server_error", "timeout"),
-    ErrorKind.CONFLICT: ("conflict", None),
-    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
-    ErrorKind.SERVER: ("server_error", None),
-    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
-    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
-    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
-    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
-    ErrorKind.CANCELLED: ("server_error", "cancelled"),
-}
-# Kinds whose code clients act on: it is never replaced by the sender's own.
-FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
-
-# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
-STATUS_REPLACEMENTS = {402: 429, 529: 503}
-
-# --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
-
-_NOWHERE = "has no place in other protocols"
+# The shapes of responses: which members the reader reads or may ignore, and which are losses (see `_ir.shape`).
+_NO_PLACE = "has no place in other protocols"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
@@ -249,11 +197,11 @@ CALL_SHAPE: dict[str, Shape] = {
     "custom": CUSTOM_SHAPE,
 }
 _PART: Shape = {"type": None, "text": None}
-_FILTERED = DroppedUnless(
+_FILTER_RESULTS = DroppedUnless(
     "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
 )
 
-# What hosts add beside the official members, for their own bookkeeping.
+# What hosts add to the official members for their own bookkeeping.
 _USAGE_BOOKKEEPING = (
     # OpenRouter, Vercel
     "cost",
@@ -325,13 +273,12 @@ _CHUNK_BOOKKEEPING = (
 _CHOICE_BOOKKEEPING = (
     "content_filter_offsets",  # Azure
     "native_finish_reason",  # OpenRouter: the model's own word for finish_reason
-    "seed",  # Together, as the next one, which says the text again
+    "seed",  # Together, as the next one, which repeats the text
     "text",
     "token_ids",  # vLLM
 )
 
-# The counters of details that only this protocol has. The others have a field in Usage, or are what these leave of the
-# whole.
+# The counters in details that only this protocol has. The others have a field in Usage, or follow from the total.
 NATIVE_COUNTERS = frozenset(
     {
         "accepted_prediction_tokens",
@@ -373,29 +320,29 @@ ANNOTATION_SHAPE: Shape = {
         "title": None,
         "start_index": None,
         "end_index": None,
-        "content": None,  # OpenRouter: words of the page, of which the writer tells
+        "content": None,  # OpenRouter: a quotation from the page, whose loss the writer records
     },
 }
 # A content that is a list.
 CONTENT_SHAPE: Shape = [
     ByType({"text": _PART, "thinking": {"type": None, "thinking": [_PART], "closed": None}})
 ]
-# Of a delta, and of the message of a whole answer: members that the reader does not take.
+# Members of a delta, and of the message of a whole response, that the reader does not read.
 MESSAGE_SHAPE: dict[str, Shape] = {
     "channel": None,  # Groq: which kind of text it is
     "name": None,  # MiniMax: its own
     "padding": None,  # GitHub
     "token_id": None,  # Together
-    "graph_data": _NOWHERE,  # Writer
-    "provider_specific_fields": _NOWHERE,  # LiteLLM
-    # Vercel's router, and what the host behind it told beside the answer.
+    "graph_data": _NO_PLACE,  # Writer
+    "provider_specific_fields": _NO_PLACE,  # LiteLLM
+    # Vercel's router, and what the host behind it adds to its response.
     "provider_metadata": {
         "gateway": None,
         "google": {
-            "groundingMetadata": _NOWHERE,
+            "groundingMetadata": _NO_PLACE,
             "promptFeedback": None,
             "safetyRatings": None,
-            "urlContextMetadata": _NOWHERE,
+            "urlContextMetadata": _NO_PLACE,
             "usageMetadata": None,
         },
         "openai": {"responseId": None, "serviceTier": None},
@@ -410,8 +357,8 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "stop_reason": None,
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
-    "content_filter_results": _FILTERED,  # Azure
-    "provider_specific_fields": _NOWHERE,  # LiteLLM
+    "content_filter_results": _FILTER_RESULTS,  # Azure
+    "provider_specific_fields": _NO_PLACE,  # LiteLLM
     **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
 RESPONSE_SHAPE: dict[str, Shape] = {
@@ -424,30 +371,30 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "metadata": None,  # repeats the request
     "moderation": None,
     "prompt": None,  # Together: repeats the request
-    "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTERED}],  # Azure
+    "prompt_filter_results": [{"prompt_index": None, "content_filter_results": _FILTER_RESULTS}],  # Azure
     "service_tier": None,
     "usage": _USAGE,
     "x_groq": {"id": None, "seed": None, "usage": _USAGE, "usage_breakdown": None},
-    # Lists of pages, which are read as citations.
+    # Lists of pages, read as citations.
     "citations": None,
     "search_results": None,
     # MiniMax.
-    "base_resp": {"status_code": _NOWHERE, "status_msg": None},
-    "input_sensitive": _NOWHERE,
-    "output_sensitive": _NOWHERE,
+    "base_resp": {"status_code": _NO_PLACE, "status_msg": None},
+    "input_sensitive": _NO_PLACE,
+    "output_sensitive": _NO_PLACE,
     # Perplexity, beside its lists of pages.
-    "images": _NOWHERE,
-    "related_questions": _NOWHERE,
+    "images": _NO_PLACE,
+    "related_questions": _NO_PLACE,
     "status": None,
     "type": None,
-    # LiteLLM, of Google's answers: empty as a rule.
-    "vertex_ai_citation_metadata": _NOWHERE,
-    "vertex_ai_grounding_metadata": _NOWHERE,
-    "vertex_ai_safety_results": _NOWHERE,
-    "vertex_ai_url_context_metadata": _NOWHERE,
+    # LiteLLM, from Google's responses: usually empty.
+    "vertex_ai_citation_metadata": _NO_PLACE,
+    "vertex_ai_grounding_metadata": _NO_PLACE,
+    "vertex_ai_safety_results": _NO_PLACE,
+    "vertex_ai_url_context_metadata": _NO_PLACE,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
-# The members of a chunk that its reader takes, and padding. The others are kept for a client of this protocol.
+# Members of a chunk that its reader reads, and padding. The others are kept for a client of this protocol.
 CHUNK_FIELDS = frozenset(
     (
         "choices",
@@ -467,12 +414,12 @@ CHUNK_FIELDS = frozenset(
 )
 
 
-def _silent(shape: dict[str, Shape]) -> frozenset[str]:
+def _ignored(shape: dict[str, Shape]) -> frozenset[str]:
     return frozenset(name for name, row in shape.items() if row is None)
 
 
-# Members of a chunk and of its choice that say nothing of their own beside a text: the short lane may pass over them.
-IGNORABLE_CHUNK_FIELDS = _silent(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
+# Members of a chunk and of its choice that a frame with a text may have on the short path, which does not read them.
+IGNORABLE_CHUNK_FIELDS = _ignored(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
     "usage"
 }
-IGNORABLE_CHOICE_FIELDS = _silent(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}
+IGNORABLE_CHOICE_FIELDS = _ignored(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
-from dragoman.protocols.openai_responses.observer import END_MARKS, ResponsesObserver
-from dragoman.protocols.openai_responses.read_request import read_request
-from dragoman.protocols.openai_responses.read_response import ResponsesReader, read_whole
-from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, TOKEN_COUNT
-from dragoman.protocols.openai_responses.wire import NAME
-from dragoman.protocols.openai_responses.write_request import write_request
-from dragoman.protocols.openai_responses.write_response import ResponsesWriter, write_whole
+from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
+from dragoman.protocols.openai_responses.request_in import read_request
+from dragoman.protocols.openai_responses.request_out import write_request
+from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
+from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
+from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
 
 SPEC = UpstreamSpec(
     name=NAME,
@@ -37,7 +36,7 @@ SPEC = UpstreamSpec(
     is_native_error=is_native_error,
     write_error=write_error,
     observer=ResponsesObserver,
-    end_markers=END_MARKS,
+    end_markers=END_MARKERS,
     output_member="output",
     max_stop_sequences=0,
     shows_searches=True,

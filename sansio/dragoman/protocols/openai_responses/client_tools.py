@@ -1,10 +1,9 @@
-"""Tools that the client runs and whose form the vendor implies: shell, local_shell, apply_patch, tool_search and
-the two computers.
+"""Tools that the client runs and whose form the vendor defines: shell, local_shell, apply_patch, tool_search and the
+two computers.
 
-Strategy: for upstreams that do not know such a tool a function with a written-out schema stands in. What the model
-writes as its arguments is, object for object, what the item of such a call holds, so one table of members says
-what the schema asks for and what a call must have. A call that does not have it is told as a call of the function:
-nothing is made up.
+Other upstreams get a function with a written-out schema in place of such a tool. The schema has the members of the item
+that calls the tool, so the model's arguments become the fields of that item. A call whose arguments lack a required
+member stays a call of the function: nothing is made up.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 from dragoman._ir.request import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text
-from dragoman.protocols.openai_responses.common import objects_in, text_or_none
+from dragoman.protocols.openai_responses.checks import objects_in, text_or_none
 
 COMPUTERS = frozenset(("computer", "computer_use_preview"))
 
@@ -24,9 +23,9 @@ COMPUTERS = frozenset(("computer", "computer_use_preview"))
 class ClientTool(msgspec.Struct, frozen=True):
     """One kind of tool.
 
-    name: what its stand-in is called.
-    call, output: the types of the items that call it and that give its result.
-    prefix: of the ids of the calls.
+    name: name of the function in its place.
+    call, output: types of the items of its call and of its result.
+    prefix: prefix of the ids of its calls.
     """
 
     name: str
@@ -44,10 +43,10 @@ CLIENT_TOOLS: dict[str, ClientTool] = {
     "tool_search": ClientTool("tool_search", "tool_search_call", "tool_search_output", "tsc"),
 }
 
-# --- the functions that stand in ---------------------------------------------------------------------------
+# --- the functions in their place ----------------------------------------------------------------------------
 
 
-def _object(properties: JSONObject, *required: str) -> JSONObject:
+def _object_schema(properties: JSONObject, *required: str) -> JSONObject:
     return {
         "type": "object",
         "properties": properties,
@@ -56,38 +55,38 @@ def _object(properties: JSONObject, *required: str) -> JSONObject:
     }
 
 
-def _said(kind: str, description: str, **more: JSON) -> JSONObject:
+def _property(kind: str, description: str, **more: JSON) -> JSONObject:
     return {"type": kind, "description": description, **more}
 
 
 _TEXT = {"type": "string"}
-_TIMEOUT = _said("integer", "How long it may run, in milliseconds.")
+_TIMEOUT = _property("integer", "How long it may run, in milliseconds.")
 
-_SHELL = _object(
+_SHELL = _object_schema(
     {
-        "commands": _said("array", "The commands to run, in this order.", items=_TEXT),
+        "commands": _property("array", "The commands to run, in this order.", items=_TEXT),
         "timeout_ms": _TIMEOUT,
-        "max_output_length": _said("integer", "How many characters of output are wanted at most."),
+        "max_output_length": _property("integer", "How many characters of output are wanted at most."),
     },
     "commands",
 )
-_LOCAL_SHELL = _object(
+_LOCAL_SHELL = _object_schema(
     {
-        "command": _said("array", "The program and its arguments, each for itself.", items=_TEXT),
-        "env": _said("object", "Environment variables to set.", additionalProperties=_TEXT),
+        "command": _property("array", "The program and its arguments, each for itself.", items=_TEXT),
+        "env": _property("object", "Environment variables to set.", additionalProperties=_TEXT),
         "timeout_ms": _TIMEOUT,
-        "user": _said("string", "The user to run it as."),
-        "working_directory": _said("string", "The directory to run it in."),
+        "user": _property("string", "The user to run it as."),
+        "working_directory": _property("string", "The directory to run it in."),
     },
     "command",
 )
-_APPLY_PATCH = _object(
+_APPLY_PATCH = _object_schema(
     {
-        "type": _said(
+        "type": _property(
             "string", "What to do with the file.", enum=["create_file", "update_file", "delete_file"]
         ),
-        "path": _said("string", "The path of the file."),
-        "diff": _said(
+        "path": _property("string", "The path of the file."),
+        "diff": _property(
             "string",
             "For create_file the lines of the new file, each with a + before it; for update_file the changes in V4A"
             " form: @@ lines for places, then lines with a space, - or + before them. Left out for delete_file.",
@@ -96,13 +95,13 @@ _APPLY_PATCH = _object(
     "type",
     "path",
 )
-_TOOL_SEARCH = _object(
-    {"query": _said("string", "What the tools that you need must be able to do.")}, "query"
+_TOOL_SEARCH = _object_schema(
+    {"query": _property("string", "What the tools that you need must be able to do.")}, "query"
 )
-_KEYS = _said("array", "Keys: those to press for keypress, else those held down meanwhile.", items=_TEXT)
-_ACTION = _object(
+_KEYS = _property("array", "Keys: those to press for keypress, else those held down meanwhile.", items=_TEXT)
+_ACTION = _object_schema(
     {
-        "type": _said(
+        "type": _property(
             "string",
             "What to do.",
             enum=[
@@ -117,28 +116,30 @@ _ACTION = _object(
                 "wait",
             ],
         ),
-        "x": _said("integer", "Pixels from the left: for click, double_click, move and scroll."),
-        "y": _said("integer", "Pixels from the top: for click, double_click, move and scroll."),
-        "button": _said(
+        "x": _property("integer", "Pixels from the left: for click, double_click, move and scroll."),
+        "y": _property("integer", "Pixels from the top: for click, double_click, move and scroll."),
+        "button": _property(
             "string", "For click: the button.", enum=["left", "right", "wheel", "back", "forward"]
         ),
-        "path": _said(
+        "path": _property(
             "array",
             "For drag: the points to pass.",
-            items=_object({"x": {"type": "integer"}, "y": {"type": "integer"}}, "x", "y"),
+            items=_object_schema({"x": {"type": "integer"}, "y": {"type": "integer"}}, "x", "y"),
         ),
-        "scroll_x": _said("integer", "For scroll: how far to the right."),
-        "scroll_y": _said("integer", "For scroll: how far down."),
-        "text": _said("string", "For type: the text to type."),
+        "scroll_x": _property("integer", "For scroll: how far to the right."),
+        "scroll_y": _property("integer", "For scroll: how far down."),
+        "text": _property("string", "For type: the text to type."),
         "keys": _KEYS,
     },
     "type",
 )
-_COMPUTER = _object({"actions": _said("array", "What to do, in this order.", items=_ACTION)}, "actions")
-_COMPUTER_PREVIEW = _object({"action": _ACTION}, "action")
+_COMPUTER = _object_schema(
+    {"actions": _property("array", "What to do, in this order.", items=_ACTION)}, "actions"
+)
+_COMPUTER_PREVIEW = _object_schema({"action": _ACTION}, "action")
 
 # kind -> description and schema.
-_STAND_INS: dict[str, tuple[str, JSONObject]] = {
+_FALLBACKS: dict[str, tuple[str, JSONObject]] = {
     "apply_patch": ("Creates, changes or deletes one file.", _APPLY_PATCH),
     "computer": (
         "Uses the user's computer. What the screen shows afterwards comes back as a picture.",
@@ -161,10 +162,10 @@ _STAND_INS: dict[str, tuple[str, JSONObject]] = {
 
 
 def function_fallback(kind: str, tool: JSONObject, path: str) -> FunctionTool | None:
-    """The function for a tool of this kind, None when the provider runs the tool, or it is of another kind."""
-    if kind not in _STAND_INS or not _client_runs(kind, tool):
+    """Return the function in place of a tool, None if the provider runs the tool or its kind is another."""
+    if kind not in _FALLBACKS or not _client_runs(kind, tool):
         return None
-    description, schema = _STAND_INS[kind]
+    description, schema = _FALLBACKS[kind]
     if kind == "tool_search":
         description = text_or_none(tool.get("description")) or description
         if type(tool.get("parameters")) is dict:
@@ -186,13 +187,13 @@ def _client_runs(kind: str, tool: JSONObject) -> bool:
 
 
 def _skills(environment: JSON) -> str:
-    """What a local environment offers to be read."""
+    """Return the list of skills in a local environment, as the end of a description."""
     skills = objects_in(environment.get("skills")) if type(environment) is dict else []
     lines = [f"{skill.get('name')} ({skill.get('path')}): {skill.get('description')}" for skill in skills]
     return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
 
 
-# --- what the model wrote -> the item of the call ----------------------------------------------------------
+# --- arguments of the model -> fields of the item -----------------------------------------------------------
 
 MemberCheck = Callable[[JSON], bool]
 
@@ -260,11 +261,11 @@ _COMMAND: MemberChecks = {
 
 
 class _InvalidArgumentsError(Exception):
-    """The arguments lack what the item needs."""
+    """The arguments lack a member that the item requires."""
 
 
 def _take(value: JSONObject, members: MemberChecks) -> JSONObject:
-    """The members of an object that the item has. Optional ones of a wrong type are left out."""
+    """Return the members of `value` that the item has. Optional ones of a wrong type are left out."""
     out: JSONObject = {}
     for name, (check, required) in members.items():
         if name in value and check(value[name]):
@@ -298,9 +299,9 @@ def _tool_search(arguments: JSONObject) -> JSONObject:
 
 
 def _actions(arguments: JSONObject) -> list[JSONObject]:
-    """One action or several, whichever way the model wrote them."""
-    told = arguments.get("actions", arguments.get("action"))
-    actions = [_take_typed(each, _ACTIONS) for each in (told if type(told) is list else [told])]
+    """Return the actions, which the model may write as a list or as one object."""
+    mapped = arguments.get("actions", arguments.get("action"))
+    actions = [_take_typed(each, _ACTIONS) for each in (mapped if type(mapped) is list else [mapped])]
     if not actions:
         raise _InvalidArgumentsError
     for each in actions:
@@ -331,7 +332,7 @@ _FIELDS: dict[str, Callable[[JSONObject], JSONObject]] = {
 
 
 def parse_call_arguments(kind: str, text: str) -> JSONObject | None:
-    """What the item of a call holds of the arguments that the model wrote, None when they do not have its form."""
+    """Return the fields of a call's item from the model's arguments, None if these do not have its form."""
     try:
         arguments = decode(text.encode("utf-8", "surrogatepass"))
         if type(arguments) is dict:
@@ -342,13 +343,13 @@ def parse_call_arguments(kind: str, text: str) -> JSONObject | None:
 
 
 def has_unmapped_arguments(text: str, fields: JSONObject) -> bool:
-    """Whether arguments that made an item's fields say something that the item does not."""
-    told = [fields]
+    """True if arguments have values that are not in the fields of the item made from them."""
+    mapped = [fields]
     texts: set[str] = set()
-    while told:
-        for name, value in told.pop().items():
+    while mapped:
+        for name, value in mapped.pop().items():
             texts.add(encode_text([name, value]))
-            told += [value] if type(value) is dict else objects_in(value)
+            mapped += [value] if type(value) is dict else objects_in(value)
     left: list[JSONObject] = [decode(text.encode("utf-8", "surrogatepass"))]
     while left:
         for name, value in left.pop().items():
@@ -361,7 +362,7 @@ def has_unmapped_arguments(text: str, fields: JSONObject) -> bool:
 
 
 def announced_fields(kind: str, fields: JSONObject) -> JSONObject:
-    """The fields of an item that has just begun: empty where the model is still writing."""
+    """Return the fields of an item that is announced: those that the model is still writing are empty."""
     if kind == "shell":
         return {**fields, "action": {**fields["action"], "commands": []}}
     if kind == "local_shell":

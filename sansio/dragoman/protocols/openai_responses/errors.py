@@ -1,8 +1,7 @@
-"""Errors of the Responses protocol, in HTTP bodies and inside of answers.
+"""Errors of the Responses protocol, in HTTP bodies and in responses.
 
-Strategy: one function classifies an error object, wherever it stood; what it cannot tell from code and type it
-takes from the status, and a prompt that is too long also from its words. Bodies of other shapes still give a
-readable message.
+One function classifies an error object wherever it stands: by its code and type, else by the status, and a prompt that
+is too long also by its message. Bodies of other shapes still give a readable message.
 """
 
 from __future__ import annotations
@@ -10,26 +9,119 @@ from __future__ import annotations
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
-from dragoman.protocols.openai_responses import tables
+from dragoman.protocols.openai_responses.checks import object_or_empty
+
+# Codes and types that are more precise than the status, in bodies and in streams.
+KIND_BY_CODE: dict[str, ErrorKind] = {
+    "authentication_error": ErrorKind.AUTHENTICATION,
+    "billing_hard_limit_reached": ErrorKind.BILLING,
+    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
+    "insufficient_quota": ErrorKind.BILLING,
+    "invalid_api_key": ErrorKind.AUTHENTICATION,
+    "invalid_prompt": ErrorKind.INVALID_REQUEST,
+    "invalid_request_error": ErrorKind.INVALID_REQUEST,
+    "model_not_found": ErrorKind.NOT_FOUND,
+    "overloaded": ErrorKind.OVERLOADED,
+    "overloaded_error": ErrorKind.OVERLOADED,
+    "permission_error": ErrorKind.PERMISSION,
+    "rate_limit_error": ErrorKind.RATE_LIMIT,
+    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
+    "request_too_large": ErrorKind.TOO_LARGE,
+    "server_error": ErrorKind.SERVER,
+    "server_is_overloaded": ErrorKind.OVERLOADED,
+    "slow_down": ErrorKind.OVERLOADED,
+    "vector_store_timeout": ErrorKind.TIMEOUT,
+}
+# Codes that only repeat the type (DeepSeek sends one for all statuses): a status is more precise.
+GENERIC_CODES = frozenset(("invalid_request_error",))
+
+# kind -> (type, code) of the error object.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", None),
+    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", None),
+    ErrorKind.TIMEOUT: ("server_error", None),
+    ErrorKind.CONFLICT: ("conflict", None),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", None),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", None),
+    ErrorKind.UNREACHABLE: ("server_error", None),
+    ErrorKind.TRUNCATED: ("server_error", None),
+    ErrorKind.UNREADABLE: ("server_error", None),
+    ErrorKind.MISCONFIGURED: ("server_error", None),
+    ErrorKind.CANCELLED: ("server_error", None),
+}
+# Kinds whose code clients act on, so the sender's own code must not replace it.
+FIXED_CODES = frozenset((ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT))
+
+# `response.error.code` is a closed list (openai-python 3.52.0, `ResponseError`).
+RESPONSE_ERROR_CODES = frozenset(
+    (
+        "server_error",
+        "rate_limit_exceeded",
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "bio_policy",
+        "misalignment_policy_violation",
+        "vector_store_timeout",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_content_policy_violation",
+        "invalid_image_mode",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    )
+)
+# Replacements of codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has no
+# `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt` makes
+# agents give up at once instead of sending the same prompt again five times.
+RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
+    ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
+    ErrorKind.INVALID_REQUEST: "invalid_prompt",
+    ErrorKind.TOO_LARGE: "invalid_prompt",
+    ErrorKind.UNPROCESSABLE: "invalid_prompt",
+    ErrorKind.RATE_LIMIT: "rate_limit_exceeded",
+    ErrorKind.BILLING: "rate_limit_exceeded",
+}
+DEFAULT_RESPONSE_ERROR = "server_error"
+
+# Statuses that OpenAI's servers do not use, and those that they use instead.
+STATUS_REPLACEMENTS = {402: 429, 529: 503}
+
 
 # Longer texts are dumps, not messages.
 _MAX_MESSAGE = 2000
 
-# Where a message stands in bodies of other shapes than ours.
+# Members with the message, in bodies of other shapes too.
 _MESSAGE_FIELDS = ("message", "detail", "error", "msg", "title")
 
 
 def read_error(status: int, body: bytes) -> WireError:
-    """An upstream's error answer. Never raises."""
+    """Read an upstream's error response. Never raises."""
     try:
         value = decode(body)
     except RemoteProtocolError:
-        return parse_error(_plain_text(status, body), status)
+        return parse_error(_body_text(status, body), status)
     return parse_error(value, status)
 
 
 def is_native_error(body: bytes) -> bool:
-    """Whether a body is an error as clients of this protocol read it: {"error": {"message": ...}}."""
+    """True if a body is an error as clients of this protocol read it: {"error": {"message": ...}}."""
     try:
         value = decode(body)
     except RemoteProtocolError:
@@ -39,15 +131,15 @@ def is_native_error(body: bytes) -> bool:
 
 
 def parse_error(value: JSON, status: int | None = None) -> WireError:
-    """A fault from an error object, from what holds one under `error`, or from anything else."""
-    holder: JSONObject = value if type(value) is dict else {}
+    """Return the error in a decoded error object, in an object that has one under `error`, or in any other value."""
+    holder = object_or_empty(value)
     nested = holder.get("error")
     error: JSONObject = nested if type(nested) is dict else holder
-    code = _text(error.get("code")) or _text(holder.get("code"))
-    sort = _text(error.get("type"))
-    if sort == "error":
-        sort = None  # the type of the event, not of the error
-    message = _message(error) or _message(holder) or (value if type(value) is str else "")
+    code = _code_text(error.get("code")) or _code_text(holder.get("code"))
+    error_type = _code_text(error.get("type"))
+    if error_type == "error":
+        error_type = None  # the type of the event, not of the error
+    message = _message_of(error) or _message_of(holder) or (value if type(value) is str else "")
     if not message:
         message = (
             f"the upstream answered with status {status}"
@@ -55,35 +147,33 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
             else "the upstream failed without a reason"
         )
     return WireError(
-        _kind(code, sort, status, message),
+        _classify(code, error_type, status, message),
         message[:_MAX_MESSAGE],
         status,
         code,
-        sort,
-        _text(error.get("param")),
+        error_type,
+        _code_text(error.get("param")),
     )
 
 
-def _kind(code: str | None, sort: str | None, status: int | None, message: str) -> ErrorKind:
-    kind = tables.KIND_BY_CODE.get(code or "")
-    if code in tables.GENERIC_CODES and status is not None:
+def _classify(code: str | None, error_type: str | None, status: int | None, message: str) -> ErrorKind:
+    kind = KIND_BY_CODE.get(code or "")
+    if code in GENERIC_CODES and status is not None:
         kind = None
-    if kind is None and code in tables.RESPONSE_ERROR_CODES:
-        kind = ErrorKind.INVALID_REQUEST  # all that are left speak of the prompt or its images
+    if kind is None and code in RESPONSE_ERROR_CODES:
+        kind = ErrorKind.INVALID_REQUEST  # all others are about the prompt or its images
     if kind is None and status is not None:
         kind = kind_of_status(status)
     if kind is None:
-        kind = tables.KIND_BY_CODE.get(sort or "", ErrorKind.SERVER)
+        kind = KIND_BY_CODE.get(error_type or "", ErrorKind.SERVER)
     if kind is ErrorKind.NOT_FOUND and status == 400:
-        kind = (
-            ErrorKind.INVALID_REQUEST
-        )  # this server says so of an unknown model; the status stays what it was
-    if kind is ErrorKind.RATE_LIMIT and "insufficient_quota" in (code, sort):
+        kind = ErrorKind.INVALID_REQUEST  # sent with an unknown model; the status stays 400
+    if kind is ErrorKind.RATE_LIMIT and "insufficient_quota" in (code, error_type):
         return ErrorKind.BILLING
     return kind_from_message(kind, message)
 
 
-def _message(error: JSONObject) -> str:
+def _message_of(error: JSONObject) -> str:
     for name in _MESSAGE_FIELDS:
         value = error.get(name)
         if type(value) is str and value:
@@ -93,15 +183,15 @@ def _message(error: JSONObject) -> str:
     return ""
 
 
-def _text(value: JSON) -> str | None:
-    """Codes come as texts or numbers."""
+def _code_text(value: JSON) -> str | None:
+    """Return a code as text. Some servers send numbers."""
     if type(value) is int:
         return str(value)
     return value if type(value) is str and value else None
 
 
-def _plain_text(status: int, body: bytes) -> str:
-    """A body that is no JSON: itself when it is a short text, else a plain sentence."""
+def _body_text(status: int, body: bytes) -> str:
+    """Return a body that is no JSON as the message, unless it is HTML or binary."""
     try:
         text = body.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -112,37 +202,37 @@ def _plain_text(status: int, body: bytes) -> str:
 
 
 def error_object(error: WireError) -> JSONObject:
-    """{message, type, param, code}: all four are required, the last two may be null."""
-    sort, code = tables.ERRORS[error.kind]
-    if error.code is not None and error.kind not in tables.FIXED_CODES:
+    """Return {message, type, param, code}. All four are required, the last two may be null."""
+    error_type, code = ERRORS[error.kind]
+    if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
-    return {"message": error.message, "type": sort, "param": error.param, "code": code}
+    return {"message": error.message, "type": error_type, "param": error.param, "code": code}
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
-    """Status and body. The request id travels in a header in this protocol, not in the body."""
+    """Return status and body. The request id is in a header in this protocol, not in the body."""
     status = error.status
     if status is None or not 400 <= status < 600:
         status = STATUS_BY_KIND[error.kind]
-    return tables.STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
+    return STATUS_REPLACEMENTS.get(status, status), encode({"error": error_object(error)})
 
 
 def response_error(error: WireError) -> JSONObject:
-    """`response.error`: its code is from a closed list."""
+    """Return `response.error`, whose code is from a closed list."""
     code = error.code
-    if code not in tables.RESPONSE_ERROR_CODES:
-        code = tables.RESPONSE_ERROR_BY_KIND.get(error.kind, tables.DEFAULT_RESPONSE_ERROR)
+    if code not in RESPONSE_ERROR_CODES:
+        code = RESPONSE_ERROR_BY_KIND.get(error.kind, DEFAULT_RESPONSE_ERROR)
     return {"code": code, "message": error.message}
 
 
-def error_event(wire_error: WireError, sequence_number: int) -> JSONObject:
-    """The `error` event. The vendor's server nests the error, its SDK types it flat: clients get both."""
-    error = error_object(wire_error)
+def error_event(error: WireError, sequence_number: int) -> JSONObject:
+    """Return the `error` event, both nested as the vendor's server sends it and flat as its SDK types it."""
+    nested = error_object(error)
     return {
         "type": "error",
         "sequence_number": sequence_number,
-        "code": error["code"],
-        "message": error["message"],
-        "param": error["param"],
-        "error": error,
+        "code": nested["code"],
+        "message": nested["message"],
+        "param": nested["param"],
+        "error": nested,
     }

@@ -1,4 +1,4 @@
-"""What Responses calls things: settings, stop reasons, errors, efforts. Data only."""
+"""Names, limits and shapes of the Responses protocol: settings, stop reasons, items, events. Data only."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Literal
 from dragoman._ir.events import StopReason
 from dragoman._ir.request import Param, Role
 from dragoman._ir.shape import ByType, Counters, DroppedUnless, Shape
-from dragoman._wire.errors import ErrorKind
 from dragoman._wire.json import JSON
 from dragoman.codec import TokenCount
+
+NAME = "openai_responses"
+
 
 FORWARDED_HEADERS = frozenset({"openai-beta", "idempotency-key", "x-codex-beta-features"})
 
@@ -34,7 +36,7 @@ TOKEN_COUNT = TokenCount(
 
 ROLES: frozenset[Role] = frozenset(("user", "assistant", "system", "developer"))
 
-# Settings that need no more than a name, wire -> neutral. `store`, `include` and `text` are read by hand.
+# Settings that need only another name, wire -> neutral. `include` and `text` are read by functions.
 PARAMS: dict[str, Param] = {
     "background": "background",
     "client_metadata": "client_metadata",
@@ -59,7 +61,7 @@ PARAMS: dict[str, Param] = {
     "user": "user",
 }
 
-# Where settings stand that are not top-level fields of the same name.
+# Paths of the settings in a body.
 PARAM_PATHS: dict[Param, str] = {
     **{param: f"/{name}" for name, param in PARAMS.items()},
     "include": "/include",
@@ -91,9 +93,8 @@ PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "user": ((str,), "a string"),
 }
 
-# Values that ask for nothing: they say what every other protocol does anyway, so their absence there is no
-# loss. `store` is one of them: only an explicit true asks for something that others cannot give. The writer
-# prints them again towards Responses.
+# Values that request nothing: every other protocol behaves like this anyway, so leaving them out is no loss. `store` is
+# one of them: only an explicit true requests something that others lack. They are printed again towards Responses.
 NO_OP_VALUES: dict[str, JSON] = {
     "background": False,
     "metadata": {},
@@ -102,14 +103,14 @@ NO_OP_VALUES: dict[str, JSON] = {
     "truncation": "disabled",
 }
 
-# `include` entries that have a meaning in the IR: sealed reasoning is always carried, and log probabilities
-# are the setting `logprobs`.
+# `include` entries with a meaning in the document: encrypted reasoning is always carried, and log probabilities are the
+# setting `logprobs`.
 INCLUDE_REASONING = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
-# What is asked for with these is always given where there is such a thing.
+# Entries that request what every response has anyway if it exists.
 IMPLIED_INCLUDES = frozenset((INCLUDE_REASONING, INCLUDE_LOGPROBS, "web_search_call.action.sources"))
 
-# Settings that a client of another protocol may have and that are the same here, neutral -> wire.
+# Settings of other protocols that are the same here, neutral -> wire, and those of this protocol.
 PARAM_NAMES: dict[Param, str] = {
     "context_management": "context_management",
     "max_output_tokens": "max_output_tokens",
@@ -127,28 +128,28 @@ PARAM_NAMES: dict[Param, str] = {
     "user": "user",
 }
 NATIVE_PARAM_NAMES: dict[Param, str] = {param: name for name, param in PARAMS.items()}
-# Items that the document may have no message for: tools, settings, and what was told twice.
+# Items that may have no message in the document: tools, settings, and repetitions of another item.
 ITEMS_WITHOUT_MESSAGE = frozenset(
     ("additional_tools", "compaction_trigger", "configuration_update", "web_search_call")
 )
-# Settings that several fields of the document share, or that an item of the input may have changed.
+# Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
 VERBATIM_FIELDS = ("reasoning", "text")
 
 # "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
 MIN_OUTPUT_TOKENS = 16
 
-# In characters: longer names of users are refused.
+# In characters. Longer ids of users are refused.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
-# Not a tier, but the wish to have one chosen: an answer that begins with it tells its tier at its end. Clients who were
-# told none take it for this one.
+# "auto" is no tier but leaves the choice to the server: such a response names its tier at its end. "default" is what a
+# response without a tier means.
 AUTO_TIER, DEFAULT_TIER = "auto", "default"
-# Other vendors' names for the same thing, as asked for and as answered.
+# Other vendors' names of the same tiers, in requests and in responses.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
 
-# Fields of this protocol that are read by nobody, because no other protocol has anything of the kind.
+# Fields of this protocol that are not read, because no other protocol has a counterpart.
 NATIVE_FIELDS = frozenset(
     (
         "access_programs",
@@ -170,43 +171,45 @@ NATIVE_FIELDS = frozenset(
         "summary",
     )
 )
-# Protocols whose clients have no switch for seeing the reasoning: naming an effort is all that they can do.
+# Protocols without a setting for visible reasoning: there an effort requests it too.
 EFFORT_IMPLIES_SUMMARY = frozenset(("openai_chat",))
-# Protocols whose file ids name files in the same vendor's store.
+# Protocols whose file ids refer to the same vendor's store.
 SAME_FILE_STORE = frozenset(("openai_chat", "openai_responses"))
 
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"30m": "short", "12h": "long"}
 CACHE_TTL_NAMES = {short: name for name, short in CACHE_TTLS.items()}
-# Other vendors' names for what was written to caches of each lifetime.
+# Other vendors' counters of tokens written to caches of each lifetime, and ours.
 CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
     "cache_creation": {
         "ephemeral_5m_input_tokens": "ttl_30m_tokens",
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
-# The content parts that take a mark.
+# "Up to 4 explicit breakpoints a request" (openai-python 3.52.0, `prompt_cache_options`).
+MAX_CACHE_MARKS = 4
+# Content parts that take a mark.
 MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
-# Marks that say no more than their ttl.
+# Marks with no member beside their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
     {"mode": "explicit"},
     *({"mode": "explicit", "ttl": ttl} for ttl in CACHE_TTLS),
 )
 
-# Items that stand for what the client's side did; all others are the assistant's, but for results.
+# Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
-# Whoever sums up a conversation here seals the summary under this origin; it comes back with these words before it.
+# The origin in the wrapped signature of a summary that was made here, and the words before it when it comes back.
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
-# Items that have a form in the document, so that they need no seal.
-TRANSLATED_ITEMS = frozenset(
-    ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
-)
-# Fields that items have in answers and must not have in requests.
+CALL_ITEMS = frozenset(("function_call", "custom_tool_call"))
+CALL_OUTPUT_ITEMS = frozenset(("function_call_output", "custom_tool_call_output"))
+# Items that have a form in the document, so that they never travel in a signature.
+TRANSLATED_ITEMS = CALL_ITEMS | CALL_OUTPUT_ITEMS | {"message"}
+# Fields that items have in responses and must not have in requests.
 RESPONSE_ONLY_FIELDS = frozenset(("created_by",))
-# Results that the provider's side gives to itself.
+# Results of what the provider ran itself.
 PROVIDER_OUTPUTS = frozenset(("program_output", "tool_search_output"))
 
-# The names of the tool that searches the web.
+# Names of the web search tool.
 WEB_SEARCH_TYPES = frozenset(
     (
         "web_search",
@@ -222,108 +225,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "content_filter": StopReason.CONTENT_FILTER,
     "steered": StopReason.PAUSE,
 }
-# The reasons for which a response is incomplete; all others complete it.
+# Reasons for which a response is incomplete. All others complete it.
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "max_output_tokens",
     StopReason.CONTEXT_WINDOW: "max_output_tokens",
     StopReason.CONTENT_FILTER: "content_filter",
 }
-# Reasons after which the conversation goes on elsewhere or otherwise, though the status says no such thing.
+# Reasons that mean more than the status `completed` by which they are written.
 LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
-# Codes and types of errors that say more than the status, in bodies and in streams.
-KIND_BY_CODE: dict[str, ErrorKind] = {
-    "authentication_error": ErrorKind.AUTHENTICATION,
-    "billing_hard_limit_reached": ErrorKind.BILLING,
-    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
-    "insufficient_quota": ErrorKind.BILLING,
-    "invalid_api_key": ErrorKind.AUTHENTICATION,
-    "invalid_prompt": ErrorKind.INVALID_REQUEST,
-    "invalid_request_error": ErrorKind.INVALID_REQUEST,
-    "model_not_found": ErrorKind.NOT_FOUND,
-    "overloaded": ErrorKind.OVERLOADED,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "permission_error": ErrorKind.PERMISSION,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
-    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
-    "request_too_large": ErrorKind.TOO_LARGE,
-    "server_error": ErrorKind.SERVER,
-    "server_is_overloaded": ErrorKind.OVERLOADED,
-    "slow_down": ErrorKind.OVERLOADED,
-    "vector_store_timeout": ErrorKind.TIMEOUT,
-}
-# Some servers put the type in the place of the code (DeepSeek, for all statuses): where there is one, it says more.
-GENERIC_CODES = frozenset(("invalid_request_error",))
-
-# kind -> (type, code) of the error object.
-ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
-    ErrorKind.INVALID_REQUEST: ("invalid_request_error", None),
-    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
-    ErrorKind.AUTHENTICATION: ("invalid_request_error", "invalid_api_key"),
-    ErrorKind.BILLING: ("insufficient_quota", "insufficient_quota"),
-    ErrorKind.PERMISSION: ("permission_error", None),
-    ErrorKind.NOT_FOUND: ("invalid_request_error", "model_not_found"),
-    ErrorKind.METHOD: ("invalid_request_error", None),
-    ErrorKind.TIMEOUT: ("server_error", None),
-    ErrorKind.CONFLICT: ("conflict", None),
-    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
-    ErrorKind.UNPROCESSABLE: ("invalid_request_error", None),
-    ErrorKind.MEDIA_TYPE: ("invalid_request_error", None),
-    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
-    ErrorKind.OVERLOADED: ("server_error", "overloaded"),
-    ErrorKind.SERVER: ("server_error", None),
-    ErrorKind.UNREACHABLE: ("server_error", None),
-    ErrorKind.TRUNCATED: ("server_error", None),
-    ErrorKind.UNREADABLE: ("server_error", None),
-    ErrorKind.MISCONFIGURED: ("server_error", None),
-    ErrorKind.CANCELLED: ("server_error", None),
-}
-# Kinds whose code clients act upon, so that the sender's own code must not stand in its place.
-FIXED_CODES = frozenset((ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING, ErrorKind.RATE_LIMIT))
-
-# `response.error.code` is a closed list; these are its members.
-RESPONSE_ERROR_CODES = frozenset(
-    (
-        "server_error",
-        "rate_limit_exceeded",
-        "invalid_prompt",
-        "data_residency_mismatch",
-        "bio_policy",
-        "misalignment_policy_violation",
-        "vector_store_timeout",
-        "invalid_image",
-        "invalid_image_format",
-        "invalid_base64_image",
-        "invalid_image_url",
-        "image_too_large",
-        "image_too_small",
-        "image_parse_error",
-        "image_content_policy_violation",
-        "invalid_image_mode",
-        "image_file_too_large",
-        "unsupported_image_media_type",
-        "empty_image_file",
-        "failed_to_download_image",
-        "image_file_not_found",
-    )
-)
-# What stands in for codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has
-# no `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt`
-# makes agents give up at once instead of sending the same prompt again five times.
-RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
-    ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
-    ErrorKind.INVALID_REQUEST: "invalid_prompt",
-    ErrorKind.TOO_LARGE: "invalid_prompt",
-    ErrorKind.UNPROCESSABLE: "invalid_prompt",
-    ErrorKind.RATE_LIMIT: "rate_limit_exceeded",
-    ErrorKind.BILLING: "rate_limit_exceeded",
-}
-DEFAULT_RESPONSE_ERROR = "server_error"
-
-# Statuses that OpenAI's servers do not use, and what they use instead.
-STATUS_REPLACEMENTS = {402: 429, 529: 503}
-
-# --- what is read of an answer, see `_ir.shape` ---------------------------------------------------------------
+# --- the fields of a response that are read, see `_ir.shape` ---------------------------------------------------
 
 _NOWHERE = "has no place in other protocols"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
@@ -344,7 +255,7 @@ _CALL: dict[str, Shape] = {
     "created_by": None,
     "async": _NOWHERE,
 }
-# Items of other types travel whole, and so does reasoning, inside of its seal.
+# Items of other types travel whole, and so does reasoning, in its signature.
 ITEM_SHAPE: Shape = ByType(
     {
         "message": {
@@ -361,7 +272,7 @@ ITEM_SHAPE: Shape = ByType(
     }
 )
 _FILTERED = "other protocols tell only that an answer was stopped, not what was found in it"
-# Of hosts beside their usage: prices, times, and how they came to the figures. Tokens and searches are in the figures.
+# What hosts add to their usage: prices, times and details. Tokens and searches are in the counters.
 _USAGE_BOOKKEEPING = (
     "completion_time",  # Groq, as the other times
     "context_details",  # xAI
@@ -379,7 +290,7 @@ _USAGE_BOOKKEEPING = (
     "x_details",  # Qwen: the same figures once more, by billing type
 )
 RESPONSE_SHAPE: dict[str, Shape] = {
-    # What repeats the request.
+    # Echo of the request.
     **dict.fromkeys(
         (
             "access_programs",
@@ -417,7 +328,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "billing",  # OpenAI: {"payer": "developer"}
             "copilot_usage",  # GitHub
             "kv_transfer_params",  # vLLM
-            "native_finish_reason",  # OpenRouter: the model's own word for what the status says
+            "native_finish_reason",  # OpenRouter: the stop reason in the words of the model's vendor
             "openrouter_metadata",
             "provider",  # OpenRouter
             "request_id",
@@ -450,7 +361,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "prompt_cache_diagnostics": _NOWHERE,
     "service_tier": None,
     "status": None,
-    # Servers that made no images tell of them, too: nothing but zeros.
+    # Zeros if no images were made.
     "tool_usage": {
         "image_gen": "other protocols have no such counters",
         "web_search": {"num_requests": None},
@@ -463,10 +374,10 @@ RESPONSE_SHAPE: dict[str, Shape] = {
                     "cached_tokens": None,
                     "cache_write_tokens": None,
                     "cache_write_tokens_details": None,
-                    # vLLM's figures of each turn, and their sum without the tools' part.
+                    # vLLM: counters of each turn, and their sum without those of tools.
                     "cached_tokens_per_turn": None,
                     "input_tokens_per_turn": None,
-                    "text_tokens": None,  # xAI, Qwen: what is left of the whole
+                    "text_tokens": None,  # xAI, Qwen: the remainder of the total
                 }
             ),
             "output_tokens": None,
@@ -484,7 +395,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
         }
     ),
 }
-# Events that tell how an item gets on. What comes of it is in the finished item.
+# Events on the progress of an item. Its result is in the finished item.
 PROGRESS_EVENTS = frozenset(
     f"response.{name}"
     for name in (
@@ -522,7 +433,7 @@ PROGRESS_EVENTS = frozenset(
         "web_search_call.searching",
     )
 ) | {"keepalive"}
-# Events whose content is in no finished item: the place that they stand for, and why it goes nowhere.
+# Events whose content is in no finished item: the path under which they are recorded, and the detail of the loss.
 LOST_EVENTS: dict[str, tuple[str, str]] = {
     "response.audio.delta": ("audio", "answers hold no sound here"),
     "response.audio.done": ("audio", "answers hold no sound here"),
@@ -533,7 +444,7 @@ LOST_EVENTS: dict[str, tuple[str, str]] = {
         "pictures that are not finished have no place in other protocols",
     ),
 }
-# The members of the stream's events. What they say of an item or part says the finished one again.
+# The members of the stream's events. Those about an item or part are repeated in the finished one.
 EVENT_FIELDS = frozenset(
     (
         "annotation",

@@ -1,8 +1,7 @@
 """The simple API: POST /chat/json, /chat/stream and /chat/sse. Text in, text out, one endpoint for each form.
 
-Strategy: only clients speak it, so it has readers of requests and writers of answers and no more. A request says
-little, so reading it is a few checks; an answer is the model's words, and everything else that an answer can say
-goes into the ledger.
+Only clients use it, so it has a reader of requests and writers of responses. A response is the model's text; everything
+else that a response can hold is recorded as a loss.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ProtocolSpec, ToolLimits
 from dragoman.protocols.simple_chat.errors import write_error
-from dragoman.protocols.simple_chat.read_request import read_request
+from dragoman.protocols.simple_chat.request_in import read_request
+from dragoman.protocols.simple_chat.response_out import SimpleWriter, write_whole
 from dragoman.protocols.simple_chat.tables import NAME
-from dragoman.protocols.simple_chat.write_response import SimpleWriter, write_whole
 
 __all__ = ["SPEC"]
 
@@ -25,9 +24,10 @@ SPEC = ProtocolSpec(
             streams="always",
             framing="ndjson",
             media_type="application/json",
-            # "Insignificant whitespace is allowed before or after any of the six structural characters" -- RFC
-            # 8259, 2. A blank before the next line is part of its JSON text; an empty line would be none, and
-            # clients that parse every line would stumble over it.
+            # "Insignificant whitespace is allowed before or after any of the six structural characters"
+            # -- https://www.rfc-editor.org/rfc/rfc8259#section-2
+            # A blank before the next line is part of its JSON text. An empty line would be no JSON text, and clients
+            # that parse every line would fail.
             heartbeat=b" ",
         ),
         Endpoint(
@@ -37,10 +37,10 @@ SPEC = ProtocolSpec(
             heartbeat=encode_comment(b"keepalive"),
         ),
     ),
-    # Texts of several blocks are one text here: they may not be mixed.
+    # Texts of several blocks become one text, so they must not be interleaved.
     sequential=True,
     choices=False,
-    tool_limits=ToolLimits(),  # there are none, and calls are not shown
+    tool_limits=ToolLimits(),  # clients get no calls
     read_request=read_request,
     stream_writer=SimpleWriter,
     write_whole=write_whole,

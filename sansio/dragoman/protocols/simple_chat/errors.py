@@ -6,10 +6,39 @@ of lines, and bare as the data of an `error` event. Its three members are always
 
 from __future__ import annotations
 
-from dragoman._wire.errors import STATUS_BY_KIND, WireError
+from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError
 from dragoman._wire.json import JSONObject, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.simple_chat.tables import ERRORS, FIXED_CODES, STATUS_REPLACEMENTS
+
+# kind -> (type, code) of the error object. The sender's own code replaces the table's.
+ERRORS: dict[ErrorKind, tuple[str, str]] = {
+    ErrorKind.INVALID_REQUEST: ("invalid_request_error", "invalid_request"),
+    ErrorKind.CONTEXT_LENGTH: ("invalid_request_error", "context_length_exceeded"),
+    ErrorKind.AUTHENTICATION: ("authentication_error", "invalid_api_key"),
+    ErrorKind.BILLING: ("billing_error", "insufficient_quota"),
+    ErrorKind.PERMISSION: ("permission_error", "permission_denied"),
+    ErrorKind.NOT_FOUND: ("not_found_error", "not_found"),
+    ErrorKind.METHOD: ("invalid_request_error", "method_not_allowed"),
+    ErrorKind.TIMEOUT: ("timeout_error", "timeout"),
+    ErrorKind.CONFLICT: ("conflict_error", "conflict"),
+    ErrorKind.TOO_LARGE: ("invalid_request_error", "request_too_large"),
+    ErrorKind.UNPROCESSABLE: ("invalid_request_error", "unprocessable"),
+    ErrorKind.MEDIA_TYPE: ("invalid_request_error", "unsupported_media_type"),
+    ErrorKind.RATE_LIMIT: ("rate_limit_error", "rate_limit_exceeded"),
+    ErrorKind.OVERLOADED: ("overloaded_error", "overloaded"),
+    ErrorKind.SERVER: ("server_error", "internal_error"),
+    ErrorKind.UNREACHABLE: ("server_error", "upstream_unreachable"),
+    ErrorKind.TRUNCATED: ("server_error", "upstream_truncated"),
+    ErrorKind.UNREADABLE: ("server_error", "upstream_unreadable"),
+    ErrorKind.MISCONFIGURED: ("server_error", "misconfigured"),
+    ErrorKind.CANCELLED: ("server_error", "cancelled"),
+}
+# Kinds whose code clients act on, so the sender's own code must not replace it.
+FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
+
+# Statuses that only some vendors use, and the registered ones in their place.
+STATUS_REPLACEMENTS = {529: 503}
+
 
 # Ends a stream of server-sent events, a good one and a broken one alike.
 DONE = encode_frame(b"[DONE]")

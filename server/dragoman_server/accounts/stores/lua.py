@@ -188,7 +188,7 @@ return text(at)
 """,
 )
 
-# keys: health. arguments: the channel, the account, its health as the gateway knows it ('' for none), as it is now.
+# keys: health. arguments: the channel, the account, its health as the gateway has it ('' for none), and the new one.
 # gives: 1 when it was that, otherwise 0; and its health as it was, '' for none.
 CHANGE = LuaScript(
     "change",
@@ -201,7 +201,7 @@ return {1, found}
 """,
 )
 
-# keys: health. arguments: the channel; then accounts and their health. What the server knows better, it keeps.
+# keys: health. arguments: the channel; then accounts and their health. What the server has already stays.
 RESTORE = LuaScript(
     "restore",
     """

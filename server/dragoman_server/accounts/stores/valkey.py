@@ -69,7 +69,7 @@ class ValkeyAccountStore:
     Args:
         url: `valkey://[user:password@]host:port/db`, `valkeys://` with TLS, `unix:///path?db=0`; `redis` and `rediss`
             mean the same. ValueError, without the URL in it, when it is none of these.
-        max_conversations: kept on the server.
+        max_conversations: stored on the server.
     """
 
     def __init__(self, url: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:

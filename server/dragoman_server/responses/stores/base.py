@@ -87,7 +87,7 @@ class ResponseStore(Protocol):
     ) -> None: ...
 
     async def put(self, response: StoredResponse) -> bool:
-        """Store a response, replacing one with the same owner and id. Return false if it alone exceeds the limit."""
+        """Store a response, replacing one with the same owner and id. Return false if it is larger than the limit."""
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
         """Return a response, None if there is none (any more)."""

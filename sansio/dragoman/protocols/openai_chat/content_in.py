@@ -1,0 +1,346 @@
+"""Read one choice of a response: deltas in, blocks out.
+
+Chat has no starts and no ends of blocks. So a choice keeps one open text, refusal or reasoning block, ends it when the
+kind of delta changes, and leaves tool calls to `ToolCallReader`. A whole message is read as one large delta.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import (
+    Annotation,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    Search,
+    Signature,
+    SignatureDelta,
+    Source,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.shape import note_unread
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman.protocols.openai_chat.checks import read_url_citation, unreadable_response
+from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
+from dragoman.protocols.openai_chat.tables import (
+    ANNOTATION_SHAPE,
+    CONTENT_SHAPE,
+    DELTA_FIELDS,
+    END_FINISH_REASONS,
+    EXECUTED_TOOLS,
+    EXTRA_CONTENT,
+    MESSAGE_SHAPE,
+    NAME,
+    OPAQUE_FIELDS,
+    STOP_REASONS,
+)
+from dragoman.protocols.openai_chat.tool_calls_in import (
+    IdAllocator,
+    ToolCallReader,
+    signature_events,
+)
+
+# Reasons after which the open blocks may be incomplete.
+_TRUNCATING_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
+
+# The official members of a delta, and of a message.
+_OFFICIAL_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})
+
+_LOGPROBS = (("content", BlockKind.TEXT), ("refusal", BlockKind.REFUSAL))
+
+
+class ChoiceReader:
+    """Reads one choice.
+
+    kind: the kind of its open block, None if none is open; block: the number of that block.
+    finish_reason: the last one that came; sequence: the stop sequence that was reported.
+    """
+
+    __slots__ = (
+        "_annotation_count",
+        "_cited_urls",
+        "_executed",
+        "_extra_content",
+        "_ids",
+        "_ledger",
+        "_model",
+        "_pending_citations",
+        "block",
+        "calls",
+        "finish_reason",
+        "index",
+        "kind",
+        "path",
+        "reasoning",
+        "sequence",
+    )
+
+    def __init__(self, index: int, ids: IdAllocator, model: str, ledger: Ledger) -> None:
+        self.index = index
+        self.path = f"/choices/{index}"
+        self.kind: BlockKind | None = None
+        self.block = -1
+        self.reasoning = ReasoningFields()
+        self.calls = ToolCallReader(index, ids, model)
+        self.finish_reason: str | None = None
+        self.sequence: str | None = None
+        self._ids = ids
+        self._model = model
+        self._ledger = ledger
+        self._pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
+        self._annotation_count = 0  # of the annotations so far
+        self._cited_urls: set[str | None] = set()  # of the pages that are cited
+        self._executed: list[JSON] = []  # uses of the server's own tools, not yet emitted
+        self._extra_content: JSONObject = {}  # what the server needs back, not yet emitted
+
+    def read_delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
+        """Read a delta, or a whole message."""
+        if not delta.keys() <= _OFFICIAL_FIELDS:
+            self._read_extensions(delta, out)
+        content = delta.get("content")
+        if type(content) is str:
+            if content:
+                self._emit_text(BlockKind.TEXT, content, out)
+        elif type(content) is list:
+            note_unread(content, CONTENT_SHAPE, f"{self.path}/message/content", self._ledger)
+            for part in content:
+                self._read_part(part, out)
+        elif content is not None:
+            raise unreadable_response(f"content is {kind_of(content)}")
+        refusal = delta.get("refusal")
+        if type(refusal) is str and refusal:
+            self._emit_text(BlockKind.REFUSAL, refusal, out)
+        calls = delta.get("tool_calls")
+        if calls:
+            if type(calls) is not list:
+                raise unreadable_response(f"tool_calls is {kind_of(calls)}")
+            self._end_block(out)
+            self._emit_deferred(out)
+            for position, fragment in enumerate(calls):
+                self.calls.read_fragment(fragment, out, default_index=position if whole else None)
+        legacy = delta.get("function_call")
+        if legacy is not None:
+            self._end_block(out)
+            self._emit_deferred(out)
+            self.calls.read_legacy(legacy, out)
+
+    def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
+        """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
+        reasoning = (
+            delta.get("reasoning_content")
+            or delta.get("reasoning")
+            or delta.get("reasoning_details")
+            or delta.get("thinking_blocks")
+        )
+        if reasoning:
+            self._open(BlockKind.REASONING, out)
+            self._emit_reasoning(self.reasoning.add(delta), out)
+        annotations = delta.get("annotations")
+        if type(annotations) is list:
+            self._read_annotations(annotations, out)
+        extra_content = delta.get(EXTRA_CONTENT)
+        if type(extra_content) is dict:
+            self._extra_content = {**self._extra_content, **extra_content}
+        for key, value in delta.items():
+            if key in DELTA_FIELDS:
+                continue
+            path = child(f"{self.path}/message", key)
+            if key == EXECUTED_TOOLS and type(value) is list:
+                self._executed = _merge_executed_tools([*self._executed, *value])
+            elif key in OPAQUE_FIELDS:
+                if value:
+                    out.append(Opaque(NAME, key, value, path, self.index, round_trip=False))
+            else:
+                note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
+
+    def _read_part(self, part: JSON, out: list[Event]) -> None:
+        """Read a part of content that is a list, as Mistral's servers send it."""
+        kind = part.get("type") if type(part) is dict else None
+        if kind == "thinking":
+            self._open(BlockKind.REASONING, out)
+            self._emit_reasoning(self.reasoning.add_part(part), out)
+            return
+        text = entry_text(part)
+        if text:
+            self._emit_text(BlockKind.TEXT, text, out)
+        elif kind != "text":
+            path = f"{self.path}/message/content"
+            out.append(Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
+
+    def _emit_text(self, kind: BlockKind, text: str, out: list[Event]) -> None:
+        self._open(kind, out)
+        if self._pending_citations and kind is BlockKind.TEXT:
+            self._emit_citations(out)
+        out.append(TextDelta(self.block, text))
+
+    def _emit_reasoning(self, text: str, out: list[Event]) -> None:
+        if text:
+            self.reasoning.emitted.append(text)
+            out.append(ReasoningDelta(self.block, text))
+
+    def cite_pages(self, pages: list[JSONObject], out: list[Event]) -> None:
+        """Cite the pages that a server lists beside its choices, unless they are cited already."""
+        self._add_citations(
+            [page for page in pages if read_url_citation(page)[0] not in self._cited_urls], "", out
+        )
+
+    def _read_annotations(self, annotations: list[JSON], out: list[Event]) -> None:
+        path = f"{self.path}/message/annotations"
+        for native in annotations:
+            note_unread(native, ANNOTATION_SHAPE, child(path, self._annotation_count), self._ledger)
+            self._annotation_count += 1
+        self._add_citations([native for native in annotations if type(native) is dict], path, out)
+
+    def _add_citations(self, annotations: list[JSONObject], path: str, out: list[Event]) -> None:
+        """Attach the annotations at `path` to the open text, or keep them until there is one."""
+        if not annotations:
+            return
+        self._pending_citations += [(native, path) for native in annotations]
+        self._cited_urls.update([read_url_citation(each)[0] for each in annotations])
+        if self.kind is BlockKind.TEXT:
+            self._emit_citations(out)
+
+    def _emit_citations(self, out: list[Event]) -> None:
+        for native, path in self._pending_citations:
+            out.append(Annotation(self.block, NAME, native, *read_url_citation(native), path))
+        self._pending_citations.clear()
+
+    def read_logprobs(self, logprobs: JSONObject, out: list[Event], start: int) -> None:
+        """Put log probabilities before the text that they are about, which is in `out` from `start` on."""
+        for member, kind in _LOGPROBS:
+            tokens = logprobs.get(member)
+            if type(tokens) is not list or not tokens:
+                continue
+            if self.kind is kind:
+                event = Logprobs(
+                    self.block, [_complete_token(token) for token in tokens if type(token) is dict]
+                )
+                texts = (at for at in range(start, len(out)) if _is_text_of(out[at], self.block))
+                out.insert(next(texts, len(out)), event)
+            else:
+                # Tokens of reasoning or of a call: officially only text has them.
+                path = f"{self.path}/logprobs/{member}"
+                self._ledger.dropped(path, "log probabilities of something other than text")
+
+    def _open(self, kind: BlockKind, out: list[Event]) -> None:
+        """Open a block of this kind, if none is open."""
+        if self.kind is kind:
+            return
+        self._end_block(out)
+        self._emit_deferred(out)
+        self.calls.end_complete(out)
+        self.kind = kind
+        self.block = self._ids.next_block()
+        if kind is BlockKind.REASONING:
+            self.reasoning = ReasoningFields()
+        out.append(BlockStarted(self.block, kind, self.index))
+
+    def _end_block(self, out: list[Event], *, complete: bool = True) -> None:
+        if self.kind is None:
+            return
+        if self.kind is BlockKind.REASONING:
+            out.append(SignatureDelta(self.block, Signature(NAME, self.reasoning.native(), self._model)))
+        out.append(BlockEnded(self.block, complete))
+        self.kind = None
+
+    def _emit_deferred(self, out: list[Event]) -> None:
+        """Emit what waits for the block to end: uses of the server's own tools, and members that it needs back."""
+        if self._executed:
+            path = f"{self.path}/message/{EXECUTED_TOOLS}"
+            search = _read_search(self._executed)
+            if search is not None:
+                self._ledger.altered(path, "told as a web search: its words and pages alone")
+            out.append(
+                Opaque(
+                    NAME, EXECUTED_TOOLS, self._executed, path, self.index, round_trip=False, search=search
+                )
+            )
+            self._executed = []
+        if self._extra_content:
+            out += signature_events({EXTRA_CONTENT: self._extra_content}, self.index, self._ids, self._model)
+            self._extra_content = {}
+
+    def _stopped(self) -> Stopped:
+        """Return why the choice stopped."""
+        finish = (self.finish_reason or "stop").lower()
+        reason = STOP_REASONS.get(finish, StopReason.END)
+        if finish not in STOP_REASONS and finish not in END_FINISH_REASONS:
+            self._ledger.altered(
+                f"{self.path}/finish_reason", "an unknown reason was taken for the end of the turn"
+            )
+        if reason in (StopReason.END, StopReason.TOOL_USE):
+            # A forced function call ends with "stop", and some servers never say "tool_calls".
+            reason = StopReason.TOOL_USE if self.calls.calls else StopReason.END
+        if reason is StopReason.END and self.sequence is not None:
+            reason = StopReason.STOP_SEQUENCE
+        return Stopped(reason, self.finish_reason, self.index, self.sequence)
+
+    def end(self, out: list[Event]) -> None:
+        """End all blocks and the choice, because the response ends."""
+        stopped = self._stopped()
+        cut = stopped.reason in _TRUNCATING_REASONS
+        self._end_block(out, complete=not cut)
+        self.calls.end(cut, out)
+        self._emit_deferred(out)
+        if self._pending_citations:
+            self._ledger.dropped(f"{self.path}/message/annotations", "there is no text to cite")
+        out.append(stopped)
+
+
+def _complete_token(token: JSONObject) -> JSONObject:
+    """Add the members of a token that strict clients require."""
+    if "bytes" in token and "top_logprobs" in token:
+        return token
+    return {"bytes": None, **token, "top_logprobs": token.get("top_logprobs") or []}
+
+
+def _is_text_of(event: Event, block: int) -> bool:
+    return isinstance(event, TextDelta) and event.block == block
+
+
+def _merge_executed_tools(executed: list[JSON]) -> list[JSON]:
+    """Merge the entries of a stream. A tool is reported when it starts and, with the same index, when it has ended."""
+    out: list[JSON] = []
+    at: dict[int, int] = {}
+    for tool in executed:
+        index = tool.get("index") if type(tool) is dict else None
+        if type(index) is int and index in at:
+            out[at[index]] = {**out[at[index]], **tool}
+            continue
+        if type(index) is int:
+            at[index] = len(out)
+        out.append(tool)
+    return out
+
+
+def _read_search(executed: JSON) -> Search | None:
+    """Return the web search in a list of executed tools (Groq), None if none has found anything yet."""
+    queries: list[str] = []
+    sources: list[Source] = []
+    for tool in executed if type(executed) is list else ():
+        found = tool.get("search_results") if type(tool) is dict else None
+        pages = found.get("results") if type(found) is dict else None
+        if type(pages) is not list or not pages:
+            continue
+        queries += _queries(tool.get("arguments"))
+        for page in pages:
+            if type(page) is dict and type(page.get("url")) is str:
+                title = page.get("title")
+                sources.append(Source(page["url"], title if type(title) is str else None))
+    return Search(tuple(queries), tuple(sources)) if sources else None
+
+
+def _queries(arguments: JSON) -> list[str]:
+    try:
+        value = decode(arguments.encode("utf-8", "surrogatepass")) if type(arguments) is str else None
+    except RemoteProtocolError:
+        return []
+    query = value.get("query") if type(value) is dict else None
+    return [query] if type(query) is str else []

@@ -1,0 +1,490 @@
+"""Write content parts and assistant turns for a Chat Completions upstream.
+
+Text, media and cache marks become wire parts one by one, in order. One message holds all text and all calls of a turn,
+so a run of messages is collected first and written then. Earlier reasoning goes where the upstream reads it: its own
+members as it sent them, other text under the name that it reads. What it signed beside its calls goes back onto those
+calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CacheMark,
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+)
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.reasoning import (
+    add_texts,
+    join_native_reasoning,
+    native_reasoning,
+    stands_in_fields,
+    unwrapped_fields,
+)
+from dragoman.protocols.openai_chat.tables import (
+    BREAKPOINT_TTL_NAMES,
+    CALL_EXTRAS,
+    DUMMY_THOUGHT_SIGNATURE,
+    EXTRA_CONTENT,
+    MAX_CACHE_MARKS,
+    NAME,
+)
+from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
+
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+
+# Members of a signature that go back even to an upstream without a reasoning member: extras, and parts of content.
+_ALWAYS_RETURNED = {CALL_EXTRAS, EXTRA_CONTENT, "content"}
+
+# Members that do not make a message worth sending.
+_SPEAKER = {"role", "name"}
+
+# Two names for reasoning as one text.
+_PLAIN_FIELDS = {"reasoning_content", "reasoning"}
+
+TEXT_PART_KEYS = {"type", "text"}
+
+
+class PartWriter:
+    """Writes the parts of one request.
+
+    same_protocol: the request came as Chat Completions, so its own members are sent on.
+    exact: it did, and its forms and boundaries of messages are kept as well.
+    """
+
+    __slots__ = ("_cache_marks", "_request", "capabilities", "exact", "ledger", "same_protocol")
+
+    def __init__(
+        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
+    ) -> None:
+        self._request = request
+        self.same_protocol = same_protocol
+        self.exact = same_protocol and capabilities.relay == "exact"
+        self.capabilities = capabilities
+        self.ledger = ledger
+        self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
+
+    def write_part(self, part: Part, message: Message, content: list[JSONObject]) -> None:
+        """Append a part of a message to its content, as any number of wire parts."""
+        start = len(content)
+        if isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+            if part.citations is not None and not self.same_protocol:
+                self.ledger.altered(part.path, "sent without its citations: text parts have none here")
+        elif isinstance(part, Media):
+            self._media(part, content)
+        elif isinstance(part, OpaquePart):
+            if part.origin == NAME:
+                content.append(part.native)
+            else:
+                self.ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
+            return
+        else:
+            # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
+            self.ledger.dropped(
+                part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
+            )
+            return
+        if len(content) > start:
+            last = content[-1]
+            self.write_mark(part.cache, message, last)
+            if self.same_protocol and part.extra:
+                content[-1] = deep_merge(last, part.extra)
+        elif part.cache is not None:
+            self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
+
+    def write_mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or record its loss. `write_message_fields` writes that of a message."""
+        if mark is None:
+            return
+        if self.exact:
+            if not mark.path.endswith("/cache_control"):
+                part["prompt_cache_breakpoint"] = _breakpoint(mark)
+            elif message is None or mark.path != f"{message.path}/cache_control":
+                part["cache_control"] = write_cache_control(mark)
+        elif self.capabilities.cache_marks == "none":
+            self.ledger.dropped(mark.path, "the upstream takes no cache marks")
+        else:
+            name, form = _MARKS[self.capabilities.cache_marks]
+            if name in part:
+                self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
+            else:
+                part[name] = form(mark)
+                self._cache_marks.append((part, name, mark))
+
+    def drop_excess_marks(self) -> None:
+        """Remove the first cache marks if there are too many. The last ones cover the most."""
+        for part, name, mark in self._cache_marks[:-MAX_CACHE_MARKS]:
+            del part[name]
+            self.ledger.dropped(
+                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
+            )
+
+    def write_message_fields(self, message: Message, body: JSONObject) -> None:
+        """Put the members of a message beside its content into `body`."""
+        if message.name is not None:
+            if "message_name" in self.capabilities.refuses:
+                self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
+            else:
+                body["name"] = message.name
+        if message.phase is not None:
+            self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
+        if not self.same_protocol:
+            return
+        raw = self.raw_message(message)
+        for key in ("cache_control", "annotations"):
+            if raw.get(key) is not None and (self.exact or key == "annotations"):
+                body[key] = raw[key]
+        if message.extra:
+            body.update(message.extra)
+
+    def write_content(self, parts: list[JSONObject]) -> JSON:
+        """Return the parts, as one string if that is enough."""
+        if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
+            return join_plain_texts(parts)
+        return parts
+
+    def raw_message(self, message: Message) -> JSONObject:
+        """Return the message as the client sent it, {} for one that a pass has added."""
+        head, _, index = message.path.rpartition("/")
+        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
+        return found
+
+    def _media(self, part: Media, content: list[JSONObject]) -> None:
+        if part.context is not None:
+            content.append({"type": "text", "text": part.context})
+            self.ledger.altered(f"{part.path}/context", "sent as a text part before the document")
+        if part.citations is not None:
+            self.ledger.dropped(f"{part.path}/citations", "the target protocol has no citations")
+        if part.kind == "image":
+            self._image(part, content)
+        elif part.kind == "file":
+            self._file(part, content)
+        else:
+            sound = {"data": part.data, "format": (part.media_type or "").rpartition("/")[2]}
+            content.append({"type": "input_audio", "input_audio": sound})
+
+    def _image(self, part: Media, content: list[JSONObject]) -> None:
+        if part.source == "file_id":
+            self.ledger.dropped(part.path, "images are sent by URL or as data here, not by file id")
+            return
+        image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
+        if part.detail is not None:
+            image["detail"] = part.detail
+        content.append({"type": "image_url", "image_url": image})
+
+    def _file(self, part: Media, content: list[JSONObject]) -> None:
+        file: JSONObject = {}
+        if part.detail is not None:
+            self.ledger.dropped(f"{part.path}/detail", "files have no detail setting here")
+        if part.filename is not None:
+            file["filename"] = part.filename
+        if part.source == "base64":
+            if not self.exact and part.filename is None:
+                # "filename is required when passing the file as data"
+                file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
+            file["file_data"] = part.data if part.media_type is None else _data_uri(part)
+        elif part.source == "file_id":
+            file["file_id"] = part.data
+            if not self.same_protocol:
+                self.ledger.altered(part.path, "a file id means something to the server that gave it alone")
+        elif self.same_protocol:
+            file["file_data"] = part.data
+        else:
+            content.append({"type": "text", "text": self._file_as_text(part)})
+            return
+        content.append({"type": "file", "file": file})
+
+    def _file_as_text(self, part: Media) -> str:
+        """Return a document as text: its content, or its URL."""
+        if part.source == "url":
+            self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
+            return f"[document: {part.filename + ', ' if part.filename else ''}{part.data}]"
+        if part.filename is None:
+            return part.data
+        self.ledger.altered(f"{part.path}/title", "sent as the first line of the document's text")
+        return f"{part.filename}\n\n{part.data}"
+
+
+def _breakpoint(mark: CacheMark) -> JSONObject:
+    point: JSONObject = {"mode": "explicit"}
+    if mark.ttl is not None:
+        point["ttl"] = BREAKPOINT_TTL_NAMES[mark.ttl]
+    return point
+
+
+# Capabilities.cache_marks -> the member of a part, and its value.
+_MARKS: Mapping[str, tuple[str, Callable[[CacheMark], JSONObject]]] = {
+    "breakpoint": ("prompt_cache_breakpoint", _breakpoint),
+    "cache_control": ("cache_control", write_cache_control),
+}
+
+
+def join_plain_texts(parts: list[JSONObject]) -> JSON:
+    """Join plain texts with a blank line. Return the parts if one is no plain text."""
+    if all(part.keys() == TEXT_PART_KEYS and part["type"] == "text" for part in parts):
+        return "\n\n".join([part["text"] for part in parts])
+    return parts
+
+
+def _data_uri(part: Media) -> str:
+    return f"data:{part.media_type or ''};base64,{part.data}"
+
+
+def write_simple_turn(run: Sequence[Message]) -> JSONObject | None:
+    """Return the wire message for a turn of plain texts followed by calls, None for any other turn."""
+    texts: list[str] = []
+    calls: list[JSONObject] = []
+    for message in run:
+        if message.name is not None or message.phase is not None:
+            return None
+        for part in message.parts:
+            if type(part) is Text and not calls and part.cache is None and part.citations is None:
+                texts.append(part.text)
+            elif type(part) is ToolCall and part.cache is None:
+                calls.append(_tool_call(part))
+            else:
+                return None
+    content = "\n\n".join(texts)
+    if calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": content} if content else None
+
+
+def write_turn(run: Sequence[Message], writer: PartWriter, in_loop: bool = False) -> JSONObject | None:
+    """Return the wire message of a turn, None if nothing is left of it.
+
+    in_loop: it comes after the last user text, so a loop of tool calls goes on.
+    """
+    turn = _TurnWriter(writer)
+    for message in run:
+        before: Part | None = None
+        for part in message.parts:
+            turn.add(part, message)
+            if before is not None and not writer.same_protocol and _is_split_by_citation(before, part):
+                turn.join_last_texts()
+            before = part
+        writer.write_message_fields(message, turn.body)
+    return turn.finish(run[0], in_loop)
+
+
+class _TurnWriter:
+    """Collects one turn.
+
+    call_extras: members that go back onto a call, with the reasoning that held them, the number of calls before it,
+    and the id of the call.
+    client_fields: the reasoning members of the client's messages, by the path of the message.
+    """
+
+    __slots__ = (
+        "_writer",
+        "body",
+        "call_extras",
+        "calls",
+        "client_fields",
+        "content",
+        "reasoning",
+        "refusals",
+    )
+
+    def __init__(self, writer: PartWriter) -> None:
+        self._writer = writer
+        self.body: JSONObject = {"role": "assistant"}
+        self.content: list[JSONObject] = []
+        self.refusals: list[str] = []
+        self.calls: list[JSONObject] = []
+        self.reasoning: list[Reasoning] = []
+        self.client_fields: dict[str, JSONObject] = {}
+        self.call_extras: list[tuple[Reasoning, int, str, JSONObject]] = []
+
+    def add(self, part: Part, message: Message) -> None:
+        same_protocol = self._writer.same_protocol
+        if isinstance(part, ToolCall):
+            self._add_call(part, message)
+        elif isinstance(part, Reasoning):
+            self._add_reasoning(part, message)
+        elif isinstance(part, Refusal):
+            if same_protocol and part.path != f"{message.path}/refusal":
+                self.content.append(deep_merge({"type": "refusal", "refusal": part.text}, part.extra or {}))
+            else:
+                self.refusals.append(part.text)
+        elif isinstance(part, OpaquePart) and part.kind == "audio" and part.origin == NAME:
+            self.body["audio"] = part.native
+        else:
+            if self.calls and not same_protocol and isinstance(part, Text):
+                self._writer.ledger.altered(part.path, "text after a tool call is sent before it")
+            self._writer.write_part(part, message, self.content)
+
+    def join_last_texts(self) -> None:
+        """Join the last two texts."""
+        before = self.content.pop(-2)
+        self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
+
+    def _add_call(self, call: ToolCall, message: Message) -> None:
+        writer = self._writer
+        if writer.exact and call.path.endswith("/function_call"):  # the legacy form
+            function = {"name": call.name, "arguments": call.input}
+            self.body["function_call"] = deep_merge(function, call.extra or {})
+            return
+        body = _tool_call(call)
+        mark = call.cache
+        if mark is not None:
+            if writer.exact or writer.capabilities.cache_marks == "none":
+                writer.write_mark(mark, message, body)
+            elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
+                writer.ledger.altered(
+                    mark.path, "tool calls take no cache marks here: moved to the text before"
+                )
+                writer.write_mark(mark, message, self.content[-1])
+            else:
+                writer.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
+        self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
+
+    def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
+        self.reasoning.append(reasoning)
+        # Reasoning that a pass has added replaces the client's members.
+        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
+            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
+        native = native_reasoning(reasoning)
+        extras = native.get(CALL_EXTRAS)
+        for call_id, extra in extras.items() if type(extras) is dict else ():
+            if type(extra) is dict:
+                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
+        extra_content = native.get(EXTRA_CONTENT)
+        if type(extra_content) is dict:
+            self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
+
+    def finish(self, message: Message, in_loop: bool) -> JSONObject | None:
+        """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
+        fields, leading = self._reasoning_fields()
+        self._restore_call_extras()
+        if not self._writer.exact:
+            self._add_dummy_signature()
+        content = leading + self.content
+        calls, body = self.calls, self.body
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
+            return None
+        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
+        body["content"] = self._content(content, optional, message)
+        if self.refusals:
+            body["refusal"] = "".join(self.refusals)
+        if calls:
+            body["tool_calls"] = calls
+        if not (fields or leading or self._writer.exact):
+            self._add_placeholder(fields, message, in_loop)
+        return {**body, **fields}
+
+    def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
+        """Put a blank where the upstream requires reasoning that is lost."""
+        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636)
+        capabilities = self._writer.capabilities
+        required = capabilities.reasoning_back == "always" or (
+            capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
+        )
+        if required and capabilities.reasoning_field is not None:
+            fields[capabilities.reasoning_field] = " "
+            self._writer.ledger.add(
+                LossCode.REPAIRED,
+                message.path,
+                "the upstream demands the reasoning of this turn: a blank stands for it",
+            )
+
+    def _add_dummy_signature(self) -> None:
+        """Give the first call of a turn a signature, unless it has one."""
+        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67)
+        if self._writer.capabilities.thought_signatures and self.calls:
+            self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
+
+    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
+        """Return the content, None or "" if there is none."""
+        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
+        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
+        if not content:
+            return raw if self._writer.exact else None if optional else ""
+        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
+            # The client sent one text, which was split where reasoning belongs.
+            return "".join([part["text"] for part in content])
+        return self._writer.write_content(content)
+
+    def _restore_call_extras(self) -> None:
+        """Put members back onto their calls: by id or, because ids may have changed, by position."""
+        ids = [call["id"] for call in self.calls]
+        for reasoning, position, call_id, extra in self.call_extras:
+            at = ids.index(call_id) if call_id in ids else position
+            if at < len(self.calls):
+                self.calls[at] = deep_merge(extra, self.calls[at])
+            else:
+                self._writer.ledger.dropped(
+                    reasoning.path, "the call that it belongs to is not there any more"
+                )
+
+    def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
+        """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
+        exact, ledger = self._writer.exact, self._writer.ledger
+        field = self._writer.capabilities.reasoning_field
+        # Whether the client's own members are sent on.
+        returns_fields = exact or (self._writer.same_protocol and field is not None)
+        natives: list[JSONObject] = []
+        texts: list[str] = []
+        if returns_fields:
+            natives += self.client_fields.values()
+        for reasoning in self.reasoning:
+            if returns_fields and stands_in_fields(reasoning):
+                continue  # it is among the client's own members
+            native = native_reasoning(reasoning)
+            if native:
+                if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
+                    natives.append(native)
+                else:
+                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
+                continue
+            if reasoning.seal is not None:
+                ledger.add(
+                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
+                )
+            if reasoning.text and not exact:
+                if field is None or field == "thinking_blocks":
+                    # Blocks without a signature are refused, and signatures are not forged.
+                    ledger.dropped(
+                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
+                    )
+                else:
+                    texts.append(reasoning.text)
+        fields, leading = join_native_reasoning(natives)
+        if texts and field is not None:
+            add_texts(fields, field, texts)
+        if returns_fields and not exact and field in _PLAIN_FIELDS:
+            for other in (_PLAIN_FIELDS - {field}) & fields.keys():
+                if fields.setdefault(field, fields[other]) == fields[other]:
+                    del fields[other]  # the same text under the upstream's name for it
+        return fields, leading
+
+
+def _is_split_by_citation(before: Part, part: Part) -> bool:
+    """True if two texts are pieces of one that a citation has split."""
+    if not isinstance(before, Text) or not isinstance(part, Text):
+        return False
+    cited = before.citations is not None or part.citations is not None
+    return cited and before.cache is None and not (before.rendered or part.rendered)
+
+
+def _tool_call(call: ToolCall) -> JSONObject:
+    if call.kind is _CUSTOM:
+        custom = {"name": call.name, "input": call.input}
+        return {"id": call.call_id, "type": "custom", "custom": custom}
+    # Arguments must be a JSON object even if there are none.
+    arguments = "{}" if not call.input or call.input.isspace() else call.input
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.call_id, "type": "function", "function": function}

@@ -1,0 +1,429 @@
+"""Read the body of a Chat Completions request.
+
+Messages and parts are read through tables by role and by type, with a short path for the commonest shapes. A part of
+unknown type is kept as an opaque part; only wrong JSON types of vital members are refused. Legacy members
+(`functions`, `function_call`, role `function`) are read as their successors, with ids made from the place of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.parameters import read_params
+from dragoman._ir.request import (
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_ASSISTANT,
+    KNOWN_AUDIO,
+    KNOWN_AUDIO_PART,
+    KNOWN_BODY,
+    KNOWN_CALL,
+    KNOWN_CUSTOM,
+    KNOWN_FILE,
+    KNOWN_FILE_PART,
+    KNOWN_FUNCTION,
+    KNOWN_IMAGE,
+    KNOWN_IMAGE_URL,
+    KNOWN_MESSAGE,
+    KNOWN_REFUSAL,
+    KNOWN_TEXT,
+    KNOWN_TOOL_MESSAGE,
+    arguments_text,
+    extra_fields,
+    read_cache_mark,
+    read_citations,
+    require_text,
+    required_text,
+    with_nested_extra,
+    wrong_type,
+)
+from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
+from dragoman.protocols.openai_chat.settings import read_reasoning, read_response_format
+from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
+from dragoman.protocols.openai_chat.tools import read_tools
+
+# For a message whose annotations cannot be attached to a text.
+_KNOWN_WITHOUT_ANNOTATIONS = KNOWN_ASSISTANT - {"annotations"}
+
+# Roles whose string content needs no further look.
+_PLAIN_ROLES = frozenset({"system", "developer", "user", "assistant"})
+
+# Bound here, because an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+# The paths of the first messages, made once, because to format a number costs as much as to build a message.
+_MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
+
+
+def read_request(body: JSONObject, signer: Signer) -> Request:
+    """Read a decoded body.
+
+    Raises RemoteProtocolError (400) with the path of the member at fault when a vital member has a wrong type.
+    """
+    model = body.get("model")
+    if type(model) is not str or not model:
+        raise wrong_type("/model", "the name of a model", model)
+    extra = extra_fields(body, KNOWN_BODY) or {}
+    if body.get("max_completion_tokens") is not None and body.get("max_tokens") is not None:
+        extra["max_tokens"] = body["max_tokens"]  # the newer name wins
+    tools, tool_choice = read_tools(body, extra)
+    parallel = body.get("parallel_tool_calls")
+    if body.get("functions") and parallel is None and not body.get("tools"):
+        parallel = False  # a legacy message holds one call
+    stream = body.get("stream") is True
+    options = body.get("stream_options")
+    if options is not None and type(options) is not dict:
+        raise wrong_type("/stream_options", "an object", options)
+    if options and (rest := extra_fields(options, frozenset({"include_usage"}))):
+        extra["stream_options"] = rest
+    return Request(
+        protocol=NAME,
+        model=model,
+        messages=_read_messages(body.get("messages"), signer),
+        raw=body,
+        tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=parallel,
+        stream=stream,
+        include_usage=bool(options and options.get("include_usage")),
+        params=read_params(body, PARAMS),
+        param_paths=LEGACY_PARAM_PATHS if body.get("max_completion_tokens") is None else PARAM_PATHS,
+        reasoning=read_reasoning(body, extra),
+        response_format=read_response_format(body.get("response_format"), extra),
+        extra=extra or None,
+        defined=NATIVE_FIELDS,
+    )
+
+
+def _read_messages(items: JSON, signer: Signer) -> tuple[Message, ...]:
+    if type(items) is not list:
+        raise wrong_type("/messages", "an array of messages", items)
+    reader = _MessageReader(signer)
+    out: list[Message] = []
+    for index, item in enumerate(items):
+        path = _MESSAGE_PATHS[index] if index < len(_MESSAGE_PATHS) else f"/messages/{index}"
+        if type(item) is not dict:
+            raise wrong_type(path, "a message", item)
+        role = item.get("role")
+        if type(role) is not str:
+            read = None
+        elif len(item) == 2 and role in _PLAIN_ROLES and type(content := item.get("content")) is str:
+            out.append(Message(role, (Text(content, None, None, None, path + "/content"),), path))  # type: ignore[arg-type]
+            continue
+        else:
+            read = _ROLES.get(role)
+        if read is None:
+            raise RemoteProtocolError(
+                f"{dotted_path(path)}.role must be one of {', '.join(_ROLES)}",
+                path=f"{path}/role",
+                code="invalid_value",
+            )
+        out.append(read(reader, item, path))
+    return tuple(out)
+
+
+class _MessageReader:
+    """Reads messages in order. A result has no kind of its own: it has that of the call with its id."""
+
+    __slots__ = ("_custom", "_legacy", "_signer")
+
+    def __init__(self, signer: Signer) -> None:
+        self._signer = signer
+        self._custom: set[str] = set()
+        self._legacy = "", ""  # name of the last legacy call, and the id made for it
+
+    def plain(self, item: JSONObject, path: str) -> Message:
+        parts = _read_parts(item.get("content"), f"{path}/content")
+        return _message(item, path, parts, KNOWN_MESSAGE)
+
+    def assistant(self, item: JSONObject, path: str) -> Message:
+        parts: list[Part]
+        calls = item.get("tool_calls")
+        if len(item) == 3 and type(calls) is list and "content" in item:
+            # The short path for an agent's turns: role, content and calls.
+            parts = _assistant_parts(item["content"], path + "/content", calls)
+            for index, call in enumerate(calls):
+                parts.append(self._call(call, f"{path}/tool_calls/{index}"))
+            return Message("assistant", tuple(parts), path)
+        parts = _assistant_parts(item.get("content"), f"{path}/content", calls)
+        known = KNOWN_ASSISTANT
+        if item.get("annotations") and not _attach_citations(parts, item["annotations"]):
+            known = _KNOWN_WITHOUT_ANNOTATIONS
+        refusal = item.get("refusal")
+        if refusal is not None:
+            parts.append(Refusal(require_text(refusal, f"{path}/refusal"), None, f"{path}/refusal"))
+        audio = item.get("audio")
+        if audio is not None:
+            parts.append(OpaquePart(NAME, "audio", audio, f"{path}/audio"))
+        if calls is not None and type(calls) is not list:
+            raise wrong_type(f"{path}/tool_calls", "an array of tool calls", calls)
+        call_parts: list[Part] = [
+            self._call(call, f"{path}/tool_calls/{index}") for index, call in enumerate(calls or ())
+        ]
+        legacy = item.get("function_call")
+        if legacy is not None:
+            call_parts.append(self._legacy_call(legacy, path))
+        return _message(item, path, read_turn(item, path, self._signer, parts, call_parts), known)
+
+    def _legacy_call(self, legacy: JSON, path: str) -> ToolCall:
+        at = f"{path}/function_call"
+        if type(legacy) is not dict:
+            raise wrong_type(at, "an object", legacy)
+        name = required_text(legacy, "name", at)
+        # A legacy call has no id. One made from its place in the conversation can be shared with its result.
+        call_id = f"call_{path.rpartition('/')[2]}_{name}"
+        self._legacy = name, call_id
+        extra = extra_fields(legacy, KNOWN_FUNCTION)
+        return ToolCall(call_id, name, arguments_text(legacy.get("arguments")), extra=extra, path=at)
+
+    def _call(self, call: JSON, path: str) -> ToolCall:
+        if type(call) is not dict:
+            raise wrong_type(path, "a tool call", call)
+        function = call.get("function")
+        if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
+            # The short path: only the members that every call has.
+            call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
+            if type(call_id) is str and type(name) is str and type(text) is str:
+                return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
+        call_id = required_text(call, "id", path)
+        kind = _CUSTOM if type(call.get("custom")) is dict else _FUNCTION
+        member, known = ("custom", KNOWN_CUSTOM) if kind is _CUSTOM else ("function", KNOWN_FUNCTION)
+        function = call.get(member)
+        at = f"{path}/{member}"
+        if type(function) is not dict:
+            raise wrong_type(at, "an object", function)
+        if kind is _CUSTOM:
+            self._custom.add(call_id)
+            text = required_text(function, "input", at)
+        else:
+            text = arguments_text(function.get("arguments"))
+        cache, extra = read_cache_mark(call, path, KNOWN_CALL)
+        extra = with_nested_extra(extra, member, extra_fields(function, known))
+        name = required_text(function, "name", at)
+        return ToolCall(call_id, name, text, kind, cache=cache, extra=extra, path=path)
+
+    def tool(self, item: JSONObject, path: str) -> Message:
+        call_id = required_text(item, "tool_call_id", path)
+        kind = _CUSTOM if call_id in self._custom else _FUNCTION
+        content: JSON = item.get("content")
+        if len(item) == 3 and type(content) is str:
+            # The short path: role, id and text.
+            text = Text(content, None, None, None, path + "/content")
+            return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
+        return self._result(item, path, call_id, kind)
+
+    def function(self, item: JSONObject, path: str) -> Message:
+        name = required_text(item, "name", path)
+        call_parts, call_id = self._legacy
+        if call_parts == name:
+            self._legacy = "", ""
+        else:
+            call_id = f"call_{path.rpartition('/')[2]}_{name}"  # no call requested it
+        return self._result(item, path, call_id, _FUNCTION)
+
+    @staticmethod
+    def _result(item: JSONObject, path: str, call_id: str, kind: ToolKind) -> Message:
+        content: JSON = item.get("content")
+        parts = _read_parts(content, f"{path}/content")
+        cache, extra = read_cache_mark(item, path, KNOWN_TOOL_MESSAGE)
+        result = ToolResult(
+            call_id,
+            # Parts that only an assistant's message may have are opaque in a result.
+            tuple(
+                part
+                if isinstance(part, (Text, Media, OpaquePart))
+                else OpaquePart(
+                    NAME, str(content[index]["type"]), content[index], part.path, _readable_text(part)
+                )
+                for index, part in enumerate(parts)
+            ),
+            kind,
+            cache=cache,
+            extra=extra,
+            path=path,
+        )
+        # The name of role `function` is that of its call; in other roles it is the speaker's.
+        name = item.get("name") if item["role"] == "tool" else None
+        return Message("user", (result,), path, name=name)
+
+
+_ROLES: dict[str, Callable[[_MessageReader, JSONObject, str], Message]] = {
+    "system": _MessageReader.plain,
+    "developer": _MessageReader.plain,
+    "user": _MessageReader.plain,
+    "assistant": _MessageReader.assistant,
+    "tool": _MessageReader.tool,
+    "function": _MessageReader.function,
+}
+
+
+def _message(item: JSONObject, path: str, parts: list[Part], known: frozenset[str]) -> Message:
+    """Build a message. A cache mark on the message is read as one on its last part."""
+    mark, extra = read_cache_mark(item, path, known)
+    if mark is not None:
+        last = parts[-1] if parts else None
+        if isinstance(last, (Text, Media, ToolCall)):
+            parts[-1] = msgspec.structs.replace(last, cache=mark)
+        else:
+            extra = {**(extra or {}), "cache_control": item["cache_control"]}
+    return Message(item["role"], tuple(parts), path, name=item.get("name"), extra=extra)
+
+
+def _attach_citations(parts: list[Part], annotations: JSON) -> bool:
+    """Attach a message's annotations to its last text. Return False if there is none or they cannot be read."""
+    texts = [index for index, part in enumerate(parts) if isinstance(part, Text)]
+    if not texts or type(annotations) is not list:
+        return False
+    sources = read_citations(annotations, spans=len(texts) == 1)
+    parts[texts[-1]] = msgspec.structs.replace(parts[texts[-1]], citations=annotations, sources=sources)
+    return True
+
+
+def _read_parts(content: JSON, path: str) -> list[Part]:
+    if type(content) is str:
+        return [Text(content, path=path)]
+    if content is None:
+        return []
+    if type(content) is not list:
+        raise wrong_type(path, "a string or an array of parts", content)
+    out: list[Part] = []
+    for index, part in enumerate(content):
+        at = f"{path}/{index}"
+        if type(part) is not dict:
+            raise wrong_type(at, "a content part", part)
+        kind = part.get("type")
+        read = _PARTS.get(kind) if type(kind) is str else None
+        out.append(OpaquePart(NAME, str(kind), part, at) if read is None else read(part, at))
+    return out
+
+
+def _assistant_parts(content: JSON, path: str, calls: JSON) -> list[Part]:
+    """Read the content of an assistant. Many clients send "" for null beside calls."""
+    return [] if content == "" and calls else _read_parts(content, path)
+
+
+def _text_part(part: JSONObject, path: str) -> Part:
+    text = required_text(part, "text", path)
+    cache, extra = read_cache_mark(part, path, KNOWN_TEXT)
+    return Text(text, cache, None, extra, path)
+
+
+def _readable_text(part: Part) -> str | None:
+    """Return the text of reasoning or a refusal, None for any other part."""
+    return part.text or None if isinstance(part, (Refusal, Reasoning)) else None
+
+
+def _refusal_part(part: JSONObject, path: str) -> Part:
+    text = required_text(part, "refusal", path)
+    return Refusal(text, extra_fields(part, KNOWN_REFUSAL), path)
+
+
+def _thinking_part(part: JSONObject, path: str) -> Part:
+    """Read earlier reasoning in Mistral's form: a part of the content."""
+    return Reasoning(part_text(part), Signature(NAME, {"content": [part]}), path=path)
+
+
+def _image_part(part: JSONObject, path: str) -> Part:
+    image = part.get("image_url")
+    at = f"{path}/image_url"
+    if type(image) is str:  # not official, but common
+        image = {"url": image}
+    elif type(image) is not dict:
+        raise wrong_type(at, "an object with a url", image)
+    source, data, media_type = _split_url(required_text(image, "url", at))
+    cache, extra = read_cache_mark(part, path, KNOWN_IMAGE)
+    extra = with_nested_extra(extra, "image_url", extra_fields(image, KNOWN_IMAGE_URL))
+    return Media(
+        kind="image",
+        source="base64" if source else "url",
+        data=data,
+        media_type=media_type,
+        detail=image.get("detail"),
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _audio_part(part: JSONObject, path: str) -> Part:
+    audio = part.get("input_audio")
+    at = f"{path}/input_audio"
+    if type(audio) is not dict:
+        raise wrong_type(at, "an object", audio)
+    cache, extra = read_cache_mark(part, path, KNOWN_AUDIO_PART)
+    extra = with_nested_extra(extra, "input_audio", extra_fields(audio, KNOWN_AUDIO))
+    return Media(
+        kind="audio",
+        source="base64",
+        data=required_text(audio, "data", at),
+        media_type=f"audio/{audio['format']}" if audio.get("format") else None,
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+def _file_part(part: JSONObject, path: str) -> Part:
+    file = part.get("file")
+    at = f"{path}/file"
+    if type(file) is not dict:
+        raise wrong_type(at, "an object", file)
+    filename = file.get("filename")
+    media_type = "application/pdf" if str(filename).lower().endswith(".pdf") else None
+    source: Literal["base64", "url", "file_id"] = "base64"
+    data = file.get("file_data")
+    if data is None:
+        source, data = "file_id", required_text(file, "file_id", at)
+    else:
+        _, data, found = _split_url(require_text(data, f"{at}/file_data"))
+        media_type = found or media_type
+        if data.startswith(("http://", "https://")):
+            source = "url"
+    cache, extra = read_cache_mark(part, path, KNOWN_FILE_PART)
+    extra = with_nested_extra(extra, "file", extra_fields(file, KNOWN_FILE))
+    return Media(
+        kind="file",
+        source=source,
+        data=data,
+        media_type=media_type,
+        filename=filename,
+        cache=cache,
+        extra=extra,
+        path=path,
+    )
+
+
+_PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
+    "text": _text_part,
+    "image_url": _image_part,
+    "input_audio": _audio_part,
+    "file": _file_part,
+    "refusal": _refusal_part,
+    "thinking": _thinking_part,
+}
+
+
+def _split_url(url: str) -> tuple[bool, str, str | None]:
+    """Split a URL into: whether it is base64, its data or the URL itself, and its media type."""
+    if url.startswith("data:"):
+        head, comma, data = url.partition(",")
+        if comma and head.endswith(";base64"):
+            return True, data, head[5:-7].partition(";")[0] or None
+    return False, url, None

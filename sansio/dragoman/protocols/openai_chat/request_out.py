@@ -1,0 +1,359 @@
+"""Write the body for a Chat Completions upstream.
+
+The conversation is cut into assistant turns and everything between them, because Chat is the strictest about turns. One
+assistant message holds all calls of a turn, and "messages with role 'tool' must be a response to a preceding message
+with 'tool_calls'" (ogx-ai/ogx#6367). So all results between two turns come first, then the media that they held (a tool
+message has only text), then the rest, in one user message: "conversation roles must alternate user and assistant"
+(llama.cpp#19851). Texts are one string where possible, because many servers take nothing else: "invalid type: sequence,
+expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat keep their members and, unless they are
+repaired for the upstream (`Capabilities.relay`), their message boundaries and settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
+from dragoman._wire.exceptions import RequestRefused, dotted_path
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.messages_out import (
+    TEXT_PART_KEYS,
+    PartWriter,
+    write_simple_turn,
+    write_turn,
+)
+from dragoman.protocols.openai_chat.settings import (
+    write_native_settings,
+    write_reasoning,
+    write_response_format,
+    write_settings,
+)
+from dragoman.protocols.openai_chat.tables import (
+    NAME,
+    REJECTED_PARAMS,
+)
+from dragoman.protocols.openai_chat.tools import deep_merge, write_native_tools, write_tools
+
+
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """Return the body to send. What it cannot carry is recorded in `ledger`.
+
+    Raises RequestRefused (400) for settings without which the request would mean something else.
+    """
+    for param in REJECTED_PARAMS:
+        if request.params.get(param):
+            path = request.param_paths.get(param, f"/{param}")
+            raise RequestRefused(
+                f"{dotted_path(path)} needs a server that stores conversations; this upstream speaks Chat Completions:"
+                " send the whole conversation instead",
+                path=path,
+                code="unsupported_value",
+            )
+    same_protocol = request.protocol == NAME
+    exact = same_protocol and capabilities.relay == "exact"
+    messages = _messages(request, same_protocol, exact, capabilities, ledger)
+    out: JSONObject = {"model": request.model, "messages": messages}
+    if request.stream:
+        out["stream"] = True
+        if not exact or request.include_usage:
+            # Always requested. A writer for a client that did not request it leaves it out.
+            out["stream_options"] = {"include_usage": True}
+    if exact:
+        write_native_tools(request, out)
+        write_native_settings(request, out, ledger)
+    else:
+        write_tools(request, same_protocol, capabilities, out, ledger)
+        write_response_format(request, same_protocol, messages, out, ledger)
+        write_reasoning(request, same_protocol, capabilities, out, ledger)
+        write_settings(request, same_protocol, capabilities, out, ledger)
+    if same_protocol:
+        for key, value in (request.extra or {}).items():
+            out[key] = deep_merge(out.get(key), value)
+    return out
+
+
+def _messages(
+    request: Request, same_protocol: bool, exact: bool, capabilities: Capabilities, ledger: Ledger
+) -> list[JSONObject]:
+    writer = MessageWriter(request, same_protocol, capabilities, ledger)
+    messages = request.messages
+    count = len(messages)
+    last_user = _last_user_message(messages) if capabilities.reasoning_back == "tool_loop" else count
+    index = 0
+    while index < count:
+        end = index + 1
+        if messages[index].role == "assistant":
+            while not exact and end < count and messages[end].role == "assistant":
+                end += 1
+            writer.write_assistant_turn(messages[index:end], index > last_user)
+        else:
+            while end < count and messages[end].role != "assistant":
+                end += 1
+            writer.write_between_turns(messages[index:end])
+        index = end
+    return writer.finish()
+
+
+def _last_user_message(messages: Sequence[Message]) -> int:
+    """Return the index of the last user message that is more than tool results, -1 without any."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role == "user" and any(type(part) is not ToolResult for part in message.parts):
+            return index
+    return -1
+
+
+# Inserted where an upstream requires another order of turns than the client's.
+_FIRST_USER_TEXT = "(The assistant speaks first.)"
+_BRIDGE_TEXT = "I have the results."
+
+# A message with other members than these is not merged with another one.
+_MERGEABLE = {"role", "content", "name"}
+
+
+class MessageWriter:
+    """Collects wire messages.
+
+    Call `write_assistant_turn` and `write_between_turns` in the order of the conversation, then `finish`.
+    """
+
+    __slots__ = (
+        "_capabilities",
+        "_exact",
+        "_ledger",
+        "_out",
+        "_same_protocol",
+        "_simple_turns",
+        "_started",
+        "_writer",
+    )
+
+    def __init__(
+        self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
+    ) -> None:
+        self._same_protocol = same_protocol
+        self._capabilities = capabilities
+        self._ledger = ledger
+        self._writer = PartWriter(request, same_protocol, capabilities, ledger)
+        self._exact = self._writer.exact
+        # True if no turn needs reasoning or signatures.
+        self._simple_turns = (
+            not same_protocol
+            and capabilities.reasoning_back == "never"
+            and not capabilities.thought_signatures
+        )
+        self._started = False  # some message was not a system message
+        self._out: list[JSONObject] = []
+
+    def finish(self) -> list[JSONObject]:
+        """Return all wire messages."""
+        self._writer.drop_excess_marks()
+        return self._out
+
+    def write_assistant_turn(self, run: Sequence[Message], in_loop: bool) -> None:
+        """Write a run of assistant messages as one, unless nothing is left of it.
+
+        in_loop: it comes after the last user text, so a loop of tool calls goes on.
+        """
+        self._started = True
+        body = write_simple_turn(run) if self._simple_turns else None
+        if body is None:
+            body = write_turn(run, self._writer, in_loop)
+        if body is not None:
+            if self._capabilities.turn_order == "alternate" and not self._exact and self._is_at_start():
+                self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
+                self._ledger.add(
+                    LossCode.REPAIRED,
+                    run[0].path,
+                    "the upstream wants a user's turn first: one was put there",
+                )
+            self._out.append(body)
+
+    def _is_at_start(self) -> bool:
+        return not self._out or self._out[-1]["role"] in ("system", "developer")
+
+    def write_between_turns(self, run: Sequence[Message]) -> None:
+        """Write the messages between two assistant turns: results, then their media, then the rest in order."""
+        if len(run) == 1 and run[0].role == "user" and not self._same_protocol:
+            simple = _simple_message(run[0])
+            if simple is not None:
+                self._started = True
+                self._add(simple, run[0])
+                return
+        results: list[JSONObject] = []
+        media: list[JSONObject] = []
+        rest: list[tuple[JSONObject, Message]] = []
+        for message in run:
+            parts = message.parts
+            role: str = message.role
+            if role == "user":
+                self._started = True
+                simple = None if self._same_protocol else _simple_message(message)
+                if simple is not None:
+                    if simple["role"] == "tool":
+                        results.append(simple)
+                    else:
+                        rest.append((simple, message))
+                    continue
+                result_parts = [part for part in parts if type(part) is ToolResult]
+                if result_parts:
+                    for result in result_parts:
+                        results.append(self._write_result(result, message, media))
+                    parts = tuple(part for part in parts if type(part) is not ToolResult)
+                    if not parts:
+                        continue
+            else:
+                role = self._system_role(message)
+            body = self._write_plain(message, role, parts)
+            if body is not None:
+                rest.append((body, message))
+        self._out += results
+        if media:
+            self._add({"role": "user", "content": media}, run[0])
+        for body, message in rest:
+            self._add(body, message)
+
+    def _add(self, body: JSONObject, message: Message) -> None:
+        """Append a message, or merge it into the last one if the upstream requires that."""
+        before = self._out[-1] if self._out and not self._exact else None
+        if before is None or before["role"] == "assistant":
+            self._out.append(body)
+        elif before["role"] == "tool" and body["role"] == "user" and self._capabilities.turn_order != "any":
+            self._add_to_result(before, body, message)
+        elif self._can_merge(before, body):
+            if before["role"] != body["role"]:
+                self._ledger.altered(f"{message.path}/role", f"sent within a {before['role']} message")
+            one, two = before["content"], body["content"]
+            if type(one) is str and type(two) is str:
+                before["content"] = f"{one}\n\n{two}"
+            else:
+                before["content"] = [*_as_parts(one), *_as_parts(two)]
+        else:
+            self._out.append(body)
+
+    def _can_merge(self, before: JSONObject, body: JSONObject) -> bool:
+        """True if two messages become one: two of the user, or two of the system.
+
+        Servers with "System message must be at the beginning" (llama.cpp#27367) refuse a second one as well.
+        """
+        if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _MERGEABLE:
+            return False
+        roles = {before["role"], body["role"]}
+        return roles == {"user"} or (roles <= {"system", "developer"} and not self._capabilities.mid_system)
+
+    def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
+        """Put a user message into a tool result.
+
+        Mistral: "Unexpected role 'user' after role 'tool'" (avante#2695).
+        """
+        parts = _as_parts(body["content"])
+        if any(part["type"] != "text" for part in parts):
+            why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
+            self._ledger.add(LossCode.REPAIRED, message.path, why)
+            self._out += [{"role": "assistant", "content": _BRIDGE_TEXT}, body]
+            return
+        self._ledger.altered(
+            message.path, "sent behind the tool's result: the upstream takes no user's turn there"
+        )
+        if message.role == "user":
+            _tag_texts(parts, "user")
+        result["content"] = self._writer.write_content([*_as_parts(result["content"]), *parts])
+
+    def _system_role(self, message: Message) -> str:
+        if self._started and not self._exact and not self._capabilities.mid_system:
+            path = f"{message.path}/role"
+            self._ledger.altered(path, "system text in mid-conversation is sent as user text")
+            return "user"
+        # "With o1 models and newer, use `developer` messages for this purpose instead" of system messages
+        # (openai-python 3.54.0). Servers without this role take them as system messages.
+        if message.role == "developer" and self._capabilities.developer_role:
+            return "developer"
+        return "system"
+
+    def _write_plain(self, message: Message, role: str, parts: Sequence[Part]) -> JSONObject | None:
+        """Return a message of any role but assistant and tool, None if nothing of it is left."""
+        content: list[JSONObject] = []
+        for part in parts:
+            self._writer.write_part(part, message, content)
+        if not content and not self._exact:
+            return None
+        if role == "user" and message.role != "user":
+            _tag_texts(content, "system")
+        body: JSONObject = {"role": role, "content": self._writer.write_content(content)}
+        self._writer.write_message_fields(message, body)
+        return body
+
+    def _write_result(self, result: ToolResult, message: Message, media: list[JSONObject]) -> JSONObject:
+        """Return a tool message. Media that it cannot hold are appended to `media`."""
+        content: list[JSONObject] = []
+        for part in result.parts:
+            if self._exact or not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
+                self._writer.write_part(part, message, content)
+                continue
+            before = len(media)
+            self._writer.write_part(part, message, media)
+            if len(media) > before:
+                content.append({"type": "text", "text": f"[{part.kind}: see the next message]"})
+                self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
+        if result.is_error:
+            _prefix(content, "Error: ")
+            self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
+        body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
+        mark = result.cache
+        if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
+            texts = [part for part in content if part.get("type") == "text"]
+            if texts:
+                self._writer.write_mark(mark, None, texts[-1])
+            else:
+                self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
+        body["content"] = self._writer.write_content(content)
+        self._writer.write_message_fields(message, body)
+        if self._same_protocol:
+            body.update(result.extra or {})
+            raw = self._writer.raw_message(message)
+            if self._exact and raw["role"] == "function":  # the legacy form, paired by name
+                del body["tool_call_id"]
+                body.update(role="function", name=raw["name"])
+        return body
+
+    def _fits_result(self, part: Media) -> bool:
+        return part.kind == "image" and self._capabilities.tool_images
+
+
+def _simple_message(message: Message) -> JSONObject | None:
+    """Return the wire message for one plain text or one plain result, None for any other message.
+
+    Nearly all user messages of other protocols are like that.
+    """
+    parts = message.parts
+    if len(parts) != 1 or message.name is not None or message.phase is not None:
+        return None
+    part = parts[0]
+    if type(part) is ToolResult:
+        if len(part.parts) == 1 and part.cache is None and not part.is_error:
+            text = part.parts[0]
+            if type(text) is Text and text.cache is None and text.citations is None:
+                return {"role": "tool", "tool_call_id": part.call_id, "content": text.text}
+    elif type(part) is Text and part.cache is None and part.citations is None:
+        return {"role": "user", "content": part.text}
+    return None
+
+
+def _as_parts(content: JSON) -> list[JSONObject]:
+    return [{"type": "text", "text": content}] if type(content) is str else content
+
+
+def _tag_texts(content: list[JSONObject], tag: str) -> None:
+    """Put tags around texts that go into a message of another role."""
+    for part in content:
+        if part.keys() >= TEXT_PART_KEYS:
+            part["text"] = f"<{tag}>\n{part['text']}\n</{tag}>"
+
+
+def _prefix(content: list[JSONObject], text: str) -> None:
+    if content and content[0].get("type") == "text":
+        content[0]["text"] = text + content[0]["text"]
+    else:
+        content.insert(0, {"type": "text", "text": text.rstrip(": ")})

@@ -1,0 +1,382 @@
+"""Read Chat Completions responses, streamed or whole.
+
+`ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
+[DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
+one chunk. The three deltas that make up nearly all frames have a short path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    BlockKind,
+    Event,
+    Failed,
+    Opaque,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.losses import Ledger
+from dragoman._ir.shape import note_unread
+from dragoman._wire.errors import WireError
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman._wire.sse import Frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
+from dragoman.protocols.openai_chat.content_in import ChoiceReader
+from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols.openai_chat.tables import (
+    CALL_SHAPE,
+    CHOICE_SHAPE,
+    CHUNK_FIELDS,
+    ERROR_FINISH_REASONS,
+    FUNCTION_SHAPE,
+    IGNORABLE_CHOICE_FIELDS,
+    IGNORABLE_CHUNK_FIELDS,
+    NAME,
+    RESPONSE_SHAPE,
+    RESPONSE_TIER_ALIASES,
+    SERVICE_TIERS,
+)
+from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator
+from dragoman.protocols.openai_chat.usage import read_usage
+
+_NO_EVENTS: tuple[Event, ...] = ()
+_PADDING = b"obfuscation"
+
+
+class ChatReader:
+    """Reads one stream. `read` returns the events of a frame, `eof` those of the end of the stream."""
+
+    __slots__ = (
+        "_choices",
+        "_context",
+        "_ended",
+        "_ids",
+        "_ledger",
+        "_model",
+        "_start_tier",
+        "_started",
+        "_stop_sequences",
+        "_tier",
+        "_usage",
+        "_usage_came_last",
+    )
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._context = context
+        self._ledger = ledger
+        self._ids = IdAllocator(context.id)
+        self._choices: dict[int, ChoiceReader] = {}
+        self._model = ""
+        self._started = False
+        self._start_tier: str | None = None  # the service tier of the start
+        self._ended = False
+        self._tier: str | None = None  # the one that was reported last
+        self._usage: JSONObject | None = None
+        self._usage_came_last = False
+        stop = context.request.params.get("stop")
+        self._stop_sequences: tuple[str, ...] = (stop,) if type(stop) is str else tuple(stop or ())
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        data = frame.data
+        if self._ended:
+            return _NO_EVENTS
+        if data == b"[DONE]":
+            return self._finish(certain=True)
+        try:
+            chunk = decode(data)
+        except RemoteProtocolError as error:
+            if not data.strip():
+                return _NO_EVENTS  # some servers keep the connection alive that way
+            if frame.event != b"error":
+                raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
+            chunk = {"error": data.decode("utf-8", "replace")}
+        if type(chunk) is not dict:
+            if frame.event != b"error":
+                raise unreadable_response(f"a chunk is {kind_of(chunk)}")
+            chunk = {"error": chunk}
+        events = self._read_simple(chunk)
+        return self._read_chunk(chunk, frame.event) if events is None else events
+
+    def eof(self) -> Sequence[Event]:
+        if self._ended:
+            return _NO_EVENTS
+        return self._finish(certain=False)
+
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+        """Return how to read later chunks of this block: they differ in their text only, and in padding at OpenAI."""
+        states = self._choices.values()
+        if type(delta) is ArgumentsDelta:
+            call = next(call for state in states for call in state.calls.calls if call.block == delta.block)
+            return DeltaTemplate(b"arguments", call.pieces.append, padding=_PADDING)
+        state = next(state for state in states if state.block == delta.block)
+        if type(delta) is TextDelta:
+            return DeltaTemplate(b"content", padding=_PADDING) if state.kind is BlockKind.TEXT else None
+        parts = state.reasoning.template_parts()
+        return None if parts is None else DeltaTemplate(*parts, padding=_PADDING)
+
+    def whole(self, body: JSONObject) -> list[Event]:
+        """Return the events of a whole response."""
+        choices = body.get("choices")
+        if not has_error(body) and (type(choices) is not list or not choices):
+            raise unreadable_response("it has no choices")
+        out = self._read_chunk(body, b"")
+        if not self._ended:
+            out += self._finish(certain=True)
+        return out
+
+    def _read_simple(self, chunk: JSONObject) -> Sequence[Event] | None:
+        """Read a chunk whose one delta has one member of the kind that is open, None for any other chunk."""
+        try:
+            [choice] = chunk["choices"]
+            delta = choice["delta"]
+            state = self._choices[choice["index"]]
+            size = len(delta)
+        except (KeyError, TypeError, ValueError):
+            return None
+        if choice.get("finish_reason") or choice.get("logprobs"):
+            return None
+        if not (chunk.keys() <= IGNORABLE_CHUNK_FIELDS and choice.keys() <= IGNORABLE_CHOICE_FIELDS):
+            return None
+        if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
+            return None
+        usage = chunk.get("usage")
+        if usage is not None:
+            self._note_usage(chunk, with_choices=True)
+        kind = state.kind
+        if kind is BlockKind.TEXT:
+            content = delta.get("content")
+            return (TextDelta(state.block, content),) if type(content) is str and content else None
+        if kind is None:
+            calls = delta.get("tool_calls")
+            return None if calls is None else _read_simple_call(calls, state)
+        if kind is BlockKind.REASONING:
+            for field, pieces in state.reasoning.texts.items():
+                thinking = delta.get(field)
+                if type(thinking) is str and thinking:
+                    pieces.append(thinking)
+                    state.reasoning.emitted.append(thinking)
+                    return (ReasoningDelta(state.block, thinking),)
+        return None
+
+    def _read_chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
+        """Read any chunk."""
+        out: list[Event] = []
+        if has_error(chunk) or event == b"error":
+            return self._fail(parse_error(chunk, None), chunk)
+        choices = chunk.get("choices")
+        extra: JSONObject = {}
+        if self._context.rewritten:
+            extra = {
+                key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
+            }
+        unread = {key: value for key, value in chunk.items() if key not in extra} if extra else chunk
+        note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
+        self._note_usage(chunk, bool(choices))
+        self._note_tier(chunk)
+        if not self._started and (choices or chunk.get("id")):
+            self._start(chunk, out)
+        if type(choices) is list:
+            for position, choice in enumerate(choices):
+                if type(choice) is not dict:
+                    raise unreadable_response(f"a choice is {kind_of(choice)}")
+                self._read_choice(choice, position, out)
+        moderation = chunk.get("moderation")
+        if moderation is not None and self._started:
+            out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
+        if self._started:
+            for key, value in extra.items():
+                out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
+        if "citations" in chunk or "search_results" in chunk:
+            self._cite_pages(chunk, out)
+        return out
+
+    def _cite_pages(self, chunk: JSONObject, out: list[Event]) -> None:
+        """Cite the pages that are listed beside the choices in the first choice."""
+        choice = self._choices.get(0)
+        if choice is None:
+            self._ledger.dropped("/citations", "they came before the text that cites them")
+            return
+        choice.cite_pages(_listed_pages(chunk), out)
+        for key in _lossy_page_lists(chunk):
+            self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
+
+    def _start(self, chunk: JSONObject, out: list[Event]) -> None:
+        self._started = True
+        self._start_tier = self._tier
+        self._model = text_or_none(chunk.get("model")) or self._context.request.model
+        created = chunk.get("created")
+        out.append(
+            Started(
+                text_or_none(chunk.get("id")) or f"chatcmpl-{self._context.id}",
+                self._model,
+                created if type(created) is int else None,
+                self._tier,
+            )
+        )
+
+    def _note_tier(self, chunk: JSONObject) -> None:
+        """Keep an official service tier. Any other would break strict clients."""
+        reported = text_or_none(chunk.get("service_tier"))
+        tier = RESPONSE_TIER_ALIASES.get(reported or "", reported)
+        if tier in SERVICE_TIERS:
+            self._tier = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
+
+    def _usage_events(self) -> list[Event]:
+        """Return the usage if it is known, with the service tier if that changed after the start."""
+        usage = None if self._usage is None else read_usage(self._usage)
+        if self._tier != self._start_tier:
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=self._tier)
+        return [] if usage is None else [usage]
+
+    def _note_usage(self, chunk: JSONObject, with_choices: bool) -> None:
+        usage = chunk.get("usage")
+        groq = chunk.get("x_groq")
+        if usage is None and type(groq) is dict:
+            usage = groq.get("usage")
+        if type(usage) is dict:
+            self._usage = usage
+            self._usage_came_last = not with_choices
+
+    def _fail(self, error: WireError, chunk: JSONObject) -> list[Event]:
+        """End the response with an error. The usage so far still counts."""
+        self._ended = True
+        self._note_usage(chunk, with_choices=True)
+        out: list[Event] = []
+        if self._started:
+            out += self._usage_events()
+        out.append(Failed(error))
+        return out
+
+    def _read_choice(self, choice: JSONObject, position: int, out: list[Event]) -> None:
+        index = choice.get("index")
+        if type(index) is not int or index < 0:
+            index = position
+        state = self._choices.get(index)
+        note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
+        delta = choice.get("delta")
+        if state is None:
+            state = self._choices[index] = ChoiceReader(index, self._ids, self._model, self._ledger)
+            if delta is None:
+                delta = choice.get("message")
+        start = len(out)
+        if type(delta) is dict:
+            state.read_delta(delta, whole="delta" not in choice, out=out)
+        elif delta is not None:
+            raise unreadable_response(f"a delta is {kind_of(delta)}")
+        logprobs = choice.get("logprobs")
+        if type(logprobs) is dict:
+            state.read_logprobs(logprobs, out, start)
+        usage = choice.get("usage")
+        if type(usage) is dict:
+            self._usage = usage
+        finish = choice.get("finish_reason")
+        if type(finish) is str and finish:  # "" is the same as null
+            state.finish_reason = finish
+        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token.
+        stop = choice.get("stop_reason") or choice.get("matched_stop")
+        if type(stop) is str and stop in self._stop_sequences:
+            state.sequence = stop
+        elif type(stop) is str:
+            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
+
+    def _finish(self, *, certain: bool) -> list[Event]:
+        """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
+        is_complete = certain or self._usage_came_last
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        if not choices or choices[0].index != 0:
+            raise _truncated("without any answer", certain)
+        for state in choices:
+            if state.finish_reason is None and (not is_complete or state.calls.has_partial_arguments()):
+                raise _truncated("without a finish reason", certain)
+        self._ended = True
+        out: list[Event] = []
+        usage = self._usage_events()
+        for state in choices:
+            kind = ERROR_FINISH_REASONS.get(state.finish_reason or "")
+            if kind is not None:
+                message = f"the upstream stopped with finish_reason {state.finish_reason}"
+                return [*usage, Failed(WireError(kind, message, code=state.finish_reason))]
+        for state in choices:
+            state.end(out)
+        return [*out, *usage, ENDED]
+
+
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
+    """Return the events of a whole response. Raises RemoteProtocolError (502) if it cannot be read."""
+    return ChatReader(context, ledger).whole(body)
+
+
+def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
+    """Read one more piece of the arguments of a call whose block is open, None for anything else."""
+    if type(calls) is not list or len(calls) != 1:
+        return None
+    fragment = calls[0]
+    if type(fragment) is not dict or fragment.get("id") or "custom" in fragment:
+        return None
+    call = state.calls.open_call(fragment.get("index"))
+    function = fragment.get("function")
+    if call is None or type(function) is not dict or function.get("name"):
+        return None
+    if not (fragment.keys() <= CALL_SHAPE.keys() and function.keys() <= FUNCTION_SHAPE.keys()):
+        return None
+    piece = function.get("arguments")
+    if type(piece) is not str:
+        return None
+    if not piece:
+        return _NO_EVENTS
+    call.pieces.append(piece)
+    return (ArgumentsDelta(call.block, piece),)
+
+
+def _truncated(how: str, certain: bool) -> RemoteProtocolError:
+    """Return the error for a response that ended early. certain: it is whole, and therefore cannot be read."""
+    subject = "it" if certain else "the upstream's stream"
+    return RemoteProtocolError(f"{subject} ended {how}", status=502)
+
+
+# Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.
+_PAGE_LISTS = ("search_results", "citations")
+_PAGE_FIELDS = {"url", "title"}
+
+
+def _listed_pages(body: JSONObject) -> list[JSONObject]:
+    """Return the listed pages in the form of annotations, each URL once."""
+    found: dict[str, JSONObject] = {}
+    for key in _PAGE_LISTS:
+        pages = body.get(key)
+        for page in pages if type(pages) is list else ():
+            url = _url(page)
+            if url is not None and url not in found:
+                title = text_or_none(page.get("title")) if type(page) is dict else None
+                found[url] = {"type": "url_citation", "url_citation": {"url": url, "title": title}}
+    return list(found.values())
+
+
+def _lossy_page_lists(body: JSONObject) -> list[str]:
+    """Return the names of the lists that have more of a page than URL and title, or that cannot be read."""
+    return [key for key in _PAGE_LISTS if body.get(key) is not None and not _has_plain_pages(body[key])]
+
+
+def _has_plain_pages(pages: JSON) -> bool:
+    if type(pages) is not list:
+        return False
+    return all(
+        _url(page) is not None and (type(page) is str or page.keys() <= _PAGE_FIELDS) for page in pages
+    )
+
+
+def _url(page: JSON) -> str | None:
+    return text_or_none(page.get("url") if type(page) is dict else page)

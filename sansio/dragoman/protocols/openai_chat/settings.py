@@ -1,0 +1,386 @@
+"""Read and write the settings of a request that are more than a name and a value, and write the plain ones.
+
+Clients ask for reasoning in the official setting and in half a dozen dialects, and mix several. A table lists these
+places and what each is about. The first of several that are about the same thing counts; a later one that differs goes
+into `extra`. An upstream gets the one setting that it supports, with the nearest effort that its model supports, and
+structured output with `strict` only where the server would not refuse it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.parameters import (
+    DEFAULT_EFFORT,
+    Converter,
+    effort_of_budget,
+    fit_effort,
+    hash_longer_than,
+    write_params,
+)
+from dragoman._ir.request import (
+    Param,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+)
+from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json_schema import is_strict
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_JSON_SCHEMA,
+    KNOWN_REASONING,
+    KNOWN_RESPONSE_FORMAT,
+    KNOWN_TEMPLATE_KWARGS,
+    KNOWN_THINKING,
+    extra_fields,
+    require_text,
+    wrong_type,
+)
+from dragoman.protocols.openai_chat.tables import (
+    CHAT_TEMPLATE_KWARGS,
+    IMPLIED_INCLUDES,
+    LOGPROBS_INCLUDE,
+    MAX_SAFETY_IDENTIFIER,
+    MAX_USER,
+    PARAM_NAMES,
+    REASONING_SETTINGS,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+)
+
+
+def _budget(value: JSON, path: str) -> int:
+    if type(value) is not int:
+        raise wrong_type(path, "an integer", value)
+    return value
+
+
+def _switch(value: JSON, path: str) -> str | None:
+    """Return the mode for a plain switch, which sets no amount."""
+    return ("adaptive" if value else "disabled") if type(value) is bool else None
+
+
+def _mode(value: JSON, path: str) -> str | None:
+    return value if value in ("enabled", "disabled", "adaptive") else None
+
+
+def _display_if_excluded(value: JSON, path: str) -> str | None:
+    return ("omitted" if value else "summarized") if type(value) is bool else None
+
+
+def _display_if_included(value: JSON, path: str) -> str | None:
+    return ("summarized" if value else "omitted") if type(value) is bool else None
+
+
+# Setting, its member ("" for none), the field of ReasoningConfig that it sets, and how to read it, with None for an
+# unknown value.
+_PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
+    ("reasoning_effort", "", "effort", require_text),
+    ("reasoning", "effort", "effort", require_text),
+    ("reasoning", "enabled", "mode", _switch),
+    ("reasoning", "max_tokens", "budget", _budget),
+    ("reasoning", "exclude", "display", _display_if_excluded),
+    ("thinking", "type", "mode", _mode),
+    ("thinking", "budget_tokens", "budget", _budget),
+    ("enable_thinking", "", "mode", _switch),
+    ("chat_template_kwargs", "enable_thinking", "mode", _switch),
+    ("chat_template_kwargs", "thinking", "mode", _switch),
+    ("thinking_budget", "", "budget", _budget),
+    ("include_reasoning", "", "display", _display_if_included),
+)
+_KNOWN_MEMBERS = {
+    "reasoning": KNOWN_REASONING,
+    "thinking": KNOWN_THINKING,
+    "chat_template_kwargs": KNOWN_TEMPLATE_KWARGS,
+}
+
+
+def read_reasoning(body: JSONObject, extra: JSONObject) -> ReasoningConfig | None:
+    """Read the settings for reasoning, None if there are none or only unknown ones.
+
+    Raises RemoteProtocolError (400) for an effort or budget of a wrong type.
+    """
+    if not any(key in body for key in REASONING_SETTINGS):
+        return None
+    for key, known in _KNOWN_MEMBERS.items():
+        holder = body.get(key)
+        unknown = extra_fields(holder, known) if type(holder) is dict else holder
+        if unknown is not None:
+            extra[key] = unknown
+    found: dict[str, JSON] = {}
+    paths: dict[str, str] = {}
+    for key, member, field, read in _PLACES:
+        value = body.get(key)
+        path = f"/{key}"
+        if member:
+            value = value.get(member) if type(value) is dict else None
+            path = f"{path}/{member}"
+        if value is None:
+            continue
+        meaning = read(value, path)
+        if meaning is None or not _agrees(field, found.setdefault(field, meaning), meaning):
+            extra[key] = {**extra.get(key, {}), member: value} if member else value
+        else:
+            paths.setdefault(field, path)
+    if not found:
+        return None
+    if "budget" in found and found.get("mode") != "disabled":
+        found["mode"] = "enabled"
+    effort_path = paths.get("effort", "")
+    path = next((paths[field] for field in ("budget", "mode", "display") if field in paths), effort_path)
+    if path.count("/") > 1:
+        path = path.rpartition("/")[0]
+    return ReasoningConfig(**found, path=path, effort_path="" if effort_path == path else effort_path)
+
+
+def _agrees(field: str, first: JSON, later: JSON) -> bool:
+    if field == "mode":
+        return (first == "disabled") is (later == "disabled")
+    return bool(first == later)
+
+
+def write_reasoning(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the setting for reasoning that the upstream supports into `out`."""
+    config = request.reasoning
+    if config is None:
+        return
+    if (
+        same_protocol
+        and config.path == f"/{CHAT_TEMPLATE_KWARGS}"
+        and capabilities.reasoning_setting == "reasoning_effort"
+    ):
+        # Only the client has the template of the model, and with it the names of its settings.
+        out[CHAT_TEMPLATE_KWARGS] = request.raw[CHAT_TEMPLATE_KWARGS]
+        config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
+    path = config.path or "/reasoning"
+    if config.display is not None:
+        ledger.dropped(config.display_path or path, "whether reasoning is shown is up to the upstream")
+    requested = _requested_effort(config)
+    if requested is None:
+        return
+    if config.mode == "disabled" and config.effort not in (None, "none"):
+        ledger.dropped(config.effort_path or path, "no effort beside thinking that is switched off")
+    setting = capabilities.reasoning_setting
+    at = (config.effort_path or path) if config.effort is not None else path
+    if setting is None:
+        ledger.dropped(at, "the upstream has no setting for reasoning")
+        if config.mode is not None or config.budget is not None:
+            ledger.dropped(path, "the upstream has no setting for reasoning")
+        return
+    if requested == "none" and setting in ("thinking", "enable_thinking"):
+        # DeepSeek: "cannot be disabled when reasoning_effort is set" (ding113/claude-code-hub#1257).
+        out[setting] = {"type": "disabled"} if setting == "thinking" else False
+        return
+    if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
+        out["reasoning"] = {"max_tokens": config.budget}
+        return
+    if config.budget is not None and requested != "none":
+        ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
+    effort = fit_effort(requested, capabilities.efforts)
+    if (
+        setting == "reasoning_effort"
+        and not capabilities.tools_with_effort
+        and effort != "none"
+        and "tools" in out
+    ):
+        # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
+        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173)
+        ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
+        if fit_effort("none", capabilities.efforts) != "none":
+            return
+        effort = "none"
+    elif effort != requested:
+        ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
+    if setting in ("thinking", "enable_thinking"):
+        out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
+        if capabilities.efforts:
+            out["reasoning_effort"] = effort
+        elif config.effort is not None:
+            ledger.altered(at, "sent as a switch: how much to think cannot be said")
+    else:
+        out[setting] = {"effort": effort} if setting == "reasoning" else effort
+
+
+def _requested_effort(config: ReasoningConfig) -> str | None:
+    """Return the effort that a configuration amounts to, None if it requests nothing."""
+    if config.mode == "disabled":
+        return "none"
+    if config.effort is not None:
+        return config.effort
+    if config.budget is not None:
+        return effort_of_budget(config.budget)
+    return None if config.mode is None else DEFAULT_EFFORT
+
+
+def read_response_format(value: JSON, extra: JSONObject) -> ResponseFormat | None:
+    """Read `response_format`. Raises RemoteProtocolError (400) if it is not an object."""
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise wrong_type("/response_format", "an object", value)
+    kind = value.get("type")
+    unknown = extra_fields(value, KNOWN_RESPONSE_FORMAT)
+    if unknown:
+        extra["response_format"] = unknown if kind != "text" else value
+    if kind == "json_schema":
+        path = "/response_format/json_schema"
+        schema = value.get("json_schema")
+        if type(schema) is not dict:
+            raise wrong_type(path, "an object", schema)
+        return ResponseFormat(
+            schema.get("schema") or {},
+            schema.get("name"),
+            schema.get("description"),
+            schema.get("strict"),
+            extra_fields(schema, KNOWN_JSON_SCHEMA),
+            path,
+        )
+    if kind == "json_object":
+        return ResponseFormat(path="/response_format")
+    if kind != "text":
+        extra["response_format"] = value  # a server's own kind, such as a grammar
+    return None
+
+
+def write_response_format(
+    request: Request, same_protocol: bool, messages: list[JSONObject], out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the response format into `out`. messages: the wire messages, to which an instruction may be added."""
+    form = request.response_format
+    if form is None:
+        return
+    path = form.path or "/response_format"
+    if form.schema is None:
+        out["response_format"] = {"type": "json_object"}
+        if not any(_mentions_json(message) for message in messages):
+            # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
+            _add_instruction(messages, "Answer with one JSON object.")
+            ledger.altered(
+                path, "the messages got an instruction to answer in JSON, without which it is refused"
+            )
+        return
+    schema: JSONObject = {"name": form.name or "response"}  # the name is required
+    if form.description is not None:
+        schema["description"] = form.description
+    schema["schema"] = form.schema
+    if form.strict is not None:
+        schema["strict"] = form.strict and is_strict(form.schema)
+        if form.strict and not schema["strict"]:
+            ledger.altered(path, "the schema is outside of what the server takes as strict")
+    if same_protocol and form.extra:
+        schema.update(form.extra)
+    out["response_format"] = {"type": "json_schema", "json_schema": schema}
+
+
+def _mentions_json(message: JSONObject) -> bool:
+    content = message.get("content")
+    texts = [content] if type(content) is str else [part.get("text") for part in content or ()]
+    return any(type(text) is str and "json" in text.lower() for text in texts)
+
+
+def _add_instruction(messages: list[JSONObject], text: str) -> None:
+    """Add an instruction to the system message at the head, because some servers take no other."""
+    first = messages[0] if messages else {}
+    if first.get("role") not in ("system", "developer"):
+        messages.insert(0, {"role": "system", "content": text})
+    elif type(first["content"]) is str:
+        first["content"] = f"{first['content']}\n\n{text}"
+    else:
+        first["content"] = [*first["content"], {"type": "text", "text": text}]
+
+
+def write_settings(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the plain settings into `out`."""
+    if request.params:
+        converters = _CONVERTERS_WITH_MARKS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
+        if "service_tier" in capabilities.refuses:
+            converters = {**converters, "speed": _drop_speed}
+        if same_protocol:  # the client names tiers as the upstream does
+            converters = {param: each for param, each in converters.items() if param != "service_tier"}
+        write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
+        if not same_protocol:
+            _derived_settings(request, capabilities, out, ledger)
+
+
+def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """Put all settings of a Chat request into `out`, with limit, reasoning and format as they came."""
+    newer = request.raw.get("max_completion_tokens") is not None
+    write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
+    for key in REASONING_SETTINGS:
+        if request.raw.get(key) is not None:
+            out[key] = request.raw[key]
+    if request.response_format is not None:
+        out["response_format"] = request.raw["response_format"]
+
+
+def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Put the settings into `out` that become another one."""
+    if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
+        out["service_tier"] = "fast"
+        path = request.param_paths.get("service_tier", "/service_tier")
+        ledger.dropped(path, "the speed is said in its place")
+    requested = LOGPROBS_INCLUDE in (request.params.get("include") or ())
+    if requested and "logprobs" in capabilities.refuses:
+        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        requested = False
+    if requested or "top_logprobs" in out:
+        out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
+
+
+def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is str and value in SERVICE_TIERS:
+        return value
+    tier = SERVICE_TIER_ALIASES.get(str(value))
+    if tier is None:
+        ledger.dropped(path, "the target protocol has no such service tier")
+    else:
+        ledger.altered(path, f"sent as {tier}")
+    return tier
+
+
+def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Return the service tier for `speed` of Messages. Any speed but `fast` is the default."""
+    if value not in ("fast", "standard"):
+        ledger.dropped(path, "the target protocol has no such speed")
+    return value if value == "fast" else None
+
+
+def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value != "standard":
+        ledger.dropped(path, "the upstream takes no service tier")
+    return None
+
+
+def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
+    for index, item in enumerate(value if type(value) is list else ()):
+        if type(item) is not str or item not in IMPLIED_INCLUDES:
+            ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
+    return None
+
+
+def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
+    ledger.dropped(path, "the upstream takes no cache marks")
+    return None
+
+
+_CONVERTERS_WITH_MARKS: Mapping[Param, Converter] = {
+    "service_tier": _service_tier,
+    "speed": _speed,
+    "include": _include,
+    "background": lambda value, path, ledger: None,  # false here: write_request refuses true
+    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
+    "user": hash_longer_than(MAX_USER),
+}
+
+_CONVERTERS: Mapping[Param, Converter] = {
+    **_CONVERTERS_WITH_MARKS,
+    "prompt_cache_options": _drop_cache_options,
+}

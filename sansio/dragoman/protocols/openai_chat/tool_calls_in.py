@@ -1,0 +1,229 @@
+"""Read the tool calls of one choice: fragments in, blocks out.
+
+Fragments are told apart by index, but servers leave the index out, use one index for several calls, repeat ids and
+names, or send a call whole. A table of the calls by index and a few rules decide which call a fragment belongs to. No
+event says that a call has ended: it ends when another one starts and its arguments are a complete JSON object, or with
+the response. Members of a call that we do not know (Google's signatures among them) go to the client as a signature,
+in a reasoning block before the call, because the server needs them back with it.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import (
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Signature,
+    SignatureDelta,
+    ToolHead,
+    ToolKind,
+)
+from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
+from dragoman.protocols.openai_chat.checks import arguments_text, unreadable_response
+from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
+
+
+class StreamedCall:
+    """One call of a response.
+
+    block: its number, -1 until the name of the call is known.
+    pieces: the arguments so far.
+    extra: unknown members that are not emitted yet; emitted_extra: those that are.
+    """
+
+    __slots__ = ("block", "call_id", "emitted_extra", "ended", "extra", "kind", "name", "pieces")
+
+    def __init__(self, kind: ToolKind) -> None:
+        self.kind = kind
+        self.block = -1
+        self.call_id = ""
+        self.name = ""
+        self.pieces: list[str] = []
+        self.ended = False
+        self.extra: JSONObject = {}
+        self.emitted_extra: JSONObject = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def is_complete(self) -> bool:
+        """True if nothing more can come. The input of a custom tool is free text and may always go on."""
+        return self.kind is ToolKind.FUNCTION and is_object_text(self.text)
+
+
+class IdAllocator:
+    """Numbers the blocks of one response, and makes ids for calls that came without one."""
+
+    __slots__ = ("_blocks", "_calls", "_token")
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._blocks = -1
+        self._calls = -1
+
+    def next_block(self) -> int:
+        self._blocks += 1
+        return self._blocks
+
+    def next_call_id(self) -> str:
+        self._calls += 1
+        return f"call_{self._token}_{self._calls}"
+
+
+class ToolCallReader:
+    """Reads the calls of one choice."""
+
+    __slots__ = ("_by_index", "_choice", "_ids", "_last", "_model", "calls")
+
+    def __init__(self, choice: int, ids: IdAllocator, model: str) -> None:
+        self.calls: list[StreamedCall] = []
+        self._choice = choice
+        self._ids = ids
+        self._model = model
+        self._by_index: dict[int, StreamedCall] = {}
+        self._last: StreamedCall | None = None
+
+    def open_call(self, index: JSON) -> StreamedCall | None:
+        """Return the call at this index if its block is open."""
+        call = self._by_index.get(index) if type(index) is int else None
+        return call if call is not None and call.block >= 0 and not call.ended else None
+
+    def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
+        """Read one element of `tool_calls`.
+
+        default_index: its index if it has none, as in whole responses.
+        """
+        if type(fragment) is not dict:
+            raise unreadable_response(f"a tool call is {kind_of(fragment)}")
+        custom = fragment.get("custom")
+        kind = ToolKind.CUSTOM if type(custom) is dict else ToolKind.FUNCTION
+        inner = custom if kind is ToolKind.CUSTOM else fragment.get("function")
+        if inner is None:
+            inner = {}
+        elif type(inner) is not dict:
+            raise unreadable_response(f"a tool call's function is {kind_of(inner)}")
+        call_id, name = fragment.get("id"), inner.get("name")
+        call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
+        name = name if type(name) is str else ""
+        piece = arguments_text(inner.get("input" if kind is ToolKind.CUSTOM else "arguments"))
+        index = fragment.get("index")
+        if type(index) is not int:
+            index = default_index
+        call = self._find(index, call_id, name)
+        if call is None:
+            if not (call_id or name or piece.strip()):
+                return  # an empty fragment before any call
+            call = self._start(kind, index, out)
+        call.extra.update(_extra_members(fragment, inner, kind))
+        if call.ended:
+            # Its arguments were complete. Blanks do not change them, nor does a repetition of the whole.
+            if piece.strip() and piece != call.text:
+                raise unreadable_response("a tool call goes on after its arguments were complete")
+            self._emit_extra(call, out)
+            return
+        self._fill(call, call_id, name, piece, out)
+
+    def read_legacy(self, value: JSON, out: list[Event]) -> None:
+        """Read a `function_call`: one call without id and index."""
+        self.read_fragment({"index": 0, "function": value}, out)
+
+    def end(self, cut: bool, out: list[Event]) -> None:
+        """End all calls, because the choice ends. cut: it was cut short, so the last call may be incomplete."""
+        for call in self.calls:
+            if not call.ended:
+                self._end(call, out, complete=not (cut and not call.is_complete()))
+
+    def end_complete(self, out: list[Event]) -> None:
+        """End the calls that are complete, because something else starts."""
+        for call in self.calls:
+            if not call.ended and call.is_complete():
+                self._end(call, out)
+
+    def has_partial_arguments(self) -> bool:
+        """True if the arguments of a call stop in the middle."""
+        return any(
+            call.kind is ToolKind.FUNCTION and call.text.strip() and not is_object_text(call.text)
+            for call in self.calls
+        )
+
+    def _find(self, index: int | None, call_id: str, name: str) -> StreamedCall | None:
+        """Return the call that a fragment continues, None if it starts a new one."""
+        if index is None:
+            if call_id:
+                return next((call for call in self.calls if call.call_id == call_id), None)
+            call = self._last
+        else:
+            call = self._by_index.get(index)
+        if call is None:
+            return None
+        # A new id at the same index is a new call, because some servers number all calls 0. Without a name it is one
+        # only if the call before it is complete, because other servers give each fragment a new id.
+        if call_id and call.call_id and call_id != call.call_id and (name or call.is_complete()):
+            return None
+        # Without ids a name after a complete call starts the next one.
+        if name and call.name and not call_id and (name != call.name or index is None) and call.is_complete():
+            return None
+        return call
+
+    def _start(self, kind: ToolKind, index: int | None, out: list[Event]) -> StreamedCall:
+        self.end_complete(out)
+        call = StreamedCall(kind)
+        self.calls.append(call)
+        if index is None:
+            index = max(self._by_index, default=-1) + 1
+        self._by_index[index] = self._last = call
+        return call
+
+    def _fill(self, call: StreamedCall, call_id: str, name: str, piece: str, out: list[Event]) -> None:
+        if call.block < 0:
+            call.call_id = call.call_id or call_id
+            call.name = call.name or name
+            if piece:
+                call.pieces.append(piece)
+            if call.name:
+                call.call_id = call.call_id or self._ids.next_call_id()
+                self._emit_extra(call, out)
+                call.block = self._ids.next_block()
+                head = ToolHead(call.call_id, call.name, call.kind)
+                out.append(BlockStarted(call.block, BlockKind.TOOL_CALL, self._choice, head))
+                if call.pieces:
+                    out.append(ArgumentsDelta(call.block, call.text))
+        elif piece:
+            call.pieces.append(piece)
+            out.append(ArgumentsDelta(call.block, piece))
+
+    def _end(self, call: StreamedCall, out: list[Event], *, complete: bool = True) -> None:
+        if call.block < 0:
+            raise unreadable_response("a tool call has no name")
+        call.ended = True
+        out.append(BlockEnded(call.block, complete))
+        self._emit_extra(call, out)
+
+    def _emit_extra(self, call: StreamedCall, out: list[Event]) -> None:
+        """Emit the unknown members of a call: before it if they came with its start, otherwise after it."""
+        extra = {key: value for key, value in call.extra.items() if call.emitted_extra.get(key) != value}
+        if extra:
+            native = {CALL_EXTRAS: {call.call_id: extra}}
+            out += signature_events(native, self._choice, self._ids, self._model)
+            call.emitted_extra.update(extra)
+        call.extra.clear()
+
+
+def signature_events(native: JSONObject, choice: int, ids: IdAllocator, model: str) -> list[Event]:
+    """Return a reasoning block with a signature for members that only the upstream can read and needs back."""
+    block = ids.next_block()
+    signature = SignatureDelta(block, Signature(NAME, native, model))
+    return [BlockStarted(block, BlockKind.REASONING, choice), signature, BlockEnded(block)]
+
+
+def _extra_members(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
+    """Return the members of a call that the protocol does not have, nested as they came."""
+    known = CUSTOM_SHAPE if kind is ToolKind.CUSTOM else FUNCTION_SHAPE
+    if fragment.keys() <= CALL_SHAPE.keys() and inner.keys() <= known.keys():
+        return {}
+    extra = {key: value for key, value in fragment.items() if key not in CALL_SHAPE and value is not None}
+    within = {key: value for key, value in inner.items() if key not in known and value is not None}
+    return {**extra, kind.value: within} if within else extra

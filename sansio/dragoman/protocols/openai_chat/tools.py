@@ -1,0 +1,420 @@
+"""Read and write the tools of a request, and the choice among them.
+
+Functions and custom tools have types of their own. The setting `web_search_options` is read as a hosted tool, and
+written from one. Tools of unknown types are kept as they came. What a tool has beyond the members here is its `extra`;
+on the way out it goes into the description if the model can use it, and into the ledger otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.request import (
+    CacheMark,
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    Request,
+    Tool,
+    ToolChoice,
+    ToolRef,
+    WebSearch,
+)
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json_schema import is_strict
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat.checks import (
+    KNOWN_APPROXIMATE_LOCATION,
+    KNOWN_CUSTOM_DEFINITION,
+    KNOWN_FUNCTION_DEFINITION,
+    KNOWN_LOCATION,
+    KNOWN_TOOL,
+    KNOWN_WEB_SEARCH,
+    extra_fields,
+    optional_text,
+    read_cache_mark,
+    required_text,
+    with_nested_extra,
+    wrong_type,
+)
+from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
+
+_LOCATION_FIELDS = ("city", "country", "region", "timezone")
+
+# Modes of tool_choice, with words of other protocols that clients send here.
+_CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+
+
+def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
+    """Read the tools and the choice. A choice with members that `ToolChoice` lacks goes into `extra` as well."""
+    tools: list[Tool] = []
+    for field, legacy in (("tools", False), ("functions", True)):
+        items = body.get(field)
+        if items is not None and type(items) is not list:
+            raise wrong_type(f"/{field}", "an array", items)
+        for index, item in enumerate(items or ()):
+            path = f"/{field}/{index}"
+            if type(item) is not dict:
+                raise wrong_type(path, "an object", item)
+            tools.append(_read_legacy_function(item, path) if legacy else _read_tool(item, path))
+    if body.get(WEB_SEARCH_OPTIONS) is not None:
+        tools.append(_read_web_search(body[WEB_SEARCH_OPTIONS], extra))
+    choice = _read_choice(body.get("tool_choice"), "/tool_choice", tools)
+    if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
+        extra["tool_choice"] = body["tool_choice"]
+    legacy_choice = body.get("function_call")
+    if legacy_choice is not None:
+        if type(legacy_choice) is dict:
+            called = {"type": "function", "function": legacy_choice}
+        if choice is not None or (type(legacy_choice) is dict and not _is_plain_choice(called)):
+            extra["function_call"] = legacy_choice  # it has extra members, or the newer name wins
+        if choice is None:
+            choice = _read_choice(
+                called if type(legacy_choice) is dict else legacy_choice, "/function_call", tools
+            )
+    return tuple(tools), choice
+
+
+def _read_tool(tool: JSONObject, path: str) -> Tool:
+    kind = tool.get("type", "function")
+    if kind == "function":
+        return _read_function_tool(tool, path)
+    if kind == "custom":
+        return _read_custom_tool(tool, path)
+    return HostedTool(NAME, str(kind), tool, path)
+
+
+def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
+    return FunctionTool(
+        required_text(function, "name", path),
+        optional_text(function, "description", path),
+        function.get("parameters"),
+        function.get("strict"),
+        extra=extra_fields(function, KNOWN_FUNCTION_DEFINITION),
+        path=path,
+    )
+
+
+def _read_function_tool(tool: JSONObject, path: str) -> FunctionTool:
+    function = tool.get("function")
+    if type(function) is not dict:
+        raise wrong_type(f"{path}/function", "an object", function)
+    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
+    return FunctionTool(
+        required_text(function, "name", f"{path}/function"),
+        optional_text(function, "description", f"{path}/function"),
+        function.get("parameters"),
+        function.get("strict"),
+        cache=cache,
+        extra=with_nested_extra(extra, "function", extra_fields(function, KNOWN_FUNCTION_DEFINITION)),
+        path=path,
+    )
+
+
+def _read_custom_tool(tool: JSONObject, path: str) -> CustomTool:
+    custom = tool.get("custom")
+    if type(custom) is not dict:
+        raise wrong_type(f"{path}/custom", "an object", custom)
+    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
+    form = custom.get("format")
+    grammar = form.get("grammar") if type(form) is dict and form.get("type") == "grammar" else None
+    at = f"{path}/custom/format/grammar"
+    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
+    unknown = extra_fields(custom, KNOWN_CUSTOM_DEFINITION)
+    if form is not None and not _is_plain_format(form):
+        unknown = {**(unknown or {}), "format": form}
+    return CustomTool(
+        required_text(custom, "name", f"{path}/custom"),
+        optional_text(custom, "description", f"{path}/custom"),
+        Grammar(required_text(grammar, "syntax", at), required_text(grammar, "definition", at))
+        if type(grammar) is dict
+        else None,
+        cache=cache,
+        extra=with_nested_extra(extra, "custom", unknown),
+        path=path,
+    )
+
+
+def _read_web_search(options: JSON, extra: JSONObject) -> HostedTool:
+    """Read `web_search_options`. The location is nested one deeper than in other protocols."""
+    path = f"/{WEB_SEARCH_OPTIONS}"
+    if type(options) is not dict:
+        raise wrong_type(path, "an object", options)
+    extra_options = extra_fields(options, KNOWN_WEB_SEARCH)
+    location = options.get("user_location")
+    approximate: JSONObject | None = None
+    if type(location) is dict:
+        unknown = extra_fields(location, KNOWN_LOCATION) or {}
+        if location.get("type") != "approximate":
+            unknown["type"] = location.get("type")
+        received: JSON = location.get("approximate")
+        if type(received) is dict:
+            extra_received = extra_fields(received, KNOWN_APPROXIMATE_LOCATION)
+            if extra_received is not None:
+                unknown["approximate"] = extra_received
+            approximate = {
+                "type": "approximate",
+                **{key: received[key] for key in _LOCATION_FIELDS if key in received},
+            }
+        elif received is not None:
+            unknown["approximate"] = received
+        extra_options = with_nested_extra(extra_options, "user_location", unknown or None)
+    elif location is not None:
+        extra_options = {**(extra_options or {}), "user_location": location}
+    if extra_options is not None:
+        extra[WEB_SEARCH_OPTIONS] = extra_options
+    use = WebSearch(location=approximate, context_size=options.get("search_context_size"))
+    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, path, use)
+
+
+def _is_plain_format(form: JSON) -> bool:
+    """True if a format is plain `text`, or a grammar without extra members."""
+    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
+        return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
+    return bool(form == {"type": "text"})
+
+
+def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
+    if choice is None:
+        return None
+    kind = choice.get("type") if type(choice) is dict else choice
+    mode = _CHOICES.get(kind) if type(kind) is str else None
+    if mode is not None:
+        return ToolChoice(mode, path=path)  # type: ignore[arg-type]  # the values of _CHOICES are modes
+    if type(choice) is dict:
+        if kind == "allowed_tools" and type(allowed := choice.get("allowed_tools")) is dict:
+            named = allowed.get("tools") or []
+            if type(named) is not list:
+                raise wrong_type(f"{path}/allowed_tools/tools", "an array", named)
+            refs = tuple(filter(None, map(_read_reference, named)))
+            return ToolChoice("allowed", allowed=refs, required=allowed.get("mode") == "required", path=path)
+        ref = _read_reference(choice)
+        if ref is not None:
+            return ToolChoice("named", ref.name, ref.kind, path=path)
+        if any(isinstance(tool, HostedTool) and tool.kind == kind for tool in tools):
+            return ToolChoice("named", path=path, hosted=str(kind))
+    raise RemoteProtocolError(
+        f"{dotted_path(path)} must be auto, none, required, a named tool or allowed_tools",
+        path=path,
+        code="invalid_value",
+    )
+
+
+def _read_reference(tool: JSON) -> ToolRef | None:
+    name = _referenced_name(tool)
+    return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION) if name else None
+
+
+def _referenced_name(tool: JSON) -> str:
+    """Return the name in a reference to a tool: {type: T, T: {name}}."""
+    kind = tool.get("type") if type(tool) is dict else None
+    inner = tool.get(kind) if type(kind) is str else None
+    name = inner.get("name") if type(inner) is dict else None
+    return name if type(name) is str else ""
+
+
+def _is_plain_choice(choice: JSONObject) -> bool:
+    """True if a choice has no members that `ToolChoice` lacks."""
+    if choice.get("type") == "allowed_tools":
+        allowed = choice.get("allowed_tools")
+        return (
+            type(allowed) is dict
+            and len(choice) == 2
+            and allowed.keys() <= {"mode", "tools"}
+            and allowed.get("mode", "auto") in ("auto", "required")
+            and all(map(_is_plain_reference, allowed.get("tools") or ()))
+        )
+    return choice.keys() == {"type"} or _is_plain_reference(choice)
+
+
+def _is_plain_reference(tool: JSON) -> bool:
+    name = _referenced_name(tool)
+    return bool(name) and tool in ({"type": kind, kind: {"name": name}} for kind in ("function", "custom"))
+
+
+def write_tools(
+    request: Request, same_protocol: bool, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put tools, choice and web search into `out`."""
+    tools: list[JSONObject] = []
+    for tool in request.tools:
+        if not isinstance(tool, HostedTool):
+            body = _translated_tool(
+                tool, same_protocol and capabilities.cache_marks == "cache_control", ledger
+            )
+            tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
+        elif not same_protocol:
+            _write_hosted(tool, capabilities, out, ledger)
+        elif tool.kind == WEB_SEARCH_OPTIONS:
+            out[WEB_SEARCH_OPTIONS] = tool.native
+        else:
+            tools.append(tool.native)
+    choice = request.tool_choice
+    if not tools:
+        # "tool_choice is only allowed when tools are specified"
+        if choice is not None and choice.mode not in ("auto", "none"):
+            ledger.dropped(choice.path, "no tool is left to choose from")
+        return
+    out["tools"] = tools
+    if choice is not None:
+        body = _write_choice(choice, ledger)
+        if body is not None:
+            out["tool_choice"] = body
+    if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
+        out["parallel_tool_calls"] = False
+
+
+def write_native_tools(request: Request, out: JSONObject) -> None:
+    """Put the tools of a Chat request into `out` in the form in which they came, legacy or not."""
+    for tool in request.tools:
+        if isinstance(tool, HostedTool):
+            if tool.kind == WEB_SEARCH_OPTIONS:
+                out[WEB_SEARCH_OPTIONS] = tool.native
+            else:
+                out.setdefault("tools", []).append(tool.native)
+        elif tool.path.startswith("/functions/"):
+            out.setdefault("functions", []).append(
+                deep_merge(_native_tool(tool)["function"], tool.extra or {})
+            )
+        else:
+            out.setdefault("tools", []).append(deep_merge(_native_tool(tool), tool.extra or {}))
+    for key in ("tool_choice", "function_call", "parallel_tool_calls"):
+        if request.raw.get(key) is not None:
+            out[key] = request.raw[key]
+
+
+def _native_tool(tool: FunctionTool | CustomTool) -> JSONObject:
+    body = _tool_body(tool)
+    if isinstance(tool, FunctionTool):
+        if tool.parameters is not None:
+            body["function"]["parameters"] = tool.parameters
+        if tool.strict is not None:
+            body["function"]["strict"] = tool.strict
+    if tool.cache is not None:
+        body["cache_control"] = write_cache_control(tool.cache)
+    return body
+
+
+def _tool_body(tool: FunctionTool | CustomTool) -> JSONObject:
+    """Return the members that both kinds of tool have."""
+    inner: JSONObject = {"name": tool.name}
+    if tool.description is not None:
+        inner["description"] = tool.description
+    kind = "function"
+    if isinstance(tool, CustomTool):
+        kind = "custom"
+        if tool.grammar is not None:
+            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
+    return {"type": kind, kind: inner}
+
+
+def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
+    body = _tool_body(tool)
+    if tool.cache is not None and marks:
+        body["cache_control"] = write_cache_control(tool.cache)
+    elif tool.cache is not None:
+        ledger.dropped(tool.cache.path, "tools take no cache marks here")
+    if isinstance(tool, CustomTool):
+        return body
+    inner = body["function"]
+    if tool.examples:
+        examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
+        inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
+        ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
+    if tool.deferred:
+        ledger.altered(f"{tool.path}/defer_loading", "the tool is sent at once: there is no tool search here")
+    parameters = tool.parameters
+    inner["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
+    if tool.strict is not None:
+        inner["strict"] = tool.strict and is_strict(parameters)
+        if tool.strict and not inner["strict"]:
+            ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
+    return body
+
+
+def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    use = tool.use
+    if not isinstance(use, WebSearch) or "web_search" not in capabilities.hosted_tools:
+        ledger.add(tool.loss_code, tool.path, f"a {tool.kind} tool is run by its own provider")
+    elif WEB_SEARCH_OPTIONS in out:
+        ledger.dropped(tool.path, "there is one web search already, and no place for another")
+    else:
+        out[WEB_SEARCH_OPTIONS] = _search_options(use)
+        _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
+
+
+def _search_options(use: WebSearch) -> JSONObject:
+    options: JSONObject = {}
+    if use.context_size is not None:
+        options["search_context_size"] = use.context_size
+    if use.location is not None:
+        approximate = {
+            key: value for key, value in use.location.items() if key != "type" and value is not None
+        }
+        options["user_location"] = {"type": "approximate", "approximate": approximate}
+    return options
+
+
+def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
+    """Record the settings of a web search tool that `options` lack: domains, the number of uses and others."""
+    written = {tool.kind, "web_search", *map(str, _leaves(options))}
+    for key, value in native.items() if type(native) is dict else ():
+        leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
+        if not set(leaves) <= written or (type(value) is dict and not leaves):
+            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no place for it")
+
+
+def _leaves(value: JSON) -> list[JSON]:
+    """Return the strings, numbers and booleans in a value."""
+    if type(value) is dict:
+        return [leaf for member in value.values() for leaf in _leaves(member)]
+    if type(value) is list:
+        return [leaf for member in value for leaf in _leaves(member)]
+    return [value]
+
+
+def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
+    """Return the choice, None if it has no form here or is the default."""
+    if choice.mode == "allowed":
+        refs = [ref for ref in choice.allowed if ref.hosted is None]
+        if len(refs) < len(choice.allowed):
+            ledger.altered(choice.path, "tools that the provider runs are no part of the choice here")
+            if not refs:
+                return "none"
+        allowed = {
+            "mode": "required" if choice.required else "auto",
+            "tools": [_tool_reference(ref) for ref in refs],
+        }
+        return {"type": "allowed_tools", "allowed_tools": allowed}
+    if choice.mode == "auto":
+        return None  # the default, and servers of reasoning models refuse it
+    if choice.mode != "named":
+        return choice.mode
+    if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server
+        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be demanded here")
+        return None
+    return _tool_reference(ToolRef(choice.name, kind=choice.kind))
+
+
+def _tool_reference(ref: ToolRef) -> JSONObject:
+    return {"type": ref.kind.value, ref.kind.value: {"name": ref.name}}
+
+
+def write_cache_control(mark: CacheMark) -> JSONObject:
+    """Return a cache mark in the form for servers of Claude models."""
+    control: JSONObject = {"type": "ephemeral"}
+    if mark.ttl is not None:
+        control["ttl"] = CACHE_CONTROL_TTL_NAMES[mark.ttl]
+    return control
+
+
+def deep_merge(base: JSON, extra: JSON) -> JSON:
+    """Return `base` with the members of `extra` put over it, in nested objects as well."""
+    if type(base) is not dict or type(extra) is not dict:
+        return extra
+    return {**base, **{key: deep_merge(base.get(key), value) for key, value in extra.items()}}

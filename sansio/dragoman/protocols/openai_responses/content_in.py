@@ -1,0 +1,430 @@
+"""Read the output items of a response as events.
+
+Every item has the same four steps: open (added), its deltas, done (the finished item) and close (the end of the
+response). Each keeps the text that it has emitted, so that a source that repeats it adds nothing, and a longer one adds
+the rest. Text that contradicts the emitted text adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Search,
+    Signature,
+    SignatureDelta,
+    Source,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+)
+from dragoman._ir.losses import Ledger, LossCode, child
+from dragoman._ir.shape import note_unread
+from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.protocols.openai_responses.checks import int_or_none, objects_in, text_or_none
+from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
+from dragoman.protocols.openai_responses.tool_items_in import search_queries
+
+NextNumber = Callable[[], int]
+
+
+class _EmittedText:
+    """The text that a block, or a part of it, has emitted so far. ended: True once its block is closed."""
+
+    __slots__ = ("block", "ended", "pieces")
+
+    def __init__(self, block: int, pieces: list[str] | None = None) -> None:
+        self.block = block
+        self.pieces = [] if pieces is None else pieces
+        self.ended = False
+
+    def missing_text(self, text: JSON) -> str:
+        """Return what `text` has beyond the emitted text. One that contradicts it adds nothing."""
+        if type(text) is not str:
+            return ""
+        emitted = "".join(self.pieces)
+        return text[len(emitted) :] if text.startswith(emitted) else ""
+
+
+class _PartTexts(dict[int, _EmittedText]):
+    """The parts of one item that have emitted text, by index, in order of arrival.
+
+    announced: index of the part announced last, None if the server announces none.
+    """
+
+    __slots__ = ("announced",)
+
+    def __init__(self) -> None:
+        self.announced: int | None = None
+
+    def resolve_index(self, index: int) -> int:
+        """Return the index of the part that an event is about. vLLM before 0.12 announces one part and then counts the
+        indexes of its events on: where parts are announced, there are no others.
+        """
+        return index if self.announced is None or index in self else self.announced
+
+    def match_parts(self, texts: list[JSON]) -> list[int]:
+        """Return for each part of a finished item the index under which its text came, or a free one.
+
+        Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
+        (vllm#45742). A part that contradicts the emitted texts is matched last.
+        """
+        emitted = {index: "".join(each.pieces) for index, each in self.items()}
+        found: dict[int, int] = {}
+        for certain in (True, False):
+            for number, text in enumerate(texts):
+                if number in found or type(text) is not str or not text:
+                    continue
+                fits = (index for index, begun in emitted.items() if not certain or text.startswith(begun))
+                match = next(fits, None)
+                if match is not None:
+                    del emitted[match]
+                    found[number] = match
+        free = max(self, default=-1) + 1
+        unused = (number if number not in self else free + number for number in range(len(texts)))
+        return [found.get(number, index) for number, index in enumerate(unused)]
+
+
+class OutputItem:
+    """One output item. Items without blocks use this class itself: they are emitted whole when they are done."""
+
+    __slots__ = ("finished", "ids", "index", "kind", "ledger", "model", "number")
+
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
+        self.index = index
+        self.kind = text_or_none(item.get("type")) or "item"
+        self.ids = {name: text_or_none(item.get(name)) for name in ("id", "call_id")}
+        self.number = number
+        self.model = model
+        self.ledger = ledger
+        self.finished = False
+
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        """Return the event for a delta of an open part, None if the general path must read it."""
+        return None
+
+    def open_pieces(self, block: int) -> list[str] | None:
+        """Return the text so far of the open part that is this block, None if the item has none."""
+        return None
+
+    def open(self, item: JSONObject, out: list[Event]) -> None:
+        """Read the item as it was added."""
+
+    def announce(self, index: int) -> None:
+        """Note that a content part was announced. It has no text yet."""
+
+    def done(self, item: JSONObject, out: list[Event]) -> None:
+        """Read the finished item."""
+        if not self.finished:
+            self.finish(item, out)
+            self.finished = True
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        search = _search_of(item) if self.kind == "web_search_call" else None
+        out.append(Opaque(NAME, self.kind, item, f"/output/{self.index}", search=search))
+
+    def close(self, out: list[Event], complete: bool) -> None:
+        """End the item with the response. `complete` is False if the response was cut."""
+        if not self.finished:
+            self.end_unfinished(out, complete)
+            self.finished = True
+
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
+        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+
+
+def _search_of(item: JSONObject) -> Search | None:
+    """Return the queries and results of a web search, None for the opening of a page."""
+    action = item.get("action")
+    if type(action) is not dict or action.get("type") != "search":
+        return None
+    urls = [text_or_none(source.get("url")) for source in objects_in(action.get("sources"))]
+    return Search(tuple(search_queries(action)), tuple([Source(url) for url in urls if url is not None]))
+
+
+# Types of parts with text. Some servers leave the type out.
+_TEXT_PART_TYPES = frozenset(("output_text", "refusal", "text", None))
+
+
+class MessageItem(OutputItem):
+    """A message, with one block for each content part."""
+
+    __slots__ = ("annotations", "item_id", "parts", "phase")
+
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.item_id = self.ids["id"]
+        self.phase = text_or_none(item.get("phase"))
+        self.parts = _PartTexts()
+        self.annotations: dict[int, int] = {}
+
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        emitted = self.parts.get(content)
+        if emitted is None or emitted.ended or kind != "response.output_text.delta":
+            return None
+        emitted.pieces.append(text)
+        return TextDelta(emitted.block, text)
+
+    def open_pieces(self, block: int) -> list[str] | None:
+        emitted = self._open()
+        return emitted.pieces if emitted is not None and emitted.block == block else None
+
+    def announce(self, index: int) -> None:
+        self.parts.announced = index
+
+    def add_text(
+        self, index: int, text: JSON, out: list[Event], refusal: bool, logprobs: JSON = None
+    ) -> None:
+        if type(text) is not str or not text:
+            return
+        emitted = self._part(index, out, refusal)
+        emitted.pieces.append(text)
+        if logprobs:
+            _emit_logprobs(emitted.block, logprobs, out)
+        out.append(TextDelta(emitted.block, text))
+
+    def add_missing_text(self, index: int, text: JSON, out: list[Event], refusal: bool) -> None:
+        """Read the whole text of a part."""
+        emitted = self.parts.get(index)
+        self.add_text(index, text if emitted is None else emitted.missing_text(text), out, refusal)
+
+    def add_annotation(self, index: int, annotation: JSONObject, out: list[Event]) -> None:
+        emitted = self.parts.get(index)
+        if emitted is None or emitted.ended:
+            return  # the finished part repeats it
+        number = self.annotations.get(index, 0)
+        self.annotations[index] = number + 1
+        path = f"/output/{self.index}/content/{index}/annotations"
+        note_unread(annotation, ANNOTATION_SHAPE, child(path, number), self.ledger)
+        out.append(
+            Annotation(
+                emitted.block,
+                NAME,
+                annotation,
+                text_or_none(annotation.get("url")),
+                text_or_none(annotation.get("title")),
+                int_or_none(annotation.get("start_index")),
+                int_or_none(annotation.get("end_index")),
+                path,
+            )
+        )
+
+    def part_done(self, index: int, part: JSONObject, out: list[Event]) -> None:
+        """Read a finished part. Its block stays open, because only the finished item shows if the model was cut off."""
+        is_new = index not in self.parts
+        self.add_missing_text(index, _part_text(part), out, part.get("type") == "refusal")
+        emitted = self.parts.get(index)
+        if emitted is None or emitted.ended:
+            return
+        if is_new:
+            _emit_logprobs(emitted.block, part.get("logprobs"), out)
+        for annotation in objects_in(part.get("annotations"))[self.annotations.get(index, 0) :]:
+            self.add_annotation(index, annotation, out)
+
+    def note_part(self, index: int, part: JSONObject) -> None:
+        kind = part.get("type")
+        if type(kind) is not str or kind not in _TEXT_PART_TYPES:
+            path = f"/output/{self.index}/content/{index}"
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        complete = item.get("status") != "incomplete"
+        content = objects_in(item.get("content"))
+        indexes = self.parts.match_parts([_part_text(part) for part in content])
+        for number, (index, part) in enumerate(zip(indexes, content, strict=True)):
+            self.note_part(number, part)
+            self.part_done(index, part, out)
+        self.end_unfinished(out, complete)
+
+    def close(self, out: list[Event], complete: bool) -> None:
+        self.end_unfinished(out, complete)  # also text after the finished item
+
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
+        emitted = self._open()
+        if emitted is not None:
+            emitted.ended = True
+            out.append(BlockEnded(emitted.block, complete))
+
+    def _open(self) -> _EmittedText | None:
+        return next((emitted for emitted in self.parts.values() if not emitted.ended), None)
+
+    def _part(self, index: int, out: list[Event], refusal: bool) -> _EmittedText:
+        """Return the open part. The parts before it end when it opens."""
+        emitted = self.parts.get(index)
+        if emitted is None or emitted.ended:
+            self.end_unfinished(out, True)
+            emitted = self.parts[index] = _EmittedText(
+                self.number(), [] if emitted is None else emitted.pieces
+            )
+            kind = BlockKind.REFUSAL if refusal else BlockKind.TEXT
+            out.append(BlockStarted(emitted.block, kind, item_id=self.item_id, phase=self.phase))
+        return emitted
+
+
+def _part_text(part: JSONObject) -> JSON:
+    return part.get("refusal" if part.get("type") == "refusal" else "text")
+
+
+def _emit_logprobs(block: int, value: JSON, out: list[Event]) -> None:
+    tokens: list[JSON] = [*objects_in(value)]
+    if tokens:
+        out.append(Logprobs(block, tokens))
+
+
+class ReasoningItem(OutputItem):
+    """A reasoning item, with one block. Its parts are the summaries and the visible texts."""
+
+    __slots__ = ("block", "item_id", "summaries", "texts")
+
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.item_id = self.ids["id"]
+        self.block: int | None = None
+        self.summaries = _PartTexts()
+        self.texts = _PartTexts()
+
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        emitted = self.summaries.get(summary)
+        if emitted is None or kind != "response.reasoning_summary_text.delta" or self.finished:
+            return None
+        emitted.pieces.append(text)
+        return ReasoningDelta(emitted.block, text, summary, ReasoningForm.SUMMARY)
+
+    def open_pieces(self, block: int) -> list[str] | None:
+        """Return the text so far, only while there is one part: a block does not identify its parts."""
+        parts = [*self.summaries.values(), *self.texts.values()]
+        if self.finished or block != self.block or len(parts) != 1:
+            return None
+        return parts[0].pieces
+
+    def announce(self, index: int) -> None:
+        self.texts.announced = index
+
+    def parts(self, summary: bool) -> _PartTexts:
+        return self.summaries if summary else self.texts
+
+    def add_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+        if type(text) is not str or not text or self.finished:
+            return
+        parts = self.parts(summary)
+        emitted = parts.get(index)
+        if emitted is None:
+            emitted = parts[index] = _EmittedText(self._open(out))
+        emitted.pieces.append(text)
+        form = ReasoningForm.SUMMARY if summary else ReasoningForm.FULL
+        out.append(ReasoningDelta(emitted.block, text, index, form))
+
+    def add_missing_text(self, index: int, text: JSON, out: list[Event], summary: bool) -> None:
+        emitted = self.parts(summary).get(index)
+        self.add_text(index, text if emitted is None else emitted.missing_text(text), out, summary)
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        for name in ("summary", "content"):
+            summary = name == "summary"
+            texts = [part.get("text") for part in objects_in(item.get(name))]
+            for index, text in zip(self.parts(summary).match_parts(texts), texts, strict=True):
+                self.add_missing_text(index, text, out, summary)
+        block = self._open(out)
+        out.append(SignatureDelta(block, Signature(NAME, item, self.model)))
+        out.append(BlockEnded(block, item.get("status") != "incomplete"))
+
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
+        if self.block is not None:
+            out.append(BlockEnded(self.block, False))  # without its finished item it has no signature
+
+    def _open(self, out: list[Event]) -> int:
+        if self.block is None:
+            self.block = self.number()
+            out.append(BlockStarted(self.block, BlockKind.REASONING, item_id=self.item_id))
+        return self.block
+
+
+class CallItem(OutputItem):
+    """A call of a function or a custom tool."""
+
+    __slots__ = ("custom", "emitted", "started")
+
+    def __init__(self, item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> None:
+        super().__init__(item, index, number, model, ledger)
+        self.custom = self.kind == "custom_tool_call"
+        self.emitted = _EmittedText(number())
+        self.started = False
+
+    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
+        if self.finished or not self.started:
+            return None
+        self.emitted.pieces.append(text)
+        return ArgumentsDelta(self.emitted.block, text)
+
+    def open_pieces(self, block: int) -> list[str] | None:
+        return self.emitted.pieces if block == self.emitted.block and not self.finished else None
+
+    def open(self, item: JSONObject, out: list[Event]) -> None:
+        name = text_or_none(item.get("name"))
+        if name is not None and not self.started:
+            self._start(item, name, out)
+
+    def _start(self, item: JSONObject, name: str, out: list[Event]) -> None:
+        self.started = True
+        # The result must name its call; some servers send only the item's id.
+        ids = {field: text_or_none(item.get(field)) or known for field, known in self.ids.items()}
+        call_id = ids["call_id"] or ids["id"] or f"call_{self.index}"
+        kind = ToolKind.CUSTOM if self.custom else ToolKind.FUNCTION
+        head = ToolHead(call_id, name, kind, text_or_none(item.get("namespace")), ids["id"])
+        out.append(BlockStarted(self.emitted.block, BlockKind.TOOL_CALL, tool=head, item_id=head.item_id))
+        pending = "".join(self.emitted.pieces)
+        if pending:
+            out.append(ArgumentsDelta(self.emitted.block, pending))
+        caller = item.get("caller")
+        if type(caller) is dict and caller.get("type") != "direct":
+            self.ledger.dropped(
+                f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
+            )
+
+    def add_text(self, text: JSON, out: list[Event]) -> None:
+        if type(text) is not str or not text or self.finished:
+            return
+        self.emitted.pieces.append(text)
+        if self.started:
+            out.append(ArgumentsDelta(self.emitted.block, text))
+
+    def add_missing_text(self, text: JSON, out: list[Event]) -> None:
+        self.add_text(self.emitted.missing_text(text), out)
+
+    def finish(self, item: JSONObject, out: list[Event]) -> None:
+        if not self.started:
+            self._start(item, text_or_none(item.get("name")) or "unknown", out)
+        self.add_missing_text(item.get("input" if self.custom else "arguments"), out)
+        self._end(out, item.get("status") != "incomplete")
+
+    def end_unfinished(self, out: list[Event], complete: bool) -> None:
+        if self.started:
+            self._end(out, complete)
+
+    def _end(self, out: list[Event], complete: bool) -> None:
+        """End the block. A call that was cut by the output limit must not look complete."""
+        whole = complete or (not self.custom and is_object_text("".join(self.emitted.pieces)))
+        out.append(BlockEnded(self.emitted.block, whole))
+
+
+_CLASSES: dict[str, type[OutputItem]] = {
+    "message": MessageItem,
+    "reasoning": ReasoningItem,
+    "function_call": CallItem,
+    "custom_tool_call": CallItem,
+}
+
+
+def new_item(item: JSONObject, index: int, number: NextNumber, model: str, ledger: Ledger) -> OutputItem:
+    """Return the reader of an item of this type. `number` returns the number of the next block."""
+    return _CLASSES.get(text_or_none(item.get("type")) or "", OutputItem)(item, index, number, model, ledger)

@@ -1,0 +1,449 @@
+"""Write the output items of a response, and the Response object around them.
+
+The same functions write items for streams and for whole responses, so these cannot differ. Ids are the upstream's own
+if it uses this protocol too, else they derive from the response's id and the item's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from dragoman._ir.assembly import AssembledBlock, ReasoningPart
+from dragoman._ir.events import (
+    Annotation,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Opaque,
+    ReasoningForm,
+    Signature,
+    Started,
+    Stopped,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.checks import objects_in, text_or_none, write_url_citation
+from dragoman.protocols.openai_responses.client_tools import (
+    CLIENT_TOOLS,
+    announced_fields,
+    has_unmapped_arguments,
+    parse_call_arguments,
+)
+from dragoman.protocols.openai_responses.tables import (
+    DEFAULT_TIER,
+    LOSSY_STOP_REASONS,
+    NAME,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+    STOP_REASON_NAMES,
+    STOP_REASONS,
+    SUMMARY_ORIGIN,
+)
+from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
+
+AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
+
+TEXT_KINDS = (BlockKind.TEXT, BlockKind.REFUSAL)
+_PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
+
+# The vendor's types allow no "in_progress" on these (openai-python 3.52.0).
+_NEVER_IN_PROGRESS = frozenset(("apply_patch_call_output", "program_output"))
+
+# Request fields that the response repeats, with their value if the client set none. Numbers are required here, though
+# the request may have null (Open Responses, `ResponseResource`).
+_ECHO: dict[str, JSON] = {
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+
+_CUT_CUSTOM_CALL = "a custom tool call that was cut off cannot be told from a whole one in the final output"
+
+
+class ItemIds:
+    """Makes the ids of the items of one response. No id is used twice."""
+
+    __slots__ = ("_token", "_used")
+
+    def __init__(self, context: ResponseContext) -> None:
+        self._token = context.id
+        self._used: set[str] = set()
+
+    def for_block(self, block: BlockStarted | AssembledBlock, index: int) -> str:
+        item_id = block.item_id or (block.tool.item_id if block.tool is not None else None)
+        if item_id is None or item_id in self._used:
+            prefix = _PREFIXES.get(block.kind)
+            if prefix is None:
+                assert block.tool is not None
+                prefix = _call_prefix(block.tool)
+            item_id = f"{prefix}_{self._token}_{index}"
+        self._used.add(item_id)
+        return item_id
+
+    def for_item(self, prefix: str, index: int) -> str:
+        """Return the id of an item without a block."""
+        return f"{prefix}_{self._token}_{index}"
+
+
+def _call_prefix(tool: ToolHead) -> str:
+    if is_client_run(tool):
+        return CLIENT_TOOLS[tool.hosted or ""].prefix
+    return "ctc" if tool.kind is ToolKind.CUSTOM else "fc"
+
+
+def is_client_run(tool: ToolHead) -> bool:
+    """True if a call is written as an item of its own type, because a function replaced the client's tool."""
+    return tool.hosted in CLIENT_TOOLS
+
+
+def added_item(start: BlockStarted, item_id: str) -> JSONObject:
+    """Return the item as it is announced: in progress, and empty where deltas follow."""
+    if start.kind is BlockKind.REASONING:
+        return {"id": item_id, "type": "reasoning", "summary": [], "status": "in_progress"}
+    if start.tool is not None:
+        return _write_call(start.tool, item_id, "", "in_progress")
+    return _write_message(item_id, start.phase, [], "in_progress")
+
+
+def write_client_call(block: AssembledBlock, item_id: str, index: int, ledger: Ledger) -> JSONObject | None:
+    """Write the call at `index` of a tool that the client runs, None if the arguments do not have its form: then it
+    stays a call of the function that replaced the tool.
+    """
+    tool = block.tool
+    assert tool is not None
+    assert tool.hosted is not None
+    fields = parse_call_arguments(tool.hosted, block.text)
+    path = f"/output/{index}/arguments"
+    if fields is None:
+        ledger.add(LossCode.BREACH, path, f"the arguments do not have the form of a call of {tool.hosted}")
+        return None
+    if has_unmapped_arguments(block.text, fields):
+        ledger.altered(path, f"what a call of {tool.hosted} has no place for was left out")
+    head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
+    return {**head, **fields, "status": "completed"}
+
+
+def as_function_call(block: AnyBlock) -> AnyBlock:
+    """Return the same call as a call of the function that replaced the tool."""
+    assert block.tool is not None
+    return msgspec.structs.replace(block, tool=msgspec.structs.replace(block.tool, hosted=None))
+
+
+def announced_client_call(tool: ToolHead, item: JSONObject) -> JSONObject:
+    """Return the same item as it is announced."""
+    return {**announced_fields(tool.hosted or "", item), "status": "in_progress"}
+
+
+def write_search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject:
+    """Write another vendor's web search."""
+    search = event.search
+    assert search is not None
+    if not event.round_trip:
+        ledger.altered(event.path, "only what was looked for and found was carried")
+    action: JSONObject = {
+        "type": "search",
+        "query": search.queries[0] if search.queries else "",
+        "queries": list(search.queries),
+        "sources": [{"type": "url", "url": source.url} for source in search.sources],
+    }
+    return {"id": item_id, "type": "web_search_call", "status": "completed", "action": action}
+
+
+def write_compaction(event: Compacted, item_id: str, context: ResponseContext) -> JSONObject:
+    """Write a summary that was made here, wrapped so that only this gateway can read it."""
+    encrypted = context.signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": event.text}))
+    return {"id": item_id, "type": "compaction", "encrypted_content": encrypted}
+
+
+def finished_item(
+    block: AssembledBlock, item_id: str, context: ResponseContext, ledger: Ledger
+) -> JSONObject:
+    """Return the completed output item, as sent in `response.output_item.done`."""
+    status = "completed" if block.complete else "incomplete"
+    if block.kind is BlockKind.REASONING:
+        return _write_reasoning(block, item_id, context, status)
+    if block.tool is not None:
+        return _write_call(block.tool, item_id, block.text, status)
+    return _write_message(item_id, block.phase, [finished_part(block, ledger)], status)
+
+
+def unfinished_item(
+    block: AssembledBlock, item_id: str, index: int, context: ResponseContext, ledger: Ledger
+) -> JSONObject | None:
+    """Return an item that was cut by the output limit or a failure, for the final output.
+
+    A custom tool call has no status, so a cut one would look complete: it is left out.
+    """
+    if block.tool is not None and block.tool.kind is ToolKind.CUSTOM:
+        ledger.dropped(f"/output/{index}", _CUT_CUSTOM_CALL)
+        return None
+    return finished_item(block, item_id, context, ledger)
+
+
+def is_empty_text(block: AssembledBlock) -> bool:
+    """True if a text block has no text because the response failed before."""
+    return block.kind in TEXT_KINDS and not block.text and not block.complete
+
+
+def _write_message(item_id: str, phase: str | None, content: list[JSON], status: str) -> JSONObject:
+    item: JSONObject = {
+        "id": item_id,
+        "type": "message",
+        "status": status,
+        "role": "assistant",
+        "content": content,
+    }
+    if phase is not None:
+        item["phase"] = phase
+    return item
+
+
+def _write_call(tool: ToolHead, item_id: str, text: str, status: str) -> JSONObject:
+    item: JSONObject = {"id": item_id, "call_id": tool.call_id, "name": tool.name}
+    if tool.kind is ToolKind.CUSTOM:
+        item["type"] = "custom_tool_call"
+        item["input"] = text
+    else:
+        item["type"] = "function_call"
+        item["arguments"] = text
+        item["status"] = status
+    if tool.namespace is not None:
+        item["namespace"] = tool.namespace
+    return item
+
+
+def _write_reasoning(
+    block: AssembledBlock, item_id: str, context: ResponseContext, status: str
+) -> JSONObject:
+    summary = [
+        _summary_part(part.text) for part in block.reasoning if not goes_into_content(block, part.form)
+    ]
+    content = [_content_part(part.text) for part in block.reasoning if goes_into_content(block, part.form)]
+    item: JSONObject = {"id": item_id, "type": "reasoning", "summary": summary}
+    signature = block.seal
+    if signature is not None:
+        if signature.origin == NAME:
+            item = {**signature.native, **item}
+        else:
+            item["encrypted_content"] = context.signer.wrap(signature)
+    if content:
+        item["content"] = content
+    if signature is not None and signature.origin == NAME:
+        # The server's own parts may have more members than their texts.
+        item.update(
+            {name: signature.native[name] for name in ("summary", "content") if signature.native.get(name)}
+        )
+    item["status"] = status
+    return item
+
+
+def goes_into_content(block: BlockStarted | AssembledBlock, form: ReasoningForm) -> bool:
+    """True if reasoning goes into the item's content, which only servers of this protocol have (they give their items
+    ids). From others it goes into summaries, where clients look for it.
+    """
+    return form is ReasoningForm.FULL and block.item_id is not None
+
+
+def _summary_part(text: str) -> JSONObject:
+    return {"type": "summary_text", "text": text}
+
+
+def _content_part(text: str) -> JSONObject:
+    return {"type": "reasoning_text", "text": text}
+
+
+def write_reasoning_part(part: ReasoningPart, open_text: bool) -> JSONObject:
+    return _content_part(part.text) if open_text else _summary_part(part.text)
+
+
+def empty_part(kind: BlockKind) -> JSONObject:
+    """Return a content part as it is announced."""
+    if kind is BlockKind.REFUSAL:
+        return {"type": "refusal", "refusal": ""}
+    return {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+
+
+def finished_part(block: AssembledBlock, ledger: Ledger) -> JSONObject:
+    """Return the content part of a TEXT or REFUSAL block."""
+    if block.kind is BlockKind.REFUSAL:
+        if block.logprobs:
+            ledger.dropped(f"/logprobs/{block.number}", "refusals have no log probabilities in Responses")
+        return {"type": "refusal", "refusal": block.text}
+    annotations = [write_citation(each, len(block.text), ledger) for each in block.annotations]
+    return {
+        "type": "output_text",
+        "text": block.text,
+        "annotations": [each for each in annotations if each is not None],
+        "logprobs": [part_logprob(token) for token in block.logprobs],
+    }
+
+
+def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject | None:
+    """Write an annotation, None if it has no counterpart. A span without an end runs to `length` of the text."""
+    if event.origin == NAME:
+        native: JSONObject = event.native
+        return native
+    path = event.path or f"/annotations/{event.block}"
+    if event.url is None:
+        ledger.dropped(path, "only citations of web pages have a counterpart")
+        return None
+    if event.has_unmapped_fields():
+        ledger.altered(path, "only source and span of the citation were carried")
+    return write_url_citation(event.url, event.title, event.start, event.end, length)
+
+
+def part_logprob(token: JSONObject) -> JSONObject:
+    """Return a log probability of a part: `bytes` and `top_logprobs` are required. Chat may have null there."""
+    return {
+        **_logprob(token),
+        "bytes": token.get("bytes") or [],
+        "top_logprobs": [
+            {**_logprob(top), "bytes": top.get("bytes") or []}
+            for top in objects_in(token.get("top_logprobs"))
+        ],
+    }
+
+
+def event_logprob(token: JSONObject) -> JSONObject:
+    """Return a log probability of an event, which has no `bytes`."""
+    return {
+        **_logprob(token),
+        "top_logprobs": [_logprob(top) for top in objects_in(token.get("top_logprobs"))],
+    }
+
+
+def _logprob(token: JSONObject) -> JSONObject:
+    return {"token": token.get("token") or "", "logprob": token.get("logprob") or 0}
+
+
+def added_opaque(event: Opaque) -> JSONObject:
+    """Return an item that came whole as it would have been announced."""
+    item: JSONObject = event.native
+    if "status" in item and event.kind not in _NEVER_IN_PROGRESS:
+        return {**item, "status": "in_progress"}
+    return item
+
+
+def refusal_block(number: int, explanation: str) -> AssembledBlock:
+    """Return a block with the explanation of a refused response without text."""
+    return AssembledBlock(number=number, kind=BlockKind.REFUSAL, text=explanation)
+
+
+class ResponseBuilder:
+    """Builds the Response objects of one response, which differ in a few fields at its start, end and failure."""
+
+    __slots__ = ("_context", "_fixed_fields", "_ledger", "id")
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._context = context
+        self.id = context.response_id("resp_", "")
+        self._fixed_fields = _fixed_fields(context)
+
+    def started(self, started: Started) -> None:
+        """Take id and service tier from the upstream's first event."""
+        self.id = self._context.response_id("resp_", started.id)
+        self._note_tier(started.service_tier)
+
+    def _note_tier(self, reported: str | None) -> None:
+        tier = SERVICE_TIER_ALIASES.get(reported or "", reported)
+        if tier in SERVICE_TIERS:
+            self._fixed_fields["service_tier"] = tier
+        elif tier is not None:
+            self._ledger.dropped("/service_tier", "no such service tier in Responses")
+
+    def response(
+        self,
+        status: str,
+        *,
+        output: Sequence[JSON] = (),
+        usage: Usage | None = None,
+        error: JSONObject | None = None,
+        incomplete: str | None = None,
+    ) -> JSONObject:
+        """Return a Response object. Nullable fields are included, because the vendor's server sends all of them."""
+        figures = None if usage is None else write_usage(usage, self._ledger)
+        tool_usage = None if usage is None else write_tool_usage(usage)
+        if usage is not None:
+            self._note_tier(usage.service_tier)
+        completed_at = None
+        if status == "completed":
+            completed_at = self._context.now if self._context.clock is None else self._context.clock()
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self._context.now,
+            "status": status,
+            "completed_at": completed_at,
+            "error": error,
+            "incomplete_details": None if incomplete is None else {"reason": incomplete},
+            "model": self._context.model,
+            "output": output,
+            "usage": figures,
+            **({} if tool_usage is None else {"tool_usage": tool_usage}),
+            **self._fixed_fields,
+        }
+
+
+def _fixed_fields(context: ResponseContext) -> JSONObject:
+    raw = context.request.raw if context.request.protocol == NAME else {}
+    out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
+    out["service_tier"] = DEFAULT_TIER
+    if raw.get("prompt_cache_retention") is not None:
+        out["prompt_cache_retention"] = raw["prompt_cache_retention"]
+    for name, default in _ECHO.items():
+        value = raw.get(name)
+        out[name] = default if value is None else value
+    out["reasoning"] = {"effort": None, "summary": None, **(raw.get("reasoning") or {})}
+    text: JSONObject = {"format": {"type": "text"}}
+    text.update({name: value for name, value in (raw.get("text") or {}).items() if value is not None})
+    out["text"] = text
+    out["tools"] = [_echo_tool(tool) for tool in raw.get("tools") or ()]
+    return out
+
+
+def _echo_tool(tool: JSONObject) -> JSONObject:
+    """Add `parameters` and `strict`, which are required in a response, though not in a request."""
+    if tool.get("type") == "function":
+        return {"parameters": None, **tool, "strict": tool.get("strict") or False}
+    return tool
+
+
+def end_status(stop: Stopped) -> tuple[str, str | None]:
+    """Return the status, and the reason if it is incomplete."""
+    # Reasons that only this protocol has keep their own names.
+    native = stop.native if STOP_REASONS.get(stop.native or "") is stop.reason else None
+    reason = native or STOP_REASON_NAMES.get(stop.reason)
+    return ("completed", None) if reason is None else ("incomplete", reason)
+
+
+def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
+    """Record what an ended response cannot express. A stop without a native reason is the gateway's own."""
+    if stop.reason in LOSSY_STOP_REASONS and stop.native and end_status(stop)[1] is None:
+        ledger.altered("/status", f"the upstream stopped for {stop.reason.value}, which is told as completed")
+    if text_or_none(stop.sequence):
+        ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
+    if stop.explanation and not explained:
+        ledger.dropped(
+            "/stop_details/explanation", "the answer has text; Responses has no place for the explanation"
+        )

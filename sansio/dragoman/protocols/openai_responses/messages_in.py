@@ -1,0 +1,491 @@
+"""Read a client's input items as messages, tools and settings of the document.
+
+There is one message per item, in order, with the item's path, so that losses have a place and the writer of the same
+protocol can write the items again one by one. Items with tools or settings leave no message: that writer finds them in
+the client's body. The commonest shapes of items and parts are tried first, and parts of an unknown type stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.request import (
+    CacheMark,
+    FunctionTool,
+    HostedTool,
+    Media,
+    Message,
+    Namespace,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_ADDITIONAL_TOOLS,
+    KNOWN_CALL_OUTPUT,
+    KNOWN_COMPACTION,
+    KNOWN_CONFIGURATION,
+    KNOWN_CUSTOM_CALL,
+    KNOWN_FUNCTION_CALL,
+    KNOWN_INPUT_FILE,
+    KNOWN_INPUT_IMAGE,
+    KNOWN_MESSAGE,
+    KNOWN_OUTPUT_TEXT,
+    KNOWN_REASONING_ITEM,
+    KNOWN_REFUSAL,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    objects_in,
+    optional_text,
+    read_citations,
+    read_image,
+    required_text,
+    split_data_uri,
+    text_or_none,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+from dragoman.protocols.openai_responses.tables import (
+    CACHE_TTLS,
+    NAME,
+    PLAIN_MARKS,
+    PROVIDER_OUTPUTS,
+    ROLES,
+    SUMMARY_ORIGIN,
+    SUMMARY_PREFIX,
+    USER_ITEMS,
+)
+from dragoman.protocols.openai_responses.tool_items_in import (
+    read_client_call,
+    read_client_output,
+    render_text,
+)
+from dragoman.protocols.openai_responses.tools import read_tools
+
+# Bound here, because an Enum's member is slow to look up.
+_FUNCTION, _CUSTOM = ToolKind.FUNCTION, ToolKind.CUSTOM
+
+_TEXT_PARTS = frozenset(("input_text", "output_text", "text"))
+
+# Paths of the first items, made once, because formatting a number costs as much as building an item.
+_PATHS = tuple([f"/input/{index}" for index in range(512)])
+
+
+class InputReader:
+    """Reads the items of one request.
+
+    messages, tools, namespaces: those found so far. The caller adds those outside of the input.
+    reference: id and path of the first reference to an item that only the vendor's store has.
+    effort, format: the last effort and text format that items have set, with their paths.
+    compact: True if the conversation is to be summed up.
+    """
+
+    __slots__ = (
+        "_shell_calls",
+        "_signer",
+        "compact",
+        "effort",
+        "format",
+        "messages",
+        "namespaces",
+        "reference",
+        "tools",
+    )
+
+    def __init__(self, signer: Signer, tools: list[Tool], namespaces: list[Namespace]) -> None:
+        self._signer = signer
+        self._shell_calls: dict[str, str] = {}  # item id of a local shell's call -> its call id
+        self.messages: list[Message] = []
+        self.tools = tools
+        self.namespaces = namespaces
+        self.reference: tuple[str, str] | None = None
+        self.effort: tuple[str, str] | None = None
+        self.format: tuple[JSON, str] | None = None
+        self.compact = False
+
+    def read(self, items: list[JSON]) -> None:
+        """Read all items. Raises RemoteProtocolError with the path of the wrong value."""
+        messages = self.messages
+        for index, item in enumerate(items):
+            path = _PATHS[index] if index < len(_PATHS) else f"/input/{index}"
+            if type(item) is not dict:
+                raise wrong_type(path, "an object", item)
+            kind = item.get("type")
+            if kind == "message" or kind is None:
+                if kind is None and "role" not in item and text_or_none(item.get("id")):
+                    self._item_reference(item, path, "item_reference")
+                else:
+                    messages.append(_read_message(item, path))
+                continue
+            if type(kind) is not str:
+                raise wrong_type(f"{path}/type", "a string", kind)
+            read = _ITEM_READERS.get(kind)
+            if read is not None:
+                messages.append(read(item, path))
+                continue
+            if kind == "compaction_trigger" and index == len(items) - 1:
+                self.compact = True
+                self._note_extra(item, path, KNOWN_COMPACTION)
+                continue
+            special = _ITEM_METHODS.get(kind, InputReader._opaque)
+            special(self, item, path, kind)
+
+    def _note_extra(self, item: JSONObject, path: str, known: frozenset[str]) -> None:
+        """Keep unknown fields of an item without a message, in an empty message."""
+        left = extra_fields(item, known)
+        if left:
+            self.messages.append(Message("user", (), path, extra=left))
+
+    def _opaque(self, item: JSONObject, path: str, kind: str) -> None:
+        result = kind.endswith("_output") and kind not in PROVIDER_OUTPUTS
+        user = result or kind in USER_ITEMS
+        role: Role = "user" if user else "assistant"
+        part = OpaquePart(NAME, kind, item, path, render_text(kind, item))
+        self.messages.append(Message(role, (part,), path))
+
+    def _item_reference(self, item: JSONObject, path: str, kind: str) -> None:
+        if self.reference is None:
+            self.reference = required_text(item, "id", path), f"{path}/id"
+        self.messages.append(Message("assistant", (OpaquePart(NAME, kind, item, path),), path))
+
+    def _reasoning(self, item: JSONObject, path: str, kind: str) -> None:
+        parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
+        text = "\n\n".join([part["text"] for part in parts if type(part.get("text")) is str])
+        encrypted = item.get("encrypted_content")
+        signature: Signature | None
+        if type(encrypted) is str and self._signer.is_wrapped(encrypted):
+            # None if it is forged or damaged: then only the text is left.
+            signature = self._signer.unwrap(encrypted)
+        else:
+            signature = Signature(NAME, item)
+        extra = extra_fields(item, KNOWN_REASONING_ITEM)
+        reasoning = Reasoning(
+            text, signature, optional_text(item, "id", path), extra, path, forged=signature is None
+        )
+        self.messages.append(Message("assistant", (reasoning,), path))
+
+    def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
+        signature = self._signer.unwrap(text_or_none(item.get("encrypted_content")) or "")
+        native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
+        summary = text_or_none(native.get("summary")) if type(native) is dict else None
+        if summary is None:
+            self._opaque(item, path, kind)
+            return
+        text = Text(SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
+        self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
+
+    def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
+        """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a
+        signature for its maker, and as an item to display.
+        """
+        before = self.messages[-1].parts if self.messages else ()
+        if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
+            signature = before[0].seal
+            if signature is not None and signature.origin != NAME:
+                words = render_text(kind, item) or ""
+                reasoning = msgspec.structs.replace(before[0], text=words)
+                self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(reasoning,))
+                return
+        self._opaque(item, path, kind)
+
+    def _client_call(self, item: JSONObject, path: str, kind: str) -> None:
+        if kind == "tool_search_call" and not text_or_none(item.get("call_id")):
+            self._opaque(item, path, kind)  # the provider searched
+            return
+        message = read_client_call(item, path)
+        self.messages.append(message)
+        [call] = message.parts
+        if kind == "local_shell_call" and isinstance(call, ToolCall) and call.item_id is not None:
+            self._shell_calls[call.item_id] = call.call_id
+
+    def _client_output(self, item: JSONObject, path: str, kind: str) -> None:
+        tool = _OUTPUT_TOOLS[kind]
+        if tool == "tool_search":
+            self._add_tools(item, path, found=True)
+        call_id = text_or_none(item.get("call_id"))
+        if tool == "local_shell" and call_id is None:
+            # "id: The unique ID of the local shell tool call": of the call or of its item.
+            name = required_text(item, "id", path)
+            call_id = self._shell_calls.get(name, name)
+        if tool == "tool_search" and call_id is None:
+            self._opaque(item, path, kind)  # the provider searched
+            return
+        self.messages.append(
+            read_client_output(item, path, call_id or required_text(item, "call_id", path), tool)
+        )
+
+    def _additional_tools(self, item: JSONObject, path: str, kind: str) -> None:
+        """Add tools that are declared in the middle of the conversation. For other protocols they are tools."""
+        self._add_tools(item, path, found=False)
+        self._note_extra(item, path, KNOWN_ADDITIONAL_TOOLS)
+
+    def _add_tools(self, item: JSONObject, path: str, *, found: bool) -> None:
+        """Add tools. A later declaration replaces that of an earlier item, but not one in the request's `tools`. A tool
+        that a search has found becomes visible.
+        """
+        known: dict[JSON, int] = {_tool_key(tool): index for index, tool in enumerate(self.tools)}
+        for tool in read_tools(item.get("tools") or [], f"{path}/tools", self.namespaces):
+            if found:
+                tool = _visible(tool)
+            index = known.get(_tool_key(tool))
+            if index is None:
+                known[_tool_key(tool)] = len(self.tools)
+                self.tools.append(tool)
+            elif self.tools[index].path.startswith("/tools/"):
+                self.tools[index] = _visible(self.tools[index]) if found else self.tools[index]
+            else:
+                self.tools[index] = tool
+
+    def _configuration(self, item: JSONObject, path: str, kind: str) -> None:
+        """Read settings that count from here on. The last ones count for the response."""
+        reasoning, text = item.get("reasoning"), item.get("text")
+        effort = reasoning.get("effort") if type(reasoning) is dict else None
+        if type(effort) is str:
+            self.effort = (effort, f"{path}/reasoning/effort")
+        if type(text) is dict and text.get("format") is not None:
+            self.format = (text["format"], f"{path}/text/format")
+        known = set(KNOWN_CONFIGURATION)
+        for name, known_members in (("reasoning", {"effort"}), ("text", {"format"})):
+            value = item.get(name)
+            if value is not None and not (type(value) is dict and value.keys() <= known_members):
+                known.discard(name)
+        self._note_extra(item, path, frozenset(known))
+
+
+def _visible(tool: Tool) -> Tool:
+    if isinstance(tool, FunctionTool) and tool.deferred:
+        return msgspec.structs.replace(tool, deferred=None)
+    return tool
+
+
+def _tool_key(tool: Tool) -> JSON:
+    if isinstance(tool, HostedTool):
+        return encode_text(tool.native)
+    return tool.namespace, tool.name
+
+
+def _read_message(item: JSONObject, path: str) -> Message:
+    role = item.get("role")
+    if type(role) is not str or role not in ROLES:
+        if role is None:
+            raise missing_field(f"{path}/role")
+        raise invalid_value(f"{path}/role", "user, assistant, system or developer")
+    content = item.get("content")
+    parts: tuple[Part, ...]
+    if type(content) is str:
+        parts = (Text(content, None, None, None, path + "/content"),)
+    elif type(content) is list:
+        parts = read_parts(content, path + "/content")
+    elif content is None:
+        raise missing_field(f"{path}/content")
+    else:
+        raise wrong_type(f"{path}/content", "a string or an array", content)
+    if len(item) == 2 or (len(item) == 3 and "type" in item):  # the commonest shape: role and content only
+        return Message(role, parts, path)
+    return Message(
+        role,
+        parts,
+        path,
+        phase=optional_text(item, "phase", path),
+        item_id=optional_text(item, "id", path),
+        extra=extra_fields(item, KNOWN_MESSAGE),
+    )
+
+
+def _read_call(item: JSONObject, path: str) -> Message:
+    custom = item["type"] == "custom_tool_call"
+    field = "input" if custom else "arguments"
+    text = item.get(field)
+    if len(item) == 4 and type(text) is str:
+        # The commonest shape: type, call_id, name and the text only.
+        call_id, name = item.get("call_id"), item.get("name")
+        if type(call_id) is str and call_id and type(name) is str and name:
+            kind = _CUSTOM if custom else _FUNCTION
+            call = ToolCall(call_id, name, text, kind, None, None, None, None, path)
+            return Message("assistant", (call,), path)
+    if type(text) is not str:
+        # Some clients send the arguments as an object, or none at all for a tool without parameters.
+        text = "" if text is None else encode_text(text)
+    call = ToolCall(
+        required_text(item, "call_id", path),
+        required_text(item, "name", path),
+        text,
+        _CUSTOM if custom else _FUNCTION,
+        optional_text(item, "namespace", path),
+        optional_text(item, "id", path),
+        None,
+        _call_extra(item, KNOWN_CUSTOM_CALL if custom else KNOWN_FUNCTION_CALL),
+        path,
+    )
+    return Message("assistant", (call,), path)
+
+
+def _call_extra(item: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the unknown fields of a call or result. That the model itself called is the default."""
+    extra = extra_fields(item, known)
+    if extra and extra.get("caller", False) in (None, {"type": "direct"}):
+        del extra["caller"]
+    return extra or None
+
+
+def _read_result(item: JSONObject, path: str) -> Message:
+    output = item.get("output")
+    where = f"{path}/output"
+    parts: tuple[Part, ...]
+    if type(output) is str:
+        parts = (Text(output, None, None, None, where),)
+    elif type(output) is list:
+        parts = tuple(
+            [
+                # Results have no refusals: such a part is kept as it is, with its text.
+                OpaquePart(NAME, "refusal", raw, part.path, part.text) if type(part) is Refusal else part
+                for part, raw in zip(read_parts(output, where), output, strict=True)
+            ]
+        )
+    elif output is None:
+        raise missing_field(where)
+    else:
+        raise wrong_type(where, "a string or an array", output)
+    kind: str = item["type"]
+    plain = len(item) == 3  # type, call_id and output only, the commonest shape
+    call_id = optional_text(item, "call_id", path)
+    if call_id is None:
+        # The vendor's type allows no call_id: then it is the result of no call, and only text.
+        return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
+    result = ToolResult(
+        call_id,
+        cast("tuple[Text | Media | OpaquePart, ...]", parts),
+        _CUSTOM if kind == "custom_tool_call_output" else _FUNCTION,
+        None,
+        None if plain else optional_text(item, "id", path),
+        None,
+        None if plain else _call_extra(item, KNOWN_CALL_OUTPUT),
+        path,
+    )
+    return Message("user", (result,), path)
+
+
+_ITEM_READERS: dict[str, Callable[[JSONObject, str], Message]] = {
+    "function_call": _read_call,
+    "custom_tool_call": _read_call,
+    "function_call_output": _read_result,
+    "custom_tool_call_output": _read_result,
+}
+_OUTPUT_TOOLS = {tool.output: kind for kind, tool in CLIENT_TOOLS.items()}
+_ITEM_METHODS: dict[str, Callable[[InputReader, JSONObject, str, str], None]] = {
+    **{tool.call: InputReader._client_call for tool in CLIENT_TOOLS.values()},
+    **dict.fromkeys(_OUTPUT_TOOLS, InputReader._client_output),
+    "additional_tools": InputReader._additional_tools,
+    "compaction": InputReader._compaction,
+    "configuration_update": InputReader._configuration,
+    "item_reference": InputReader._item_reference,
+    "reasoning": InputReader._reasoning,
+    "web_search_call": InputReader._web_search,
+}
+
+
+def read_parts(content: list[JSON], path: str) -> tuple[Part, ...]:
+    """Read a list of content parts at `path`. Raises RemoteProtocolError for an entry that is no part."""
+    if len(content) == 1:  # the commonest shape
+        return (_read_part(content[0], path + "/0"),)
+    return tuple([_read_part(part, f"{path}/{index}") for index, part in enumerate(content)])
+
+
+def _read_part(part: JSON, path: str) -> Part:
+    if type(part) is not dict:
+        raise wrong_type(path, "an object", part)
+    kind = part.get("type")
+    if type(kind) is not str:
+        raise missing_field(f"{path}/type") if kind is None else wrong_type(f"{path}/type", "a string", kind)
+    if kind in _TEXT_PARTS:
+        text = part.get("text")
+        if type(text) is not str:
+            at = f"{path}/text"
+            raise missing_field(at) if text is None else wrong_type(at, "a string", text)
+        if len(part) == 2 or (len(part) == 3 and part.get("annotations") == []):
+            return Text(
+                text, None, None, None, path
+            )  # the second shape is what servers send and clients return
+        return _read_text(text, part, path)
+    if kind == "input_image":
+        return _read_image(part, path)
+    if kind == "input_file":
+        return _read_file(part, path)
+    if kind == "refusal" and type(part.get("refusal")) is str:
+        return Refusal(part["refusal"], extra_fields(part, KNOWN_REFUSAL), path)
+    return OpaquePart(NAME, kind, part, path)
+
+
+def _read_text(text: str, part: JSONObject, path: str) -> Text:
+    mark, extra = read_cache_mark(part, path, KNOWN_OUTPUT_TEXT)
+    if extra and not extra.get("logprobs", True):
+        # Empty, so nothing is lost.
+        extra = {name: value for name, value in extra.items() if name != "logprobs"} or None
+    annotations = part.get("annotations") or None
+    return Text(text, mark, annotations, extra, path, read_citations(annotations))
+
+
+def read_cache_mark(
+    part: JSONObject, path: str, known: frozenset[str]
+) -> tuple[CacheMark | None, JSONObject | None]:
+    """Return the cache mark, and the fields outside of the known ones. A mark with further members is also among those,
+    whole.
+    """
+    extra = extra_fields(part, known)
+    mark = part.get("prompt_cache_breakpoint")
+    if type(mark) is not dict:
+        return None, extra
+    ttl = text_or_none(mark.get("ttl")) or ""
+    if mark not in PLAIN_MARKS:
+        extra = {**(extra or {}), "prompt_cache_breakpoint": mark}
+    return CacheMark(f"{path}/prompt_cache_breakpoint", CACHE_TTLS.get(ttl)), extra
+
+
+def _read_image(part: JSONObject, path: str) -> Media:
+    detail = optional_text(part, "detail", path)
+    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_IMAGE)
+    return read_image(part, path, detail=detail, cache=mark, extra=extra)
+
+
+def _read_file(part: JSONObject, path: str) -> Media:
+    name = optional_text(part, "filename", path)
+    detail = optional_text(part, "detail", path)
+    mark, extra = read_cache_mark(part, path, KNOWN_INPUT_FILE)
+    data = part.get("file_data")
+    if type(data) is str:
+        media_type, encoded = split_data_uri(data)
+        bare = data if encoded is None else encoded
+        return Media("file", "base64", bare, media_type, name, detail, cache=mark, extra=extra, path=path)
+    for field in ("file_url", "file_id"):
+        value = part.get(field)
+        if type(value) is str:
+            source = "url" if field == "file_url" else "file_id"
+            return Media(
+                "file",
+                source,  # type: ignore[arg-type]
+                value,
+                filename=name,
+                detail=detail,
+                cache=mark,
+                extra=extra,
+                path=path,
+            )
+    raise RemoteProtocolError(
+        f"{dotted_path(path)} needs file_data, file_url or file_id, a string",
+        path=path,
+        code="missing_required_parameter",
+    )

@@ -1,0 +1,499 @@
+"""Write messages as input items.
+
+Every message becomes items, in the order of its parts; text and media that follow one another share a message item. For
+the same protocol, items with a form of their own there (calls of the vendor's tools, settings, declarations of tools)
+are copied from the client's body, in their place. The commonest shapes of messages come first.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import (
+    CacheMark,
+    Media,
+    Message,
+    OpaquePart,
+    Part,
+    Reasoning,
+    Refusal,
+    Request,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
+from dragoman.protocols.openai_responses.tables import (
+    CACHE_TTL_NAMES,
+    CALL_ITEMS,
+    CALL_OUTPUT_ITEMS,
+    ITEMS_WITHOUT_MESSAGE,
+    MARKABLE_PARTS,
+    MAX_CACHE_MARKS,
+    NAME,
+    RESPONSE_ONLY_FIELDS,
+    SAME_FILE_STORE,
+    TRANSLATED_ITEMS,
+)
+
+_BREAKPOINT = "prompt_cache_breakpoint"
+_FILE_FIELDS = {"base64": "file_data", "text": "file_data", "url": "file_url", "file_id": "file_id"}
+# Fields that only repeat or label what the document holds: copied for the same protocol.
+_RESTORED_FIELDS = ("status", "name", "namespace", "caller")
+
+_CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
+
+
+class InputWriter:
+    """Writes the input items of one request."""
+
+    __slots__ = ("_items", "_ledger", "_marks", "_next", "_request", "_same_protocol", "_signed")
+
+    def __init__(
+        self, request: Request, capabilities: Capabilities, marks: BreakpointWriter, ledger: Ledger
+    ) -> None:
+        self._request = request
+        self._same_protocol = request.protocol == NAME
+        self._ledger = ledger
+        self._marks = marks
+        self._items: list[JSON] = []
+        self._signed: dict[int, str] = {}  # id() of an item from a signature -> its path
+        self._next = 0  # the client's own items before this one are written
+
+    def items(self, messages: tuple[Message, ...]) -> list[JSON]:
+        """Write the items. Raises RemoteProtocolError for content that must not be left out."""
+        items = self._items
+        if self._same_protocol:
+            for message in messages:
+                self._write_native(message)
+            self._skip_to(None)
+            return items
+        for message in messages:
+            parts = message.parts
+            if len(parts) == 1:
+                # The commonest shapes: one plain text, one call or one result.
+                part = parts[0]
+                if type(part) is Text:
+                    if part.cache is None and part.citations is None and not part.sources:
+                        self._note_name(message)
+                        items.append(_plain_message(message, part))
+                        continue
+                elif type(part) is ToolCall:
+                    self._note_name(message)
+                    self._write_call(part)
+                    continue
+                elif type(part) is ToolResult:
+                    self._note_name(message)
+                    self._write_result(part)
+                    continue
+            self._write_message(message)
+        if self._signed:
+            self._drop_dangling()
+        return items
+
+    # The client's own items.
+
+    def _write_native(self, message: Message) -> None:
+        index = _item_index(message.path)
+        if index is not None:
+            first = self._next  # items before this one are written already
+            self._skip_to(index)
+            self._next = max(self._next, index + 1)
+            if index >= first and (not message.parts or _is_native_item(message.parts[0], message.path)):
+                self._items.append(self._raw(message.path))
+                return
+        self._write_message(message)
+
+    def _skip_to(self, index: int | None) -> None:
+        """Write the client's items before `index` that have no message: tools, settings, repetitions."""
+        raw = self._request.raw.get("input")
+        if type(raw) is list:
+            end = len(raw) if index is None else index
+            # A pass has removed the others, which have no message any more.
+            self._items += [
+                item for item in raw[self._next : end] if item.get("type") in ITEMS_WITHOUT_MESSAGE
+            ]
+            self._next = max(self._next, end)
+
+    def _raw(self, path: str) -> JSONObject:
+        """Return the client's own item at a path, {} if the path is not that of an item."""
+        index = _item_index(path)
+        if index is None:
+            return {}
+        item: JSONObject = self._request.raw["input"][index]
+        return item
+
+    def _restore(self, item: JSONObject, path: str, item_id: str | None, extra: JSONObject | None) -> None:
+        """Add the fields that the document holds for the same protocol only."""
+        if item_id is not None:
+            item["id"] = item_id
+        raw = self._raw(path)
+        if raw.get("type", "message") != item["type"]:
+            raw = {}  # another item of the client's, which a pass has changed
+        for name in _RESTORED_FIELDS:
+            if name in raw and name not in item:
+                item[name] = raw[name]
+        if extra:
+            item.update(extra)
+
+    # Messages.
+
+    def _note_name(self, message: Message) -> None:
+        if message.name is not None:
+            self._ledger.dropped(f"{message.path}/name", "Responses has no names on messages")
+
+    def _write_message(self, message: Message) -> None:
+        self._note_name(message)
+        content: list[JSON] = []
+        for part in message.parts:
+            kind = type(part)
+            if kind is Text or kind is Media or kind is Refusal:
+                self._write_content(part, message, content)
+                continue
+            if kind is OpaquePart and part.path != message.path:
+                self._write_opaque(part, content)  # type: ignore[arg-type]
+                continue
+            if content:
+                self._flush(message, content)
+            if isinstance(part, ToolCall):
+                self._write_call(part)
+            elif isinstance(part, ToolResult):
+                self._write_result(part)
+            elif isinstance(part, Reasoning):
+                self._write_reasoning(part)
+            else:
+                assert isinstance(part, OpaquePart)
+                self._write_opaque(part, self._items)
+        if content:
+            self._flush(message, content)
+
+    def _flush(self, message: Message, content: list[JSON]) -> None:
+        """Move the collected content, which is not empty, into a message item."""
+        item: JSONObject = {"type": "message", "role": message.role, "content": list(content)}
+        content.clear()
+        if message.phase is not None:
+            item["phase"] = message.phase
+        if self._same_protocol:
+            self._restore(item, message.path, message.item_id, message.extra)
+            if type(self._raw(message.path).get("content")) is str:
+                item["content"] = item["content"][0]["text"]
+        self._items.append(item)
+
+    def _write_content(self, part: Part, message: Message, content: list[JSON]) -> None:
+        if isinstance(part, Text):
+            out = self._assistant_text(part) if message.role == "assistant" else self._input_text(part)
+        elif isinstance(part, Media):
+            if message.role == "assistant":
+                self._ledger.dropped(part.path, "an assistant's message holds text alone in Responses")
+                return
+            media = self._media(part, content)
+            if media is None:
+                return
+            out = media
+        else:
+            assert isinstance(part, Refusal)
+            kind, field = ("refusal", "refusal") if message.role == "assistant" else ("input_text", "text")
+            out = {"type": kind, field: part.text}
+        if self._same_protocol and part.extra:
+            out.update(part.extra)
+        content.append(out)
+
+    def _input_text(self, part: Text) -> JSONObject:
+        """Write a text of the client's side."""
+        out: JSONObject = {"type": "input_text", "text": part.text}
+        if part.citations:
+            if self._same_protocol:
+                out["annotations"] = part.citations
+            else:
+                self._ledger.dropped(f"{part.path}/citations", "only what the assistant says has citations")
+        if part.cache is not None:
+            self._marks.put(part.cache, out)
+        return out
+
+    def _assistant_text(self, part: Text) -> JSONObject:
+        """Write a text of the assistant."""
+        out: JSONObject = {"type": "output_text", "text": part.text}
+        if self._same_protocol:
+            out["annotations"] = part.citations or []
+        else:
+            out["annotations"] = write_citations(part)
+            if part.citations and not part.sources:
+                self._ledger.dropped(
+                    f"{part.path}/citations", "only citations of web pages have a counterpart"
+                )
+            elif part.citations and has_unmapped_citations(part):
+                self._ledger.altered(
+                    f"{part.path}/citations", "only source and span of citations were carried"
+                )
+        if part.cache is not None:
+            if self._same_protocol:
+                self._marks.put(part.cache, out)
+            else:
+                self._marks.move(part.cache, self._items)
+        return out
+
+    def _media(self, part: Media, before: list[JSON]) -> JSONObject | None:
+        if part.kind == "audio":
+            raise RemoteProtocolError(
+                "Responses takes no audio input: send text, images or files",
+                path=part.path,
+                code="unsupported_value",
+            )
+        if part.source == "file_id" and self._request.protocol not in SAME_FILE_STORE:
+            self._ledger.dropped(part.path, "the file lies in another vendor's store")
+            return None
+        if part.context:
+            before.append({"type": "input_text", "text": part.context})
+            self._ledger.altered(f"{part.path}/context", "told as text before the file")
+        if part.citations:
+            self._ledger.dropped(f"{part.path}/citations", "files have no such setting in Responses")
+        if part.kind == "image":
+            # "detail" is required on an image; "auto" is what its absence means.
+            out: JSONObject = {"type": "input_image", "detail": part.detail or "auto"}
+            out["file_id" if part.source == "file_id" else "image_url"] = _uri(part)
+        else:
+            out = {"type": "input_file"}
+            if part.detail is not None:
+                out["detail"] = part.detail
+            if part.filename is not None:
+                out["filename"] = part.filename
+            elif part.source in ("base64", "text") and not self._same_protocol:
+                # The server requires a name with inline data.
+                out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
+            out[_FILE_FIELDS[part.source]] = _uri(part)
+        if part.cache is not None:
+            self._marks.put(part.cache, out)
+        return out
+
+    # Calls and results.
+
+    def _write_call(self, part: ToolCall) -> None:
+        if part.kind is _CUSTOM:
+            item: JSONObject = {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name}
+            item["input"] = part.input
+        else:
+            item = {"type": "function_call", "call_id": part.call_id, "name": part.name}
+            item["arguments"] = "{}" if not part.input or part.input.isspace() else part.input
+        if part.namespace is not None:
+            item["namespace"] = part.namespace
+        if part.cache is not None:
+            self._marks.move(part.cache, self._items)
+        if self._same_protocol:
+            self._restore(item, part.path, part.item_id, part.extra)
+        self._items.append(item)
+
+    def _write_result(self, part: ToolResult) -> None:
+        if len(part.parts) == 1 and not part.is_error and not self._same_protocol:
+            only = part.parts[0]
+            if type(only) is Text and only.cache is None and not only.citations:
+                name = "custom_tool_call_output" if part.kind is _CUSTOM else "function_call_output"
+                item: JSONObject = {"type": name, "call_id": part.call_id, "output": only.text}
+                if part.cache is not None:
+                    self._marks.put_on_output(part.cache, item)
+                self._items.append(item)
+                return  # the commonest shape: one plain text
+        output: list[JSON] = []
+        for each in part.parts:
+            if isinstance(each, Text):
+                output.append(self._input_text(each))
+            elif isinstance(each, Media):
+                media = self._media(each, output)
+                if media is not None:
+                    output.append(media)
+            else:
+                self._write_opaque(each, output)
+                continue
+            if self._same_protocol and each.extra and output:
+                output[-1].update(each.extra)
+        custom = part.kind is _CUSTOM
+        item = {
+            "type": "custom_tool_call_output" if custom else "function_call_output",
+            "call_id": part.call_id,
+            "output": self._output(part, output),
+        }
+        if part.cache is not None:
+            self._marks.put_on_output(part.cache, item)
+        if self._same_protocol:
+            self._restore(item, part.path, part.item_id, part.extra)
+        self._items.append(item)
+
+    def _output(self, part: ToolResult, output: list[JSON]) -> JSON:
+        if part.is_error:
+            self._ledger.altered(f"{part.path}/is_error", 'told as the words "Error: " before the output')
+            if output and output[0]["type"] == "input_text":
+                output[0]["text"] = f"Error: {output[0]['text']}"
+            else:
+                output.insert(0, {"type": "input_text", "text": "Error: "})
+        if not output:
+            return ""
+        as_parts = self._same_protocol and type(self._raw(part.path).get("output")) is list
+        if len(output) == 1 and len(output[0]) == 2 and output[0]["type"] == "input_text" and not as_parts:
+            return output[0]["text"]
+        return output
+
+    # Items that only this vendor can read.
+
+    def _write_reasoning(self, part: Reasoning) -> None:
+        if part.seal is None:
+            self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
+            return
+        native = _signed_item(part.seal)
+        if native is None:
+            self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
+        elif self._same_protocol and self._raw(part.path) is native:
+            self._items.append(native)
+        elif native["type"] != "reasoning":
+            # An item that the client's protocol had no form for.
+            self._put_signed(part, native)
+        elif not native.get("encrypted_content"):
+            # "Items are not persisted when store is false": an id without content refers to nothing.
+            self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
+        else:
+            # The server sends null and empty ids, but refuses to receive them.
+            self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
+
+    def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
+        item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
+        self._items.append(item)
+        self._signed[id(item)] = part.path
+
+    def _drop_dangling(self) -> None:
+        """Drop reasoning without a following item of the assistant. The server refuses it ("Item of type 'reasoning'
+        was provided without its required following item"), and an interrupted turn leaves it behind.
+        """
+        followed_items: list[JSON] = []
+        followed = False
+        for item in reversed(self._items):
+            path = self._signed.get(id(item))
+            if path is not None and item["type"] == "reasoning" and not followed:
+                self._ledger.add(
+                    LossCode.REPAIRED, path, "reasoning that nothing follows is refused by the server"
+                )
+                continue
+            followed = path is not None or item["type"] in CALL_ITEMS or item.get("role") == "assistant"
+            followed_items.append(item)
+        followed_items.reverse()
+        self._items[:] = followed_items
+
+    def _write_opaque(self, part: OpaquePart, into: list[JSON]) -> None:
+        if part.origin == NAME and self._same_protocol:
+            into.append(part.native)
+        else:
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
+
+
+def _item_index(path: str) -> int | None:
+    """Return the number of the client's item at a path, None if the path is not that of an item."""
+    steps = path.split("/")
+    return int(steps[2]) if len(steps) == 3 and steps[1] == "input" else None
+
+
+def _is_native_item(part: Part, path: str) -> bool:
+    """True if a part is an item with a form of its own in this protocol."""
+    if isinstance(part, (ToolCall, ToolResult)):
+        return part.hosted is not None
+    return isinstance(part, OpaquePart) and part.path == path
+
+
+def _signed_item(signature: Signature) -> JSONObject | None:
+    """Return the item in a signature, None if it is none of this protocol. Items with a form in the document never
+    travel in signatures, so one that claims to be such an item was not signed here.
+    """
+    native: JSON = signature.native if signature.origin == NAME else None
+    kind = native.get("type") if type(native) is dict else None
+    return native if type(kind) is str and kind not in TRANSLATED_ITEMS else None
+
+
+def _plain_message(message: Message, part: Text) -> JSONObject:
+    """Write the commonest message: one text."""
+    if message.role == "assistant":
+        content: JSONObject = {"type": "output_text", "text": part.text, "annotations": []}
+    else:
+        content = {"type": "input_text", "text": part.text}
+    return {"type": "message", "role": message.role, "content": [content]}
+
+
+def _uri(part: Media) -> str:
+    """Return the media's data as the server reads it: a data URI, a URL or an id."""
+    if part.source == "text":
+        data = b64encode(part.data.encode("utf-8", "replace")).decode("ascii")
+        return f"data:{part.media_type or 'text/plain'};base64,{data}"
+    if part.source == "base64" and (part.media_type is not None or part.kind == "image"):
+        return f"data:{part.media_type or 'image/png'};base64,{part.data}"
+    return part.data
+
+
+class BreakpointWriter:
+    """Writes the cache marks of one request as `prompt_cache_breakpoint`.
+
+    Only content parts of the client's side and tool outputs take one. A mark on anything else moves to the nearest such
+    part before it, so that a little less is cached, never more. A request may have MAX_CACHE_MARKS; the last ones mark
+    the most.
+
+    taken: True if the upstream takes marks.
+    """
+
+    __slots__ = ("_ledger", "_placed", "_taken")
+
+    def __init__(self, taken: bool, ledger: Ledger) -> None:
+        self._taken = taken
+        self._ledger = ledger
+        self._placed: list[tuple[str, JSONObject]] = []
+
+    def put(self, mark: CacheMark, part: JSONObject) -> None:
+        """Mark a content part. Of two marks on one part the longer one stays."""
+        if not self._taken:
+            self._ledger.dropped(mark.path, "this upstream takes no cache breakpoints")
+            return
+        if _BREAKPOINT not in part:
+            self._placed.append((mark.path, part))
+        elif mark.ttl != "long":
+            return
+        ttl: JSONObject = {} if mark.ttl is None else {"ttl": CACHE_TTL_NAMES[mark.ttl]}
+        part[_BREAKPOINT] = {"mode": "explicit", **ttl}
+
+    def put_on_output(self, mark: CacheMark, item: JSONObject) -> None:
+        """Mark the output of a tool."""
+        self.put(mark, _last_output_part(item) if self._taken else {})
+
+    def move(self, mark: CacheMark, items: list[JSON]) -> None:
+        """Mark the nearest content part of the items before the mark's place."""
+        part = _last_markable_part(items) if self._taken else None
+        if part is not None:
+            self._ledger.altered(mark.path, "moved to the content part before it: nothing else takes a mark")
+            self.put(mark, part)
+        elif self._taken:
+            self._ledger.dropped(mark.path, "no content part stands before it, and nothing else takes a mark")
+        else:
+            self.put(mark, {})
+
+    def finish(self) -> None:
+        """Remove the marks beyond the limit."""
+        for path, part in self._placed[:-MAX_CACHE_MARKS]:
+            del part[_BREAKPOINT]
+            self._ledger.dropped(
+                path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
+            )
+
+
+def _last_markable_part(items: list[JSON]) -> JSONObject | None:
+    for item in reversed(items):
+        if item["type"] in CALL_OUTPUT_ITEMS:
+            return _last_output_part(item)
+        if item["type"] == "message" and item["content"][-1]["type"] in MARKABLE_PARTS:
+            last: JSONObject = item["content"][-1]
+            return last
+    return None
+
+
+def _last_output_part(item: JSONObject) -> JSONObject:
+    """Return the last part of a tool's output. An output that is a string becomes a list."""
+    if type(item["output"]) is str:
+        item["output"] = [{"type": "input_text", "text": item["output"]}]
+    last: JSONObject = item["output"][-1]
+    return last

@@ -1,0 +1,294 @@
+"""Read a client's Responses request.
+
+Settings are read by tables, items and tools by modules of their own. Input items may also change settings and declare
+tools; the last ones count. A body in a form of other APIs whose meaning is plain is repaired first, so that readers
+have one form: functions in an object of their own, as in Chat Completions, and calls with an `id` and no `call_id`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman._ir.losses import Loss, LossCode
+from dragoman._ir.parameters import read_params
+from dragoman._ir.request import Message, Namespace, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.signatures import Signer
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_BODY,
+    KNOWN_FORMAT,
+    KNOWN_REASONING,
+    KNOWN_TEXT_CONFIG,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    optional_text,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.messages_in import InputReader
+from dragoman.protocols.openai_responses.tables import (
+    CALL_ITEMS,
+    IMPLIED_INCLUDES,
+    INCLUDE_LOGPROBS,
+    NAME,
+    NATIVE_FIELDS,
+    NO_OP_VALUES,
+    PARAM_PATHS,
+    PARAM_TYPES,
+    PARAMS,
+)
+from dragoman.protocols.openai_responses.tools import read_tool_choice, read_tools
+
+
+def read_request(body: JSONObject, signer: Signer) -> Request:
+    """Read a decoded body.
+
+    Raises RemoteProtocolError (400) with the path of the wrong value.
+    """
+    model = body.get("model")
+    if type(model) is not str or not model:
+        raise missing_field("/model") if model is None else wrong_type("/model", "a string", model)
+    body, repairs = repair_request(body)
+    _check_types(body)
+    namespaces: list[Namespace] = []
+    reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
+    instructions = body.get("instructions")
+    if instructions:
+        text = Text(instructions, path="/instructions")
+        reader.messages.append(Message("system", (text,), "/instructions"))
+    _read_input(body, reader)
+    extra = extra_fields(body, KNOWN_BODY) or {}
+    params, text_format = _read_params(body, extra)
+    paths = PARAM_PATHS
+    if reader.reference is not None and "previous_response_id" not in params:
+        # A reference means the same: part of the conversation is only in the vendor's store.
+        params["previous_response_id"], place = reader.reference
+        paths = {**paths, "previous_response_id": place}
+    return Request(
+        protocol=NAME,
+        model=model,
+        messages=tuple(reader.messages),
+        raw=body,
+        tools=tuple(reader.tools),
+        namespaces=tuple(namespaces),
+        tool_choice=read_tool_choice(body.get("tool_choice"), reader.tools, extra),
+        parallel_tool_calls=body.get("parallel_tool_calls"),
+        stream=body.get("stream") is True,
+        params=params,
+        param_paths=paths,
+        reasoning=_read_reasoning(body.get("reasoning"), reader.effort),
+        response_format=_latest_format(text_format, reader.format, extra),
+        extra=extra or None,
+        compact=reader.compact,
+        repairs=repairs,
+        defined=NATIVE_FIELDS,
+    )
+
+
+def _read_input(body: JSONObject, reader: InputReader) -> None:
+    value = body.get("input")
+    if type(value) is list:
+        reader.read(value)
+    elif type(value) is str:
+        reader.messages.append(Message("user", (Text(value, path="/input"),), "/input"))
+    elif value is not None:
+        raise wrong_type("/input", "a string or an array", value)
+    elif not any(body.get(name) for name in ("previous_response_id", "conversation", "prompt")):
+        raise missing_field("/input")
+
+
+def _check_types(body: JSONObject) -> None:
+    for name, (types, words) in PARAM_TYPES.items():
+        value = body.get(name)
+        # bool is an int in Python, and never one in JSON.
+        if value is not None and (type(value) not in types):
+            raise wrong_type(f"/{name}", words, value)
+
+
+def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
+    """Return the settings, and the text format as it came."""
+    params = read_params(body, PARAMS)
+    for name, nothing in NO_OP_VALUES.items():
+        param = PARAMS[name]
+        if param in params and params[param] == nothing:
+            del params[param]
+    include = body.get("include")
+    if include:
+        if INCLUDE_LOGPROBS in include:
+            params["logprobs"] = True
+        for index, name in enumerate(include):
+            if type(name) is not str:
+                raise wrong_type(f"/include/{index}", "a string", name)
+        if not IMPLIED_INCLUDES.issuperset(include):
+            params["include"] = include
+    text: JSONObject = body.get("text") or {}
+    if text.get("verbosity") is not None:
+        params["verbosity"] = text["verbosity"]
+    unknown = extra_fields(text, KNOWN_TEXT_CONFIG)
+    if unknown:
+        extra["text"] = unknown
+    text_format = text.get("format")
+    if type(text_format) is dict and text_format.get("type") == "text" and len(text_format) > 1:
+        extra.setdefault("text", {})["format"] = text_format
+    options = body.get("stream_options")
+    if options is not None and options not in ({}, {"include_obfuscation": False}):
+        extra["stream_options"] = options  # padding is never added here, so only false has its effect
+    return params, text_format
+
+
+def _latest_format(first: JSON, later: tuple[JSON, str] | None, extra: JSONObject) -> ResponseFormat | None:
+    """Return the text format in force, which an input item may have changed. A first one that differs goes into
+    `extra`.
+    """
+    if later is None:
+        return _read_format(first, "/text/format")
+    read = _read_format(*later)
+    if first in (None, later[0], {"type": "text"}):
+        return read
+    if read is None or type(first) is not dict:
+        extra.setdefault("text", {})["format"] = first
+        return read
+    return msgspec.structs.replace(read, path="/text/format", extra={**(read.extra or {}), **first})
+
+
+def _read_format(value: JSON, path: str) -> ResponseFormat | None:
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise wrong_type(path, "an object", value)
+    kind = value.get("type")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return ResponseFormat(extra=extra_fields(value, KNOWN_FORMAT), path=path)
+    if kind != "json_schema":
+        raise invalid_value(f"{path}/type", "text, json_schema or json_object")
+    if type(value.get("schema")) is not dict:
+        raise wrong_type(f"{path}/schema", "an object", value.get("schema"))
+    return ResponseFormat(
+        schema=value["schema"],
+        name=optional_text(value, "name", path),
+        description=optional_text(value, "description", path),
+        strict=value.get("strict"),
+        extra=extra_fields(value, KNOWN_FORMAT),
+        path=path,
+    )
+
+
+def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> ReasoningConfig | None:
+    """Return the reasoning settings. `later` is an effort that an input item has set, and its path."""
+    if value is None:
+        if later is None:
+            return None
+        return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
+    # `generate_summary` is the old name of `summary`.
+    summary_name = next(
+        (name for name in ("summary", "generate_summary") if value.get(name) is not None), None
+    )
+    extra = extra_fields(value, KNOWN_REASONING) or {}
+    extra.pop("generate_summary", None)
+    if summary_name is not None and value[summary_name] != "auto":
+        extra[summary_name] = value[summary_name]  # the requested length of the summary
+    effort, effort_path = optional_text(value, "effort", "/reasoning"), "/reasoning/effort"
+    if later is not None:
+        if effort not in (None, later[0]):
+            extra["effort"] = effort  # replaced by the later one
+        effort, effort_path = later
+    return ReasoningConfig(
+        effort=effort,
+        display=None if summary_name is None else "summarized",
+        extra=extra or None,
+        path="/reasoning",
+        effort_path=effort_path,
+        display_path="" if summary_name is None else f"/reasoning/{summary_name}",
+    )
+
+
+_NESTED = "in the form of Chat Completions: it was read as what it means"
+
+
+def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
+    """Return the body with known mistakes repaired, and the repairs. A body without mistakes is returned as it is."""
+    repairs: list[Loss] = []
+    tools = _flat_tools(body.get("tools"), repairs)
+    choice = _flat_choice(body.get("tool_choice"), repairs)
+    items = _calls_with_ids(body.get("input"), repairs)
+    if not repairs:
+        return body, ()
+    fields = {"tools": tools, "tool_choice": choice, "input": items}
+    return {**body, **{name: value for name, value in fields.items() if name in body}}, tuple(repairs)
+
+
+def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:
+    if type(tools) is not list or not any(map(_is_nested, tools)):
+        return tools
+    flat: list[JSON] = []
+    for index, tool in enumerate(tools):
+        if _is_nested(tool):
+            repairs.append(Loss(LossCode.REPAIRED, f"/tools/{index}", _NESTED))
+            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions; here it is true
+        flat.append(tool)
+    return flat
+
+
+def _is_nested(tool: JSON) -> bool:
+    return (
+        type(tool) is dict
+        and tool.get("type") == "function"
+        and "name" not in tool
+        and type(tool.get("function")) is dict
+    )
+
+
+def _flat(tool: JSONObject) -> JSONObject:
+    around = {name: value for name, value in tool.items() if name != "function"}
+    return {**tool["function"], **around}
+
+
+def _flat_choice(choice: JSON, repairs: list[Loss]) -> JSON:
+    if _is_nested(choice):
+        repairs.append(Loss(LossCode.REPAIRED, "/tool_choice", _NESTED))
+        return _flat(choice)
+    if type(choice) is dict and choice.get("type") == "allowed_tools":
+        inner = choice.get("allowed_tools")
+        if "tools" not in choice and type(inner) is dict and type(inner.get("tools")) is list:
+            repairs.append(Loss(LossCode.REPAIRED, "/tool_choice", _NESTED))
+            return {
+                "type": "allowed_tools",
+                **inner,
+                "tools": [_flat(ref) if _is_nested(ref) else ref for ref in inner["tools"]],
+            }
+    return choice
+
+
+def _calls_with_ids(items: JSON, repairs: list[Loss]) -> JSON:
+    """Return the items, where a call without `call_id` gets its `id` as such if a result names it."""
+    if type(items) is not list or not any(map(_lacks_call_id, items)):
+        return items
+    result_ids = {
+        item.get("call_id")
+        for item in items
+        if type(item) is dict and not _is_call(item) and type(item.get("call_id")) is str
+    }
+    named: list[JSON] = []
+    for index, item in enumerate(items):
+        if _lacks_call_id(item) and item["id"] in result_ids:
+            repairs.append(Loss(LossCode.REPAIRED, f"/input/{index}", "its id was read as its call_id"))
+            item = {
+                "call_id" if name == "id" else name: value
+                for name, value in item.items()
+                if name != "call_id"
+            }
+        named.append(item)
+    return named
+
+
+def _lacks_call_id(item: JSON) -> bool:
+    return (
+        type(item) is dict and item.get("call_id") is None and _is_call(item) and type(item.get("id")) is str
+    )
+
+
+def _is_call(item: JSONObject) -> bool:
+    kind = item.get("type")
+    return type(kind) is str and kind in CALL_ITEMS

@@ -1,0 +1,372 @@
+"""Write a request as the body for a Responses upstream.
+
+Items, tools and settings each have a writer. Towards an upstream of the client's own protocol, what has no form in the
+document is written again from `extra`, opaque parts and the client's body. For other clients nothing is stored unless
+they request it, and reasoning comes back encrypted, so that it can travel through the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.parameters import (
+    DEFAULT_EFFORT,
+    Converter,
+    effort_of_budget,
+    fit_effort,
+    hash_longer_than,
+    write_params,
+)
+from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json_schema import is_strict
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses.messages_out import BreakpointWriter, InputWriter
+from dragoman.protocols.openai_responses.tables import (
+    EFFORT_IMPLIES_SUMMARY,
+    INCLUDE_LOGPROBS,
+    INCLUDE_REASONING,
+    MAX_SAFETY_IDENTIFIER,
+    MAX_USER,
+    MIN_OUTPUT_TOKENS,
+    NAME,
+    NATIVE_PARAM_NAMES,
+    NO_OP_VALUES,
+    PARAM_NAMES,
+    SERVICE_TIER_ALIASES,
+    SERVICE_TIERS,
+    VERBATIM_FIELDS,
+)
+from dragoman.protocols.openai_responses.tools import (
+    note_unsent_servers,
+    sum_max_uses,
+    write_tool_choice,
+    write_tools,
+)
+
+# "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
+_JSON_INSTRUCTION = "Answer with one JSON object."
+
+
+def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
+    """Write the body.
+
+    Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
+    """
+    same_protocol = request.protocol == NAME
+    rewrites = same_protocol and capabilities.relay == "rewrite"
+    marks = BreakpointWriter(
+        (same_protocol and not rewrites) or capabilities.cache_marks == "breakpoint", ledger
+    )
+    out: JSONObject = {"model": request.model}
+    messages = request.messages
+    if messages and _is_instructions(messages, same_protocol):
+        text = messages[0].parts[0]
+        assert isinstance(text, Text)
+        out["instructions"] = text.text
+        messages = messages[1:]
+    elif same_protocol and request.raw.get("instructions") == "":
+        out["instructions"] = ""
+    items = InputWriter(request, capabilities, marks, ledger).items(messages)
+    if not same_protocol:
+        marks.finish()
+        _add_word_json(request, items, ledger)
+        out["input"] = items
+    elif type(request.raw.get("input")) is str and len(items) == 1:
+        out["input"] = request.raw["input"]
+    elif request.raw.get("input") is not None:
+        out["input"] = items
+    _write_tools(request, capabilities, out, ledger)
+    if request.parallel_tool_calls is not None:
+        out["parallel_tool_calls"] = request.parallel_tool_calls
+    if request.stream:
+        out["stream"] = True
+    if same_protocol:
+        write_native_settings(request, out, ledger)
+        if rewrites:
+            marks.finish()
+            rewrite_settings(request, capabilities, out, ledger)
+    else:
+        write_settings(request, capabilities, out, ledger)
+    return out
+
+
+def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    same_protocol = request.protocol == NAME
+    # Tools that an input item declares are written there.
+    tools = [tool for tool in request.tools if not (same_protocol and tool.path.startswith("/input/"))]
+    written = write_tools(tools, request, capabilities, ledger) if tools else []
+    if written:
+        out["tools"] = written
+    uses = None if same_protocol else sum_max_uses(tools, capabilities, ledger)
+    if "mcp_servers" in request.params:
+        note_unsent_servers(request, capabilities, ledger)
+    if uses is not None:
+        out["max_tool_calls"] = uses
+    choice = request.tool_choice
+    if choice is None:
+        return
+    if choice.mode == "required" and not written and not same_protocol:
+        ledger.dropped(choice.path, "there is no tool that could be called")
+        return
+    chosen = write_tool_choice(choice, request.tools, request, capabilities, ledger)
+    if chosen is not None:
+        out["tool_choice"] = chosen
+
+
+def _is_instructions(messages: tuple[Message, ...], same_protocol: bool) -> bool:
+    """True if the first message goes into `instructions`, which is one plain text.
+
+    Several system texts, or one with a cache mark, stay items, because joining them would lose where one ends.
+    """
+    first = messages[0]
+    if same_protocol:
+        return first.path == "/instructions"
+    if first.role != "system" or len(first.parts) != 1 or first.name is not None:
+        return False
+    part = first.parts[0]
+    if type(part) is not Text or part.cache is not None or part.citations:
+        return False
+    return len(messages) < 2 or messages[1].role not in ("system", "developer")
+
+
+def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
+    """Add the instruction at the end, where it changes no cached prefix."""
+    text_format = request.response_format
+    if text_format is None or text_format.schema is not None or any(_has_word_json(item) for item in items):
+        return
+    content = [{"type": "input_text", "text": _JSON_INSTRUCTION}]
+    items.append({"type": "message", "role": "system", "content": content})
+    ledger.add(
+        LossCode.REPAIRED,
+        text_format.path or "/response_format",
+        "the server wants the word JSON in the input: an instruction was added",
+    )
+
+
+def _has_word_json(item: JSONObject) -> bool:
+    content = item.get("content")
+    return type(content) is list and any("json" in (part.get("text") or "").lower() for part in content)
+
+
+_DEFAULT_SCHEMA_NAME = "response"
+
+
+def write_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Write everything outside of input and tools of another protocol's request into `out`."""
+    text: JSONObject = {}
+    if request.response_format is not None:
+        text["format"] = _write_format(request.response_format, ledger)
+    verbosity = request.params.get("verbosity")
+    if verbosity is not None:
+        text["verbosity"] = verbosity
+    if text:
+        out["text"] = text
+    write_params(request, PARAM_NAMES, _CONVERTERS, out, ledger)
+    if request.params.get("speed") == "fast":
+        if "service_tier" in capabilities.refuses:
+            ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
+        else:
+            out["service_tier"] = "fast"
+    # The server's default is true, and the vendor stores nothing unless the client requests it.
+    if "store" not in capabilities.refuses:
+        out["store"] = request.params.get("store") is True
+    include: list[str] = []
+    if request.reasoning is not None:
+        reasoning = _write_reasoning(request.reasoning, request.protocol, capabilities, ledger)
+        if reasoning:
+            out["reasoning"] = reasoning
+            # Only for clients with reasoning settings, because a model that does not reason refuses it: "Encrypted
+            # content is not supported with this model."
+            include.append(INCLUDE_REASONING)
+    if request.params.get("logprobs"):
+        include.append(INCLUDE_LOGPROBS)
+    if include and "include" not in capabilities.refuses:
+        out["include"] = include
+    elif request.params.get("logprobs"):
+        ledger.dropped(request.param_paths.get("logprobs", "/logprobs"), "the upstream includes nothing more")
+
+
+def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
+    """Write the same for a request of this protocol. Fields with several forms in the document are copied from the
+    body.
+    """
+    raw = request.raw
+    write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
+    for name in VERBATIM_FIELDS:
+        if raw.get(name) is not None:
+            out[name] = raw[name]
+    for name in (*NO_OP_VALUES, "include", "stream_options"):
+        if name in raw and name not in out:
+            out[name] = raw[name]
+    if "previous_response_id" not in raw:
+        out.pop("previous_response_id", None)  # it was made from a reference among the items
+    out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
+
+
+def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Remove from a client's own settings what passes removed, and fit its reasoning to the capabilities."""
+    for name in (*NO_OP_VALUES, "include"):
+        if name in capabilities.refuses:
+            out.pop(name, None)
+    text = dict(out.get("text") or {})
+    text_format, kind = request.response_format, (text.get("format") or {}).get("type")
+    if text_format is None and kind != "text":
+        text.pop("format", None)
+    elif text_format is not None and text_format.schema is None and kind == "json_schema":
+        text["format"] = _write_format(text_format, ledger)
+    if "verbosity" not in request.params:
+        text.pop("verbosity", None)
+    _put(out, "text", text)
+    config = request.reasoning
+    if config is None or (config.effort_path or config.path).startswith("/input/"):
+        return  # unset, or set by an input item
+    reasoning = dict(out.get("reasoning") or {})
+    fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
+    if capabilities.efforts == ():
+        reasoning.clear()
+        # "Encrypted content is not supported with this model."
+        include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
+        if include:
+            out["include"] = include
+    if "summary" not in fitted:
+        for name in _SUMMARY_NAMES:
+            reasoning.pop(name, None)
+    elif reasoning.keys() & _SUMMARY_NAMES:
+        del fitted["summary"]  # the client's own setting stays
+    _put(out, "reasoning", {**reasoning, **fitted})
+
+
+def _put(out: JSONObject, name: str, value: JSONObject) -> None:
+    present = {key: each for key, each in value.items() if each is not None}
+    if present:
+        out[name] = present
+    else:
+        out.pop(name, None)
+
+
+# The member of a summary, and its older name.
+_SUMMARY_NAMES = {"summary", "generate_summary"}
+
+
+def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
+    if text_format.schema is None:
+        return {"type": "json_object"}
+    out: JSONObject = {
+        "type": "json_schema",
+        "name": text_format.name or _DEFAULT_SCHEMA_NAME,
+        "schema": text_format.schema,
+    }
+    if text_format.description is not None:
+        out["description"] = text_format.description
+    out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
+    if text_format.strict and not out["strict"]:
+        ledger.altered(
+            text_format.path or "/response_format", "the schema is outside of what the server takes as strict"
+        )
+    return out
+
+
+def _write_reasoning(
+    config: ReasoningConfig, protocol: str, capabilities: Capabilities, ledger: Ledger
+) -> JSONObject:
+    out: JSONObject = {}
+    wanted = _effort_of(config)
+    path = config.path or "/reasoning"
+    if capabilities.efforts == ():
+        # "UnsupportedGrammar parameter: 'reasoning.effort' is not supported with this model."
+        if config.thinks or config.display is not None or config.extra:
+            for place in dict.fromkeys((path, config.effort_path or path)):
+                ledger.dropped(place, "the model does not reason")
+        return out
+    if config.budget is not None:
+        ledger.altered(path, "the budget in tokens is told as an effort")
+    elif config.effort not in (None, wanted):
+        ledger.altered(path, "reasoning is off: its effort was left out")
+    effort = None if wanted is None else fit_effort(wanted, capabilities.efforts)
+    if effort != wanted:
+        ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
+    if effort is not None:
+        out["effort"] = effort
+    if effort != "none" and _wants_summary(config, effort, protocol, capabilities, ledger):
+        out["summary"] = "auto"
+    return out
+
+
+def _wants_summary(
+    config: ReasoningConfig, effort: str | None, protocol: str, capabilities: Capabilities, ledger: Ledger
+) -> bool:
+    """True if a summary is to be requested. Not every account may: "Your organization must be verified to generate
+    reasoning summaries" (openai-cookbook#2271, read 2026-11-22).
+    """
+    requested = config.display == "summarized"
+    if capabilities.summaries == "never":
+        if requested:
+            ledger.dropped(config.display_path or config.path, "the upstream is not asked for summaries")
+        return False
+    if capabilities.summaries == "requested" or config.display is not None:
+        return requested
+    # The client requests reasoning and leaves open whether it is visible.
+    effort_implies = effort is not None and protocol in EFFORT_IMPLIES_SUMMARY
+    return effort_implies or config.mode in ("adaptive", "enabled")
+
+
+def _effort_of(config: ReasoningConfig) -> str | None:
+    """Return the effort. A named one wins over a budget of tokens."""
+    if config.mode == "disabled":
+        return "none"
+    if config.effort is not None or config.mode is None:
+        return config.effort
+    return DEFAULT_EFFORT if config.budget is None else effort_of_budget(config.budget)
+
+
+def _written_elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Write nothing: another function does."""
+    return None
+
+
+def _text_only(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value != ["text"]:
+        ledger.dropped(path, "Responses answers in text alone")
+    return None
+
+
+def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
+    tier = SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
+    if tier in SERVICE_TIERS:
+        return tier
+    ledger.dropped(path, "no such service tier in Responses")
+    return None
+
+
+def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if value not in ("fast", "standard"):
+        ledger.dropped(path, "no such speed in Responses")
+    return None
+
+
+def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
+    if type(value) is int and value < MIN_OUTPUT_TOKENS:
+        ledger.altered(path, f"raised to {MIN_OUTPUT_TOKENS}, the lowest limit of Responses")
+        return MIN_OUTPUT_TOKENS
+    return value
+
+
+_CONVERTERS: Mapping[Param, Converter] = {
+    "logprobs": _written_elsewhere,
+    "max_output_tokens": _output_tokens,
+    "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
+    "modalities": _text_only,
+    "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
+    "service_tier": _service_tier,
+    "speed": _speed,
+    "store": _written_elsewhere,
+    "user": hash_longer_than(MAX_USER),
+    "verbosity": _written_elsewhere,
+}
+_NATIVE_CONVERTERS: Mapping[Param, Converter] = {
+    "include": _written_elsewhere,
+    "logprobs": _written_elsewhere,
+    "verbosity": _written_elsewhere,
+}

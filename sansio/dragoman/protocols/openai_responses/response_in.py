@@ -1,0 +1,451 @@
+"""Read Responses responses as events, streamed and whole.
+
+Each output item takes its text from deltas, from its `done` events, from `output_item.done` and from the final
+response, in any selection that the server sends; each source adds only what the earlier ones lacked. A whole response
+is a final response without earlier events. Text and argument deltas, nearly all frames of a stream, have a typed fast
+path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman._ir.events import (
+    ENDED,
+    ArgumentsDelta,
+    Event,
+    Failed,
+    ReasoningDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.fast_path import DeltaTemplate
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.shape import note_unread
+from dragoman._wire.errors import ErrorKind, WireError
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSON, JSONObject, decode_object
+from dragoman._wire.sse import Frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
+from dragoman.protocols.openai_responses.content_in import (
+    CallItem,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    new_item,
+)
+from dragoman.protocols.openai_responses.errors import parse_error
+from dragoman.protocols.openai_responses.tables import (
+    AUTO_TIER,
+    EVENT_FIELDS,
+    ITEM_SHAPE,
+    LOST_EVENTS,
+    PROGRESS_EVENTS,
+    RESPONSE_SHAPE,
+    STOP_REASONS,
+)
+from dragoman.protocols.openai_responses.usage import read_usage
+
+_DONE = b"[DONE]"
+
+
+class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """A delta event of the fast path. Without its indexes, or with an unknown member, an event is read by the general
+    path.
+    """
+
+    type: str
+    delta: str
+    output_index: int = -1
+    content_index: int = 0
+    summary_index: int = 0
+    logprobs: list[Any] | None = None
+    sequence_number: Any = None
+    item_id: Any = None
+    obfuscation: Any = None
+
+
+_decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
+_FAST_EVENTS = {
+    name.encode("ascii"): name
+    for name in (
+        "response.output_text.delta",
+        "response.function_call_arguments.delta",
+        "response.custom_tool_call_input.delta",
+        "response.reasoning_summary_text.delta",
+    )
+}
+
+
+class ResponsesReader:
+    """Reads one stream. See StreamReader."""
+
+    __slots__ = (
+        "_all",
+        "_ended",
+        "_has_calls",
+        "_items",
+        "_ledger",
+        "_model",
+        "_next",
+        "_start_tier",
+        "_started",
+    )
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._items: dict[int, OutputItem] = {}  # by output index
+        self._all: list[OutputItem] = []  # in the order of arrival
+        self._next = 0  # number of the next block
+        self._model = ""
+        self._start_tier: str | None = None  # service tier of the first event
+        self._started = False
+        self._ended = False
+        self._has_calls = False  # True once the model has called a function or custom tool
+
+    def read(self, frame: Frame) -> Sequence[Event]:
+        """Return the events of one frame. Raises RemoteProtocolError (502) for a frame that is no JSON object."""
+        kind = _FAST_EVENTS.get(frame.event)
+        if kind is not None:
+            try:
+                delta = _decode_delta(frame.data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # the general path accepts more
+            else:
+                item = self._items.get(delta.output_index)
+                text = delta.delta
+                if item is not None and text and not delta.logprobs and delta.type == kind:
+                    event = item.short_delta(kind, delta.content_index, delta.summary_index, text)
+                    if event is not None:
+                        return (event,)
+        return self._read(frame)
+
+    def _read(self, frame: Frame) -> Sequence[Event]:
+        if self._ended or frame.data.strip() == _DONE:
+            return ()
+        try:
+            value = decode_object(frame.data, "an event of the stream")
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(error.message, status=502, code=error.code) from None
+        kind = value.get("type")
+        if type(kind) is not str:
+            kind = value["type"] = frame.event.decode("utf-8", "replace")
+        out: list[Event] = []
+        if kind == "error" or frame.event == b"error" or (not kind and value.get("error") is not None):
+            self._ended = True
+            return (Failed(parse_error(value)),)
+        handle = _HANDLERS.get(kind)
+        if handle is None:
+            self._note_unhandled(kind, value)
+        else:
+            if not value.keys() <= EVENT_FIELDS:
+                index = value.get("output_index")
+                path = f"/output/{index}" if type(index) is int else ""
+                unknown = {name: value[name] for name in value if name not in EVENT_FIELDS}
+                self._ledger.unknown_fields(path, unknown)
+            handle(self, value, out)
+        return out
+
+    def _note_unhandled(self, kind: str, event: JSONObject) -> None:
+        """Record an event without a handler, unless it only shows progress."""
+        index = event.get("output_index")
+        path = f"/output/{index}" if type(index) is int else ""
+        lost = LOST_EVENTS.get(kind)
+        if lost is not None:
+            self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
+        elif kind and kind not in PROGRESS_EVENTS:
+            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
+
+    def eof(self) -> Sequence[Event]:
+        """Raises RemoteProtocolError (502) unless the terminal event has come."""
+        if not self._ended:
+            raise RemoteProtocolError(
+                "the upstream's stream ended before response.completed, response.incomplete or response.failed",
+                status=502,
+            )
+        return ()
+
+    def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
+        """Return how later deltas of the open part differ: in text, sequence number and padding."""
+        for item in self._items.values():
+            pieces = item.open_pieces(delta.block)
+            if pieces is not None:
+                return DeltaTemplate(b"delta", pieces.append, b"sequence_number", b"obfuscation")
+        return None
+
+    def whole(self, response: JSONObject) -> list[Event]:
+        """Return all events of a finished response."""
+        out: list[Event] = []
+        self._finish(response, "", out)
+        return out
+
+    # Events that carry the response.
+
+    def _start(self, response: JSONObject, out: list[Event]) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._model = text_or_none(response.get("model")) or ""
+        tier = text_or_none(response.get("service_tier"))
+        self._start_tier = None if tier == AUTO_TIER else tier
+        created = response.get("created_at")
+        out.append(
+            Started(
+                text_or_none(response.get("id")) or "",
+                self._model,
+                int(created) if isinstance(created, (int, float)) else None,
+                self._start_tier,
+            )
+        )
+
+    def on_opening(self, event: JSONObject, out: list[Event]) -> None:
+        self._start(_required_object(event, "response"), out)
+
+    def on_terminal(self, event: JSONObject, out: list[Event]) -> None:
+        self._finish(_required_object(event, "response"), event["type"].removeprefix("response."), out)
+
+    def _finish(self, response: JSONObject, event_status: str, out: list[Event]) -> None:
+        status = text_or_none(response.get("status"))
+        if status not in _END_STATUSES:
+            status = event_status
+        if status not in _END_STATUSES:
+            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status=502)
+        self._start(response, out)
+        note_unread(response, RESPONSE_SHAPE, "", self._ledger)
+        self._ended = True
+        if status == "failed" or status == "cancelled":
+            out.append(Failed(_failure_of(response, status)))
+            return
+        complete = status == "completed"
+        output = response.get("output")
+        self._finish_items(output if type(output) is list else [], out)
+        for item in self._all:
+            item.close(out, complete)
+        usage, tier = read_usage(response), text_or_none(response.get("service_tier"))
+        if tier not in (None, AUTO_TIER, self._start_tier):
+            usage = msgspec.structs.replace(usage or Usage(), service_tier=tier)
+        if usage is not None:
+            out.append(usage)
+        out.append(self._stop_of(response, complete))
+        out.append(ENDED)
+
+    def _finish_items(self, output: list[JSON], out: list[Event]) -> None:
+        """Emit what the items of the final response have beyond earlier events. An item of unknown ids and index is the
+        next of its type, because some servers change ids and indexes here.
+        """
+        items = [(item, index) for index, item in enumerate(output) if type(item) is dict]
+        found = [self._find_item(item, index) for item, index in items]
+        left = [item for item in self._all if item not in found]
+        for (item, index), known in zip(items, found, strict=True):
+            if known is None:
+                known = next((each for each in left if each.kind == item.get("type")), None)
+                if known is not None:
+                    left.remove(known)
+            self._finish_item(item, index, known, out)
+
+    def _stop_of(self, response: JSONObject, complete: bool) -> Stopped:
+        if complete:
+            return Stopped(StopReason.TOOL_USE if self._has_calls else StopReason.END, "completed")
+        reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
+        if reason is not None and reason not in STOP_REASONS:
+            self._ledger.altered(
+                "/incomplete_details/reason", "an unknown reason was taken for the output limit"
+            )
+        return Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
+
+    # Events that carry an item.
+
+    def on_added(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            self._add(item, index if type(index) is int else len(self._items), out)
+
+    def on_done(self, event: JSONObject, out: list[Event]) -> None:
+        self._start({}, out)
+        item = event.get("item")
+        if type(item) is dict:
+            index = event.get("output_index")
+            place = index if type(index) is int else len(self._items)
+            self._finish_item(item, place, self._find_item(item, place), out)
+
+    def _add(self, item: JSONObject, index: int, out: list[Event]) -> OutputItem:
+        made = new_item(item, index, self._number, self._model, self._ledger)
+        if isinstance(made, CallItem):
+            self._has_calls = True
+        before = self._items.get(index)
+        if before is not None:
+            before.close(out, True)  # another item has its index, so it has ended
+        self._items[index] = made
+        self._all.append(made)
+        made.open(item, out)
+        return made
+
+    def _finish_item(self, item: JSONObject, index: int, known: OutputItem | None, out: list[Event]) -> None:
+        """Emit what a finished item has beyond earlier events. `known` is the same item in those."""
+        note_unread(item, ITEM_SHAPE, f"/output/{index}", self._ledger)
+        if known is None:
+            known = self._add(item, index, out)
+        known.done(item, out)
+
+    def _find_item(self, item: JSONObject, index: int) -> OutputItem | None:
+        """Return the earlier item of the same id or call id, else the one at the same index with the same type.
+
+        Some servers change an item's id in each event.
+        """
+        for name in ("id", "call_id"):
+            wanted = text_or_none(item.get(name))
+            for known in self._all:
+                if wanted and known.ids[name] == wanted and known.kind == item.get("type"):
+                    return known
+        found = self._items.get(index)
+        return found if found is not None and found.kind == item.get("type") else None
+
+    def _number(self) -> int:
+        number = self._next
+        self._next += 1
+        return number
+
+    # Events that carry a piece of an item.
+
+    def _item_of(self, event: JSONObject) -> OutputItem | None:
+        index = event.get("output_index")
+        found = self._items.get(index) if type(index) is int else None
+        if found is not None:
+            return found
+        wanted = text_or_none(event.get("item_id"))
+        for known in self._all:
+            if wanted and known.ids["id"] == wanted:
+                return known
+        return self._all[-1] if index is None and self._all else None  # without an index it is the last one
+
+    def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
+        item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
+        if item is None and type(part) is dict and part.get("type") in _TEXT_PARTS and type(index) is int:
+            # vLLM before 0.12 announces the message after reasoning under the index of the reasoning.
+            self._start({}, out)
+            item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
+        if item is not None:
+            item.announce(_index(event))
+
+    def on_text(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            index = item.parts.resolve_index(_index(event))
+            item.add_text(index, event.get("delta"), out, refusal, event.get("logprobs"))
+
+    def on_text_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, MessageItem):
+            refusal = "refusal" in event["type"]
+            text = event.get("refusal" if refusal else "text")
+            item.add_missing_text(item.parts.resolve_index(_index(event)), text, out, refusal)
+
+    def on_part_done(self, event: JSONObject, out: list[Event]) -> None:
+        item, part = self._item_of(event), event.get("part")
+        if type(part) is not dict:
+            return
+        if isinstance(item, MessageItem):
+            index = item.parts.resolve_index(_index(event))
+            item.note_part(index, part)
+            item.part_done(index, part, out)
+        elif isinstance(item, ReasoningItem):
+            item.add_missing_text(item.texts.resolve_index(_index(event)), part.get("text"), out, False)
+
+    def on_annotation(self, event: JSONObject, out: list[Event]) -> None:
+        item, annotation = self._item_of(event), event.get("annotation")
+        if isinstance(item, MessageItem) and type(annotation) is dict:
+            item.add_annotation(item.parts.resolve_index(_index(event)), annotation, out)
+
+    def on_reasoning(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.add_text(_reasoning_index(event, item, summary), event.get("delta"), out, summary)
+
+    def on_reasoning_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, ReasoningItem):
+            summary = "summary" in event["type"]
+            item.add_missing_text(_reasoning_index(event, item, summary), event.get("text"), out, summary)
+
+    def on_arguments(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, CallItem):
+            item.add_text(event.get("delta"), out)
+
+    def on_arguments_done(self, event: JSONObject, out: list[Event]) -> None:
+        item = self._item_of(event)
+        if isinstance(item, CallItem):
+            item.add_missing_text(event.get("arguments", event.get("input")), out)
+
+
+_TEXT_PARTS = ("output_text", "refusal")
+_END_STATUSES = frozenset(("completed", "incomplete", "failed", "cancelled"))
+
+_HANDLERS: dict[str, Callable[[ResponsesReader, JSONObject, list[Event]], None]] = {
+    "response.created": ResponsesReader.on_opening,
+    "response.queued": ResponsesReader.on_opening,
+    "response.in_progress": ResponsesReader.on_opening,
+    "response.output_item.added": ResponsesReader.on_added,
+    "response.output_item.done": ResponsesReader.on_done,
+    "response.output_text.delta": ResponsesReader.on_text,
+    "response.refusal.delta": ResponsesReader.on_text,
+    "response.output_text.done": ResponsesReader.on_text_done,
+    "response.refusal.done": ResponsesReader.on_text_done,
+    "response.content_part.added": ResponsesReader.on_part_added,
+    "response.content_part.done": ResponsesReader.on_part_done,
+    "response.reasoning_part.added": ResponsesReader.on_part_added,  # these two: vLLM
+    "response.reasoning_part.done": ResponsesReader.on_part_done,
+    "response.output_text.annotation.added": ResponsesReader.on_annotation,
+    "response.reasoning_summary_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_text.delta": ResponsesReader.on_reasoning,
+    "response.reasoning_summary_text.done": ResponsesReader.on_reasoning_done,
+    "response.reasoning_text.done": ResponsesReader.on_reasoning_done,
+    "response.function_call_arguments.delta": ResponsesReader.on_arguments,
+    "response.custom_tool_call_input.delta": ResponsesReader.on_arguments,
+    "response.function_call_arguments.done": ResponsesReader.on_arguments_done,
+    "response.custom_tool_call_input.done": ResponsesReader.on_arguments_done,
+    "response.completed": ResponsesReader.on_terminal,
+    "response.incomplete": ResponsesReader.on_terminal,
+    "response.failed": ResponsesReader.on_terminal,
+    "response.cancelled": ResponsesReader.on_terminal,
+}
+
+
+def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
+    """Return the events of a whole response. Raises RemoteProtocolError (502) if it is none, or is not finished."""
+    if "output" not in body and body.get("error") is not None:
+        return (Failed(parse_error(body)),)
+    return ResponsesReader(context, ledger).whole(body)
+
+
+def _failure_of(response: JSONObject, status: str) -> WireError:
+    if status == "cancelled":
+        return WireError(ErrorKind.CANCELLED, "the response was cancelled at the upstream")
+    return parse_error(response.get("error"))
+
+
+def _required_object(event: JSONObject, name: str) -> JSONObject:
+    value = event.get(name)
+    if type(value) is not dict:
+        raise RemoteProtocolError(f"{event['type']} has no {name}", status=502)
+    return value
+
+
+def _index(event: JSONObject, name: str = "content_index") -> int:
+    value = event.get(name)
+    return value if type(value) is int else 0
+
+
+def _reasoning_index(event: JSONObject, item: ReasoningItem, summary: bool) -> int:
+    return item.parts(summary).resolve_index(_index(event, "summary_index" if summary else "content_index"))

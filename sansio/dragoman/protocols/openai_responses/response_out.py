@@ -1,0 +1,497 @@
+"""Write events as a Responses stream, and an assembled response as a Responses body.
+
+A stream has "added, deltas, done" at three levels (part, item, response), each repeating the one below. The constant
+bytes of the open part's delta frames are kept, so that a delta costs one encoded string; everything else is built from
+the finished block by the functions that also write whole responses. Sequence numbers start at 0 without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, ReasoningPart
+from dragoman._ir.events import (
+    Annotation,
+    ArgumentsDelta,
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Compacted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Opaque,
+    ReasoningDelta,
+    ReasoningForm,
+    Signature,
+    SignatureDelta,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ToolHead,
+    ToolKind,
+    Usage,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._wire.errors import WireError
+from dragoman._wire.json import JSON, JSONObject, encode
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import ResponseContext
+from dragoman.protocols.openai_responses.content_out import (
+    TEXT_KINDS,
+    ItemIds,
+    ResponseBuilder,
+    added_item,
+    added_opaque,
+    announced_client_call,
+    as_function_call,
+    empty_part,
+    end_status,
+    event_logprob,
+    finished_item,
+    finished_part,
+    goes_into_content,
+    is_client_run,
+    is_empty_text,
+    note_stop,
+    refusal_block,
+    unfinished_item,
+    write_client_call,
+    write_compaction,
+    write_reasoning_part,
+    write_search_call,
+)
+from dragoman.protocols.openai_responses.errors import error_event, response_error
+from dragoman.protocols.openai_responses.tables import NAME
+
+_NO_LOGPROBS = b',"logprobs":[]}\n\n'
+_END = b"}\n\n"
+
+
+class ResponsesWriter:
+    """Writes one stream. See StreamWriter."""
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        self._context = context
+        self._ledger = ledger
+        self._builder = ResponseBuilder(context, ledger)
+        self._ids = ItemIds(context)
+        self._sequence = 0
+        self._index = 0  # index of the open or the next item
+        self._output: list[JSON] = []  # finished items, encoded
+        self._usage = Usage()
+        self._stop: Stopped | None = None
+        self._has_text = False  # True once there was text
+        # The open block.
+        self._start: BlockStarted | None = None
+        self._deferred = False  # the item is announced only once its arguments are complete
+        self._item_id = ""
+        self._texts: list[str] = []
+        self._parts: list[ReasoningPart] = []
+        self._part: tuple[int, ReasoningForm] | None = None
+        self._signature: Signature | None = None
+        self._annotations: list[Annotation] = []
+        self._logprobs: list[JSON] = []
+        # The constant bytes of its delta frames: before the sequence number, up to the text, after it.
+        self._head = self._middle = self._tail = b""
+        self._tail_is_once = False  # the tail has the log probabilities of one delta
+
+    def send(self, event: Event) -> bytes:
+        kind = type(event)
+        if kind is TextDelta or (kind is ArgumentsDelta and not self._deferred):
+            text: str = event.text  # type: ignore[union-attr]
+            self._texts.append(text)
+            number = self._sequence
+            self._sequence = number + 1
+            data = b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
+            if self._tail_is_once:
+                self._tail, self._tail_is_once = _NO_LOGPROBS, False
+            return data
+        return _SENDERS[kind](self, event)
+
+    def _frame(self, kind: str, **fields: JSON) -> bytes:
+        number = self._sequence
+        self._sequence = number + 1
+        return encode_frame(encode({"type": kind, "sequence_number": number, **fields}), kind.encode("ascii"))
+
+    def _in_item(self, kind: str, **fields: JSON) -> bytes:
+        return self._frame(kind, item_id=self._item_id, output_index=self._index, **fields)
+
+    def _set_delta(self, kind: str, place: str, tail: bytes) -> None:
+        """Prepare the delta frames of a part. place: its further index, as JSON members."""
+        self._head = f'event: {kind}\ndata: {{"type":"{kind}","sequence_number":'.encode("ascii")
+        item_id = encode(self._item_id)
+        self._middle = b',"item_id":%b,"output_index":%d%b,"delta":' % (
+            item_id,
+            self._index,
+            place.encode("ascii"),
+        )
+        self._tail = tail
+        self._tail_is_once = False
+
+    # The response.
+
+    def _started(self, event: Started) -> bytes:
+        self._builder.started(event)
+        response = msgspec.Raw(encode(self._builder.response("in_progress")))
+        return self._frame("response.created", response=response) + self._frame(
+            "response.in_progress", response=response
+        )
+
+    def _note_usage(self, event: Usage) -> bytes:
+        self._usage = self._usage.updated(event)
+        return b""
+
+    def _note_stop(self, event: Stopped) -> bytes:
+        self._stop = event
+        return b""
+
+    def _ended(self, event: Ended) -> bytes:
+        stop = self._stop or Stopped(StopReason.END)
+        out = b""
+        explained = _needs_explanation(stop, self._has_text)
+        if explained:
+            out = self._whole_block(refusal_block(-1, stop.explanation or ""))
+        note_stop(stop, explained, self._ledger)
+        status, reason = end_status(stop)
+        response = self._builder.response(status, output=self._output, usage=self._usage, incomplete=reason)
+        return out + self._frame(f"response.{status}", response=response)
+
+    def _failed(self, event: Failed) -> bytes:
+        """Write an error event, then a failed response. Only that has the unfinished item, as incomplete."""
+        out = b""
+        if self._sequence == 0:  # for clients a stream begins with response.created
+            response = self._builder.response("in_progress")
+            out = self._frame("response.created", response=response)
+        elif self._start is not None:
+            block = self._block(self._start, False)
+            if self._deferred and block.tool is not None:
+                out = self._write_client_call(block, block.tool)
+            elif not is_empty_text(block):
+                self._leave_open(block)
+        out += encode_frame(encode(error_event(event.error, self._sequence)), b"error")
+        self._sequence += 1
+        response = _failed_response(self._builder, event.error, self._output, self._usage)
+        return out + self._frame("response.failed", response=response)
+
+    # Items.
+
+    def _block_started(self, event: BlockStarted) -> bytes:
+        self._start = event
+        self._item_id = self._ids.for_block(event, self._index)
+        self._texts, self._parts, self._part, self._signature = [], [], None, None
+        self._annotations, self._logprobs = [], []
+        self._deferred = event.tool is not None and is_client_run(event.tool)
+        if self._deferred:
+            return b""
+        item = added_item(event, self._item_id)
+        out = self._frame("response.output_item.added", output_index=self._index, item=item)
+        if event.tool is not None:
+            self._set_delta(f"response.{_CALL_EVENTS[event.tool.kind][0]}.delta", "", _END)
+        elif event.kind is not BlockKind.REASONING:
+            self._has_text = True
+            refusal = event.kind is BlockKind.REFUSAL
+            name = "refusal" if refusal else "output_text"
+            self._set_delta(f"response.{name}.delta", ',"content_index":0', _END if refusal else _NO_LOGPROBS)
+            part = empty_part(event.kind)
+            out += self._in_item("response.content_part.added", content_index=0, part=part)
+        return out
+
+    def _block_ended(self, event: BlockEnded) -> bytes:
+        start = self._start
+        assert start is not None
+        if start.kind is BlockKind.REASONING:
+            out = self._close_part()
+            block = self._block(start, event.complete)
+        elif start.tool is not None:
+            block = self._block(start, event.complete)
+            if self._deferred:
+                return self._write_client_call(block, start.tool)
+            if not event.complete:
+                return self._leave_open(block)
+            name, field = _CALL_EVENTS[start.tool.kind]
+            out = self._in_item(f"response.{name}.done", **{field: block.text})
+        else:
+            block = self._block(start, event.complete)
+            out = self._text_done(block)
+        return out + self._item_done(finished_item(block, self._item_id, self._context, self._ledger))
+
+    def _block(self, start: BlockStarted, complete: bool) -> AssembledBlock:
+        """Return the open block with everything collected so far."""
+        text = "".join(self._texts)
+        part = [] if self._part is None else [ReasoningPart(self._part[1], text)]
+        return AssembledBlock(
+            number=start.block,
+            kind=start.kind,
+            text=text,
+            tool=start.tool,
+            item_id=start.item_id,
+            phase=start.phase,
+            reasoning=(*self._parts, *part),
+            seal=self._signature,
+            annotations=tuple(self._annotations),
+            logprobs=tuple(self._logprobs),
+            complete=complete,
+        )
+
+    def _text_done(self, block: AssembledBlock) -> bytes:
+        part = finished_part(block, self._ledger)
+        out = b""
+        if block.kind is BlockKind.REFUSAL:
+            out = self._in_item("response.refusal.done", content_index=0, refusal=block.text)
+        else:
+            for index, annotation in enumerate(part["annotations"]):
+                out += self._in_item(
+                    "response.output_text.annotation.added",
+                    content_index=0,
+                    annotation_index=index,
+                    annotation=annotation,
+                )
+            logprobs = [event_logprob(token) for token in block.logprobs]
+            out += self._in_item(
+                "response.output_text.done", content_index=0, text=block.text, logprobs=logprobs
+            )
+        return out + self._in_item("response.content_part.done", content_index=0, part=part)
+
+    def _leave_open(self, block: AssembledBlock) -> bytes:
+        """Put an item that was cut into the final output without an `output_item.done`, because agents run a call as
+        soon as its item is done, whatever its status. It is the last item.
+        """
+        item = unfinished_item(block, self._item_id, self._index, self._context, self._ledger)
+        if item is not None:
+            self._output.append(item)
+        self._start = None
+        self._index += 1
+        return b""
+
+    def _write_client_call(self, block: AssembledBlock, tool: ToolHead) -> bytes:
+        """Write a call of a tool that the client runs, once it is complete. One that was cut, or has other arguments,
+        is written as a call of the function that replaced the tool.
+        """
+        self._deferred = False
+        if block.complete:
+            item = write_client_call(block, self._item_id, self._index, self._ledger)
+            if item is not None:
+                added = announced_client_call(tool, item)
+                out = self._frame("response.output_item.added", output_index=self._index, item=added)
+                return out + self._commands(item) + self._item_done(item)
+        out = self._block_started(as_function_call(BlockStarted(block.number, block.kind, tool=tool)))
+        if block.text:
+            out += self.send(ArgumentsDelta(block.number, block.text))
+        return out + self._block_ended(BlockEnded(block.number, block.complete))
+
+    def _commands(self, item: JSONObject) -> bytes:
+        """Write a shell's commands one by one. These events have no item id."""
+        if item["type"] != "shell_call":
+            return b""
+        out = b""
+        for number, command in enumerate(item["action"]["commands"]):
+            place = {"output_index": self._index, "command_index": number}
+            out += self._frame("response.shell_call_command.added", **place, command="")
+            out += self._frame("response.shell_call_command.delta", **place, delta=command)
+            out += self._frame("response.shell_call_command.done", **place, command=command)
+        return out
+
+    def _defer(self, event: ArgumentsDelta) -> bytes:
+        self._texts.append(event.text)
+        return b""
+
+    def _item_done(self, item: JSONObject) -> bytes:
+        encoded = msgspec.Raw(encode(item))
+        self._output.append(encoded)
+        self._start = None
+        out = self._frame("response.output_item.done", output_index=self._index, item=encoded)
+        self._index += 1
+        return out
+
+    def _opaque(self, event: Opaque) -> bytes:
+        if event.origin != NAME:
+            return self._search(event)
+        item = added_opaque(event)
+        out = self._frame("response.output_item.added", output_index=self._index, item=item)
+        return out + self._item_done(event.native)
+
+    def _search(self, event: Opaque) -> bytes:
+        self._item_id = self._ids.for_item("ws", self._index)
+        item = write_search_call(event, self._item_id, self._ledger)
+        added = {**item, "status": "in_progress"}
+        out = self._frame("response.output_item.added", output_index=self._index, item=added)
+        for state in ("in_progress", "searching", "completed"):
+            out += self._in_item(f"response.web_search_call.{state}")
+        return out + self._item_done(item)
+
+    def _compacted(self, event: Compacted) -> bytes:
+        item = write_compaction(event, self._ids.for_item("cmp", self._index), self._context)
+        out = self._frame("response.output_item.added", output_index=self._index, item=item)
+        return out + self._item_done(item)
+
+    def _whole_block(self, block: AssembledBlock) -> bytes:
+        """Write a block that did not come in pieces."""
+        out = self._block_started(BlockStarted(block.number, block.kind))
+        out += self.send(TextDelta(block.number, block.text))
+        return out + self._block_ended(BlockEnded(block.number))
+
+    # Content of items.
+
+    def _reasoning(self, event: ReasoningDelta) -> bytes:
+        out = b""
+        if self._part != (event.part, event.form):
+            out = self._close_part() + self._open_part(event)
+        text = event.text
+        self._texts.append(text)
+        number = self._sequence
+        self._sequence = number + 1
+        return out + b"%b%d%b%b%b" % (self._head, number, self._middle, encode(text), self._tail)
+
+    def _goes_into_content(self, form: ReasoningForm) -> bool:
+        assert self._start is not None
+        return goes_into_content(self._start, form)
+
+    def _open_part(self, event: ReasoningDelta) -> bytes:
+        self._part = (event.part, event.form)
+        self._texts = []
+        in_content = self._goes_into_content(event.form)
+        part_event, text_event, index_name = _REASONING_EVENTS[in_content]
+        index = sum(1 for part in self._parts if self._goes_into_content(part.form) is in_content)
+        self._set_delta(f"{text_event}.delta", f',"{index_name}":{index}', _END)
+        empty = write_reasoning_part(ReasoningPart(event.form, ""), in_content)
+        return self._in_item(f"{part_event}.added", **{index_name: index}, part=empty)
+
+    def _close_part(self) -> bytes:
+        if self._part is None:
+            return b""
+        form = self._part[1]
+        self._part = None
+        part = ReasoningPart(form, "".join(self._texts))
+        in_content = self._goes_into_content(form)
+        part_event, text_event, index_name = _REASONING_EVENTS[in_content]
+        index = sum(1 for each in self._parts if self._goes_into_content(each.form) is in_content)
+        self._parts.append(part)
+        done = write_reasoning_part(part, in_content)
+        return self._in_item(f"{text_event}.done", **{index_name: index}, text=part.text) + self._in_item(
+            f"{part_event}.done", **{index_name: index}, part=done
+        )
+
+    def _note_signature(self, event: SignatureDelta) -> bytes:
+        self._signature = event.seal
+        return b""
+
+    def _note_annotation(self, event: Annotation) -> bytes:
+        """Keep an annotation until the text is complete, because one without a span cites all of it."""
+        self._annotations.append(event)
+        return b""
+
+    def _note_logprobs(self, event: Logprobs) -> bytes:
+        """Put log probabilities into the next delta. A refusal has no place for them."""
+        self._logprobs += event.tokens
+        assert self._start is not None
+        if self._start.kind is BlockKind.TEXT:
+            self._tail = b',"logprobs":%b}\n\n' % encode([event_logprob(token) for token in event.tokens])
+            self._tail_is_once = True
+        return b""
+
+
+_SENDERS: dict[type, Callable[[ResponsesWriter, JSON], bytes]] = {
+    Started: ResponsesWriter._started,
+    BlockStarted: ResponsesWriter._block_started,
+    ReasoningDelta: ResponsesWriter._reasoning,
+    ArgumentsDelta: ResponsesWriter._defer,
+    SignatureDelta: ResponsesWriter._note_signature,
+    Annotation: ResponsesWriter._note_annotation,
+    Logprobs: ResponsesWriter._note_logprobs,
+    BlockEnded: ResponsesWriter._block_ended,
+    Opaque: ResponsesWriter._opaque,
+    Compacted: ResponsesWriter._compacted,
+    Usage: ResponsesWriter._note_usage,
+    Stopped: ResponsesWriter._note_stop,
+    Ended: ResponsesWriter._ended,
+    Failed: ResponsesWriter._failed,
+}
+
+# Name of a call's events, and of the field with its whole text.
+_CALL_EVENTS = {
+    ToolKind.FUNCTION: ("function_call_arguments", "arguments"),
+    ToolKind.CUSTOM: ("custom_tool_call_input", "input"),
+}
+
+
+# Names of a reasoning part's events, of the events of its text, and of its index: in summaries, and in the content.
+_REASONING_EVENTS = {
+    False: ("response.reasoning_summary_part", "response.reasoning_summary_text", "summary_index"),
+    True: ("response.content_part", "response.reasoning_text", "content_index"),
+}
+
+
+def _needs_explanation(stop: Stopped, has_text: bool) -> bool:
+    """True if the explanation of a refusal is the only text for the client."""
+    return stop.reason is StopReason.CONTENT_FILTER and bool(stop.explanation) and not has_text
+
+
+def _failed_response(
+    builder: ResponseBuilder, error: WireError, output: list[JSON], usage: Usage
+) -> JSONObject:
+    known = usage.input is not None or usage.output is not None
+    return builder.response(
+        "failed", output=output, usage=usage if known else None, error=response_error(error)
+    )
+
+
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the body of a whole response, equal to the response that ends a stream of the same events."""
+    builder = ResponseBuilder(context, ledger)
+    builder.started(response.started)
+    ids = ItemIds(context)
+    stop = response.stops[0] if response.stops else Stopped(StopReason.END)
+    blocks = list(response.blocks)
+    has_text = any(isinstance(block, AssembledBlock) and block.kind in TEXT_KINDS for block in blocks)
+    failed = response.error is not None
+    if failed:
+        blocks = [
+            block for block in blocks if not (isinstance(block, AssembledBlock) and is_empty_text(block))
+        ]
+    explained = not failed and _needs_explanation(stop, has_text)
+    if explained:
+        blocks.append(refusal_block(-1, stop.explanation or ""))
+    output: list[JSON] = []
+    for index, block in enumerate(blocks):
+        item = _whole_item(block, index, ids, context, ledger)
+        if item is not None:
+            output.append(item)
+    if response.error is not None:
+        return _failed_response(builder, response.error, output, response.usage)
+    note_stop(stop, explained, ledger)
+    status, reason = end_status(stop)
+    return builder.response(status, output=output, usage=response.usage, incomplete=reason)
+
+
+def _whole_item(
+    block: AssembledBlock | Opaque | Compacted,
+    index: int,
+    ids: ItemIds,
+    context: ResponseContext,
+    ledger: Ledger,
+) -> JSONObject | None:
+    """Return the item at this index, None if it must be left out."""
+    if isinstance(block, Compacted):
+        return write_compaction(block, ids.for_item("cmp", index), context)
+    if isinstance(block, Opaque):
+        if block.origin != NAME:
+            return write_search_call(block, ids.for_item("ws", index), ledger)
+        native: JSONObject = block.native
+        return native
+    item_id = ids.for_block(block, index)
+    if block.tool is not None:
+        if block.complete and is_client_run(block.tool):
+            item = write_client_call(block, item_id, index, ledger)
+            if item is not None:
+                return item
+        if is_client_run(block.tool):
+            block = as_function_call(block)
+            item_id = ids.for_block(block, index)
+        if not block.complete:
+            return unfinished_item(block, item_id, index, context, ledger)
+    return finished_item(block, item_id, context, ledger)

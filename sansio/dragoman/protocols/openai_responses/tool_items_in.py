@@ -1,0 +1,330 @@
+"""Items of tools in a client's input: calls of tools that the client runs, their results, and hosted tools as text.
+
+A call's input is the JSON of the item's fields, as the function in place of the tool takes it, and a result becomes
+text and images, so for other upstreams both are ordinary. The provider's own items are rendered as text for models
+without those tools: what was done and what came of it, without ids. Items that only their maker can use have no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_CLIENT_CALL,
+    KNOWN_CLIENT_OUTPUT,
+    extra_fields,
+    object_or_empty,
+    objects_in,
+    optional_text,
+    read_image,
+    required_text,
+    text_or_none,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+
+# Values that mean the same as the absence of their field.
+_IMPLIED_VALUES: JSONObject = {
+    "acknowledged_safety_checks": [],
+    "caller": {"type": "direct"},
+    "environment": {"type": "local"},
+    "execution": "client",
+    "pending_safety_checks": [],
+}
+_SCREEN_FIELDS = frozenset(("image_url", "file_id"))
+_ENTRY_FIELDS = frozenset(("stdout", "stderr", "outcome"))
+_OUTCOME_FIELDS = frozenset(("type", "exit_code"))
+
+
+def _drop_implied(extra: JSONObject) -> None:
+    for name, plain in _IMPLIED_VALUES.items():
+        if name in extra and extra[name] in (plain, None):
+            del extra[name]
+
+
+def read_client_call(item: JSONObject, path: str) -> Message:
+    """Read a call as an assistant's message. Raises RemoteProtocolError for a call without its fields."""
+    item_type: str = item["type"]
+    kind, text = _INPUTS[item_type](item, path)
+    extra = extra_fields(item, KNOWN_CLIENT_CALL) or {}
+    _drop_implied(extra)
+    call = ToolCall(
+        required_text(item, "call_id", path),
+        CLIENT_TOOLS[kind].name,
+        text,
+        item_id=optional_text(item, "id", path),
+        extra=extra or None,
+        path=path,
+        hosted=kind,
+    )
+    return Message("assistant", (call,), path)
+
+
+def _required_object(item: JSONObject, path: str, name: str) -> JSONObject:
+    value = item.get(name)
+    if type(value) is not dict:
+        raise wrong_type(f"{path}/{name}", "an object", value)
+    return {key: member for key, member in value.items() if member is not None}
+
+
+def _shell_input(item: JSONObject, path: str) -> tuple[str, str]:
+    return "shell", encode_text(_required_object(item, path, "action"))
+
+
+def _local_shell_input(item: JSONObject, path: str) -> tuple[str, str]:
+    action = _required_object(item, path, "action")
+    if action.get("type") == "exec":
+        del action["type"]  # the only type
+    if not action.get("env", True):
+        del action["env"]
+    return "local_shell", encode_text(action)
+
+
+def _patch_input(item: JSONObject, path: str) -> tuple[str, str]:
+    return "apply_patch", encode_text(_required_object(item, path, "operation"))
+
+
+def _computer_input(item: JSONObject, path: str) -> tuple[str, str]:
+    if type(item.get("actions")) is list:
+        return "computer", encode_text({"actions": item["actions"]})
+    return "computer_use_preview", encode_text({"action": _required_object(item, path, "action")})
+
+
+def _search_input(item: JSONObject, path: str) -> tuple[str, str]:
+    arguments = item.get("arguments")
+    if type(arguments) is str and is_object_text(arguments):
+        return "tool_search", arguments
+    return "tool_search", encode_text(arguments if type(arguments) is dict else {"query": arguments})
+
+
+_INPUTS: dict[str, Callable[[JSONObject, str], tuple[str, str]]] = {
+    "apply_patch_call": _patch_input,
+    "computer_call": _computer_input,
+    "local_shell_call": _local_shell_input,
+    "shell_call": _shell_input,
+    "tool_search_call": _search_input,
+}
+
+
+def read_client_output(item: JSONObject, path: str, call_id: str, kind: str) -> Message:
+    """Read the result of a tool of this kind as a user's message."""
+    extra = extra_fields(item, KNOWN_CLIENT_OUTPUT) or {}
+    is_error: bool | None = None
+    part: Text | Media
+    if kind == "apply_patch":
+        is_error = item.get("status") == "failed"
+        part = Text(optional_text(item, "output", path) or str(item.get("status")), path=f"{path}/output")
+    elif kind == "shell":
+        part = Text(_render_shell_output(item.get("output"), extra), path=f"{path}/output")
+    elif kind == "tool_search":
+        part = Text(render_found_tools(item), path=f"{path}/tools")
+    elif kind == "local_shell":
+        part = Text(_as_text(item.get("output")), path=f"{path}/output")
+    else:
+        screen = _required_object(item, path, "output")
+        left = extra_fields(screen, _SCREEN_FIELDS) or {}
+        if left.get("type") == "computer_screenshot":
+            del left["type"]  # the only type
+        part = read_image(screen, f"{path}/output", extra=left or None)
+    _drop_implied(extra)
+    parts: tuple[Text | Media | OpaquePart, ...] = (part,)
+    result = ToolResult(
+        call_id,
+        parts,
+        is_error=is_error,
+        item_id=optional_text(item, "id", path),
+        extra=extra or None,
+        path=path,
+        hosted=kind,
+    )
+    return Message("user", (result,), path)
+
+
+def _as_text(value: JSON) -> str:
+    return value if type(value) is str else encode_text(value)
+
+
+def _render_shell_output(output: JSON, extra: JSONObject) -> str:
+    """Render the commands' output and exit codes. An output with further members is also put into `extra`."""
+    if type(output) is not list:
+        return _as_text(output)
+    lines: list[str] = []
+    for entry in output:
+        found = entry if type(entry) is dict else {"stdout": _as_text(entry)}
+        outcome = object_or_empty(found.get("outcome"))
+        if not (found.keys() <= _ENTRY_FIELDS and outcome.keys() <= _OUTCOME_FIELDS):
+            extra["output"] = output
+        if found.get("stdout"):
+            lines.append(_as_text(found["stdout"]).rstrip("\n"))
+        if found.get("stderr"):
+            lines.append(f"stderr:\n{_as_text(found['stderr'])}".rstrip("\n"))
+        if outcome.get("type") == "exit":
+            lines.append(f"exit code: {outcome.get('exit_code')}")
+        elif outcome:
+            lines.append("timed out" if outcome.get("type") == "timeout" else _as_text(outcome))
+    return "\n".join(lines)
+
+
+_FOUND = "Found: "
+
+
+def render_text(kind: str, item: JSONObject) -> str | None:
+    """Return an item as text, None if its type has none."""
+    render = _RENDERERS.get(kind)
+    return None if render is None else render(item) + _unfinished_status(item)
+
+
+def _unfinished_status(item: JSONObject) -> str:
+    """Return the status of a call that did not finish."""
+    status = item.get("status")
+    return f" ({status})" if status in ("failed", "incomplete") else ""
+
+
+def _texts(value: JSON) -> list[str]:
+    return [each for each in value if type(each) is str and each] if type(value) is list else []
+
+
+def _quoted(texts: list[str]) -> str:
+    return ", ".join(f'"{text}"' for text in texts)
+
+
+def search_queries(action: JSONObject) -> list[str]:
+    """Return the queries of a search. `query` is the old form of `queries`."""
+    query = text_or_none(action.get("query"))
+    queries = _texts(action.get("queries"))
+    return queries if query is None or query in queries else [query, *queries]
+
+
+def _render_web_search(item: JSONObject) -> str:
+    action = object_or_empty(item.get("action"))
+    url, pattern = text_or_none(action.get("url")), text_or_none(action.get("pattern"))
+    if pattern is not None:
+        return f'Looked for "{pattern}" on the web page {url or ""}'.rstrip()
+    if url is not None or action.get("type") == "open_page":
+        return f"Opened the web page {url or ''}".rstrip()
+    sources = [
+        text_or_none(each.get("url")) or text_or_none(each.get("name"))
+        for each in objects_in(action.get("sources"))
+    ]
+    words = f"Searched the web for {_quoted(search_queries(action))}".removesuffix(" for ")
+    return "\n".join([words, *(f"{_FOUND}{source}" for source in sources if source)])
+
+
+def _render_file_search(item: JSONObject) -> str:
+    lines = [f"Searched files for {_quoted(_texts(item.get('queries')))}"]
+    for result in objects_in(item.get("results")):
+        name = text_or_none(result.get("filename")) or text_or_none(result.get("file_id")) or "a file"
+        lines.append(f"{_FOUND}{name}: {text_or_none(result.get('text')) or ''}".rstrip())
+    return "\n".join(lines)
+
+
+def _render_code(item: JSONObject) -> str:
+    lines = [f"Ran this code:\n{text_or_none(item.get('code')) or ''}"]
+    for output in objects_in(item.get("outputs")):
+        logs = text_or_none(output.get("logs"))
+        url = text_or_none(output.get("url"))
+        if logs is not None:
+            lines.append(f"Output:\n{logs}")
+        elif url is not None:
+            lines.append(f"Output: the image {url}")
+    return "\n".join(lines)
+
+
+def _render_image(item: JSONObject) -> str:
+    prompt = text_or_none(item.get("revised_prompt"))
+    words = "Generated an image" if prompt is None else f"Generated an image: {prompt}"
+    return words + _render_error(item)
+
+
+def _render_error(item: JSONObject) -> str:
+    error = item.get("error")
+    if not error:
+        return ""
+    message = text_or_none(error.get("message")) if type(error) is dict else text_or_none(error)
+    return f"\nError: {message or encode_text(error)}"
+
+
+def _server_name(item: JSONObject) -> str:
+    return f"the MCP server {text_or_none(item.get('server_label')) or ''}".rstrip()
+
+
+def _render_mcp_tools(item: JSONObject) -> str:
+    names = [text_or_none(tool.get("name")) or "" for tool in objects_in(item.get("tools"))]
+    return f"The tools of {_server_name(item)}: {', '.join(names)}{_render_error(item)}"
+
+
+def _render_mcp_call(item: JSONObject) -> str:
+    words = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server_name(item)} with {_arguments_text(item)}"
+    output = text_or_none(item.get("output"))
+    return words + _render_error(item) + ("" if output is None else f"\nOutput:\n{output}")
+
+
+def _arguments_text(item: JSONObject) -> str:
+    value = item.get("arguments")
+    return value if type(value) is str else encode_text(value)
+
+
+def _render_approval_request(item: JSONObject) -> str:
+    name = text_or_none(item.get("name")) or "a tool"
+    return f"Asked whether {name} of {_server_name(item)} may be called with {_arguments_text(item)}"
+
+
+def _render_approval_response(item: JSONObject) -> str:
+    reason = text_or_none(item.get("reason"))
+    words = "The call is approved" if item.get("approve") is True else "The call is not approved"
+    return words if reason is None else f"{words}: {reason}"
+
+
+def _render_program(item: JSONObject) -> str:
+    return f"Ran this program:\n{text_or_none(item.get('code')) or ''}"
+
+
+def _render_program_output(item: JSONObject) -> str:
+    return f"The program gave:\n{text_or_none(item.get('result')) or ''}"
+
+
+def _render_tool_search(item: JSONObject) -> str:
+    return f"Searched for tools: {_arguments_text(item)}"
+
+
+def render_found_tools(item: JSONObject) -> str:
+    """Render the names of the tools that a search found. Their definitions are among the tools."""
+    names = _tool_names(item.get("tools"))
+    return f"Found the tools: {', '.join(names)}" if names else "Found no tools"
+
+
+def _tool_names(tools: JSON) -> list[str]:
+    """Return the names of tools, those in namespaces with its name before them, as models get them."""
+    names: list[str] = []
+    for tool in objects_in(tools):
+        name = text_or_none(tool.get("name")) or text_or_none(tool.get("type")) or ""
+        inner = _tool_names(tool.get("tools"))
+        names += [f"{name}__{each}" for each in inner] if inner else [name]
+    return names
+
+
+def _render_output(item: JSONObject) -> str:
+    """Render a result that names no call."""
+    output = item.get("output")
+    text = output if type(output) is str else encode_text(output)
+    return f"Output of {text_or_none(item.get('name')) or 'a tool'}:\n{text}"
+
+
+_RENDERERS: dict[str, Callable[[JSONObject], str]] = {
+    "code_interpreter_call": _render_code,
+    "custom_tool_call_output": _render_output,
+    "file_search_call": _render_file_search,
+    "function_call_output": _render_output,
+    "image_generation_call": _render_image,
+    "mcp_approval_request": _render_approval_request,
+    "mcp_approval_response": _render_approval_response,
+    "mcp_call": _render_mcp_call,
+    "mcp_list_tools": _render_mcp_tools,
+    "program": _render_program,
+    "program_output": _render_program_output,
+    "tool_search_call": _render_tool_search,
+    "tool_search_output": render_found_tools,
+    "web_search_call": _render_web_search,
+}

@@ -1,0 +1,451 @@
+"""Tools and tool choice: read from a client's request, and written for a Responses upstream.
+
+Functions and custom tools have typed forms, and namespaces are taken apart. A tool that the provider runs, or whose
+schema it defines, stays whole, with its use if other providers have an equivalent, or with a function to replace it.
+Towards an upstream it is written if that has an equivalent, else it is left out and recorded as a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import Ledger, child
+from dragoman._ir.request import (
+    CodeExecution,
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    McpServer,
+    Namespace,
+    Request,
+    Tool,
+    ToolChoice,
+    ToolRef,
+    WebSearch,
+)
+from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json_schema import is_strict
+from dragoman.codec import Capabilities, HostedUse
+from dragoman.protocols.openai_responses.checks import (
+    KNOWN_CUSTOM_TOOL,
+    KNOWN_FUNCTION_TOOL,
+    KNOWN_NAMESPACE,
+    extra_fields,
+    invalid_value,
+    missing_field,
+    optional_text,
+    required_text,
+    text_or_none,
+    wrong_type,
+)
+from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
+from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
+
+_CALLABLE: dict[str | None, ToolKind] = {"function": ToolKind.FUNCTION, "custom": ToolKind.CUSTOM}
+_CUSTOM_FORMATS = ("text", "grammar")
+_TOOL_FAMILIES = (WEB_SEARCH_TYPES, COMPUTERS | {"computer_use"})
+# Members of a reference. In a list of allowed tools it has no namespace.
+_REFERENCE_FIELDS = frozenset(("type", "name", "namespace"))
+_TYPE_NAMES = {ToolKind.FUNCTION: "function", ToolKind.CUSTOM: "custom"}
+# Fields whose null or default value the document does not keep.
+_IMPLIED_FIELDS = ("description", "parameters", "strict", "format", "defer_loading", "allowed_callers")
+# Names of the tool or its kind, which its equivalent replaces.
+_NAMING_FIELDS = frozenset(("type", "name"))
+_USES: dict[type, HostedUse] = {WebSearch: "web_search", CodeExecution: "code_execution", McpServer: "mcp"}
+
+
+def read_tools(
+    tools: list[JSON], path: str, namespaces: list[Namespace], namespace: str | None = None
+) -> list[Tool]:
+    """Read a list of tools, those of namespaces in place. The namespaces are appended to `namespaces`."""
+    if type(tools) is not list:
+        raise wrong_type(path, "an array", tools)
+    found: list[Tool] = []
+    for index, tool in enumerate(tools):
+        where = f"{path}/{index}"
+        if type(tool) is not dict:
+            raise wrong_type(where, "an object", tool)
+        kind = required_text(tool, "type", where)
+        if kind == "function":
+            found.append(_read_function(tool, where, namespace))
+        elif kind == "custom":
+            found.append(_read_custom(tool, where, namespace))
+        elif kind == "namespace" and _holds_only_callables(tool):
+            name = required_text(tool, "name", where)
+            description = optional_text(tool, "description", where)
+            namespaces.append(Namespace(description, extra_fields(tool, KNOWN_NAMESPACE), where))
+            found += read_tools(tool["tools"], f"{where}/tools", namespaces, name)
+        else:
+            found.append(
+                HostedTool(NAME, kind, tool, where, _use_of(kind, tool), function_fallback(kind, tool, where))
+            )
+    return found
+
+
+def _use_of(kind: str, tool: JSONObject) -> WebSearch | CodeExecution | McpServer | None:
+    """Return the use of a tool that the provider runs, None if other providers have no equivalent."""
+    if kind in WEB_SEARCH_TYPES:
+        return _web_search(tool)
+    if kind == "code_interpreter":
+        return CodeExecution()
+    return _mcp_server(tool) if kind == "mcp" else None
+
+
+def _web_search(tool: JSONObject) -> WebSearch:
+    filters, location = tool.get("filters"), tool.get("user_location")
+    domains = _text_tuple(filters.get("allowed_domains")) if type(filters) is dict else None
+    return WebSearch(
+        allowed_domains=domains,
+        location=location if type(location) is dict else None,
+        context_size=text_or_none(tool.get("search_context_size")),
+    )
+
+
+def _mcp_server(tool: JSONObject) -> McpServer | None:
+    """Return the server, None if other providers would do more with it than the client allows, or cannot reach it."""
+    label, url = text_or_none(tool.get("server_label")), text_or_none(tool.get("server_url"))
+    allowed = tool.get("allowed_tools")
+    if type(allowed) is dict and allowed.keys() == {"tool_names"}:
+        allowed = allowed["tool_names"]
+    names = _text_tuple(allowed)
+    if label is None or url is None or (allowed is not None and names is None):
+        return None
+    # The default is "always", and only this vendor requests approval before a call.
+    if tool.get("require_approval") != "never" or tool.get("headers"):
+        return None
+    return McpServer(label, url, text_or_none(tool.get("authorization")), names)
+
+
+def _text_tuple(value: JSON) -> tuple[str, ...] | None:
+    return tuple(value) if type(value) is list and all(type(each) is str for each in value) else None
+
+
+def _holds_only_callables(tool: JSONObject) -> bool:
+    """True if a namespace can be taken apart. One that is empty or has hosted tools stays whole."""
+    inner = tool.get("tools")
+    return bool(inner) and type(inner) is list and all(map(_is_callable, inner))
+
+
+def _is_callable(tool: JSON) -> bool:
+    return type(tool) is dict and text_or_none(tool.get("type")) in _CALLABLE
+
+
+def _read_function(tool: JSONObject, path: str, namespace: str | None) -> FunctionTool:
+    deferred = tool.get("defer_loading")
+    return FunctionTool(
+        required_text(tool, "name", path),
+        optional_text(tool, "description", path),
+        tool.get("parameters"),
+        tool.get("strict"),
+        namespace,
+        extra=_tool_extra(tool, KNOWN_FUNCTION_TOOL),
+        path=path,
+        deferred=deferred if type(deferred) is bool else None,
+    )
+
+
+def _tool_extra(tool: JSONObject, known: frozenset[str]) -> JSONObject | None:
+    """Return the unknown fields of a tool. That the model itself may call it is the default."""
+    extra = extra_fields(tool, known)
+    if extra and extra.get("allowed_callers", False) in (None, ["direct"]):
+        del extra["allowed_callers"]
+    return extra or None
+
+
+def _read_custom(tool: JSONObject, path: str, namespace: str | None) -> CustomTool:
+    form = tool.get("format")
+    grammar = None
+    if type(form) is dict and form.get("type") == "grammar":
+        where = f"{path}/format"
+        grammar = Grammar(required_text(form, "syntax", where), required_text(form, "definition", where))
+    extra = _tool_extra(tool, KNOWN_CUSTOM_TOOL)
+    plain = {"type"} if grammar is None else {"type", "syntax", "definition"}
+    if form is not None and not (
+        type(form) is dict and form.keys() == plain and form["type"] in _CUSTOM_FORMATS
+    ):
+        extra = {**(extra or {}), "format": form}
+    return CustomTool(
+        required_text(tool, "name", path),
+        optional_text(tool, "description", path),
+        grammar,
+        namespace,
+        extra=extra,
+        path=path,
+    )
+
+
+def read_tool_choice(value: JSON, tools: list[Tool], extra: JSONObject) -> ToolChoice | None:
+    """Read the tool choice. One with further members is also put into `extra`, whole."""
+    path = "/tool_choice"
+    if value is None:
+        return None
+    if value in ("auto", "none", "required"):
+        return ToolChoice(value, path=path)
+    if type(value) is not dict:
+        raise invalid_value(path, "auto, none, required or an object")
+    kind = required_text(value, "type", path)
+    if kind != "allowed_tools":
+        ref = _read_ref(value, path, tools, extra)
+        return ToolChoice("named", ref.name or None, ref.kind, ref.namespace, path=path, hosted=ref.hosted)
+    refs = value.get("tools")
+    if type(refs) is not list:
+        raise (
+            missing_field(f"{path}/tools") if refs is None else wrong_type(f"{path}/tools", "an array", refs)
+        )
+    left: JSONObject = {}
+    allowed = [_read_ref(ref, f"{path}/tools/{index}", tools, left) for index, ref in enumerate(refs)]
+    plain = value.keys() <= {"type", "mode", "tools"} and value.get("mode", "auto") in ("auto", "required")
+    if left or not plain:
+        extra["tool_choice"] = value
+    return ToolChoice("allowed", allowed=tuple(allowed), required=value.get("mode") == "required", path=path)
+
+
+def _read_ref(ref: JSON, path: str, tools: list[Tool], extra: JSONObject) -> ToolRef:
+    """Read a reference to one tool. One with further members is put into `extra`."""
+    if type(ref) is not dict:
+        raise wrong_type(path, "an object", ref)
+    kind = required_text(ref, "type", path)
+    if kind in _CALLABLE:
+        if not ref.keys() <= _REFERENCE_FIELDS:
+            extra["tool_choice"] = ref
+        return ToolRef(
+            required_text(ref, "name", path), optional_text(ref, "namespace", path), _CALLABLE[kind]
+        )
+    if not ref.keys() <= {"type", "server_label"}:
+        extra["tool_choice"] = ref
+    # A tool may have several names: `computer_use`, and the dated ones of the web search.
+    family = next((each for each in _TOOL_FAMILIES if kind in each), frozenset((kind,)))
+    declared = [tool.kind for tool in tools if isinstance(tool, HostedTool) and tool.kind in family]
+    hosted = kind if kind in declared or not declared else declared[0]
+    return ToolRef(text_or_none(ref.get("server_label")) or "", hosted=hosted)
+
+
+def write_tools(
+    tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
+) -> list[JSON]:
+    """Write the tools, those of one namespace together as they came."""
+    same_protocol = request.protocol == NAME
+    out: list[JSON] = []
+    open_namespace: tuple[str, list[JSON]] | None = None  # path and tools of the namespace being filled
+    for tool in tools:
+        if isinstance(tool, HostedTool):
+            hosted = (
+                tool.native
+                if same_protocol and tool.origin == NAME
+                else _write_hosted(tool, capabilities, ledger)
+            )
+            if hosted is not None:
+                out.append(hosted)
+            continue
+        if isinstance(tool, FunctionTool):
+            written = _write_function(tool, request, same_protocol, ledger)
+        else:
+            written = _write_custom(tool)
+        if same_protocol:
+            _restore(written, _object_at(request.raw, tool.path))
+            written.update(tool.extra or {})
+        if tool.cache is not None:
+            ledger.dropped(tool.cache.path, "tools take no cache breakpoints in Responses")
+        if tool.namespace is None:
+            out.append(written)
+            continue
+        path = tool.path.rpartition("/tools/")[0]
+        if open_namespace is None or open_namespace[0] != path:
+            open_namespace = (path, [])
+            # A namespace needs a description; the client's own is in its body.
+            head = {
+                "type": "namespace",
+                "name": tool.namespace,
+                "description": "",
+                **_object_at(request.raw, path),
+            }
+            out.append({**head, "tools": open_namespace[1]})
+        open_namespace[1].append(written)
+    return out
+
+
+def note_unsent_servers(request: Request, capabilities: Capabilities, ledger: Ledger) -> None:
+    """Record the MCP servers of Messages of which no tool was sent. Those without a toolset are tools themselves."""
+    sent = {
+        tool.use.label
+        for tool in request.tools
+        if isinstance(tool, HostedTool)
+        and isinstance(tool.use, McpServer)
+        and _has_equivalent(tool, capabilities)
+    }
+    mapped = {tool.path for tool in request.tools}
+    servers: JSON = request.params.get("mcp_servers") or []
+    for index, server in enumerate(servers):
+        path = child(request.param_paths.get("mcp_servers", "/mcp_servers"), index)
+        if server.get("name") not in sent and path not in mapped:
+            ledger.dropped(path, "none of the server's tools was sent")
+
+
+def _has_equivalent(tool: HostedTool, capabilities: Capabilities) -> bool:
+    """True if the upstream runs an equivalent of a tool of another protocol."""
+    return tool.use is not None and _USES[type(tool.use)] in capabilities.hosted_tools
+
+
+def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) -> JSONObject | None:
+    use = tool.use
+    if use is None or not _has_equivalent(tool, capabilities):
+        ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
+        return None
+    mapped: list[JSON] = []
+    if isinstance(use, WebSearch):
+        out: JSONObject = {"type": "web_search"}
+        if use.allowed_domains is not None:
+            out["filters"] = {"allowed_domains": list(use.allowed_domains)}
+        if use.location is not None:
+            out["user_location"] = {"type": "approximate", **use.location}
+        if use.context_size is not None:
+            out["search_context_size"] = use.context_size
+        if use.blocked_domains:
+            ledger.dropped(f"{tool.path}/blocked_domains", "Responses can only say which domains are allowed")
+        mapped = [list(use.blocked_domains or ()), use.max_uses]
+    elif isinstance(use, McpServer):
+        out = {"type": "mcp", "server_label": use.label, "server_url": use.url}
+        if use.authorization is not None:
+            out["authorization"] = use.authorization
+        if use.allowed_tools is not None:
+            out["allowed_tools"] = list(use.allowed_tools)
+        # By default the client approves each call, which no other protocol has a form for.
+        out["require_approval"] = "never"
+    else:
+        out = {"type": "code_interpreter", "container": {"type": "auto"}}
+    if _has_unmapped_fields(tool, [out, *mapped]):
+        ledger.altered(tool.path, f"only what the tools have in common was carried to {out['type']}")
+    return out
+
+
+def _has_unmapped_fields(tool: HostedTool, mapped: list[JSON]) -> bool:
+    """True if the tool as it came has values that were not mapped."""
+    known: set[str] = set()
+    _scalars(mapped, known)
+    native: set[str] = set()
+    if type(tool.native) is dict:
+        _scalars([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
+    return not native <= known
+
+
+def _scalars(value: JSON, found: set[str]) -> None:
+    if type(value) is dict:
+        for member in value.values():
+            _scalars(member, found)
+    elif type(value) is list:
+        for member in value:
+            _scalars(member, found)
+    elif value is not None:
+        found.add(encode_text(value))
+
+
+def sum_max_uses(tools: Sequence[Tool], capabilities: Capabilities, ledger: Ledger) -> int | None:
+    """Return the limit of calls of all hosted tools together. Only a single tool's own limit is the same."""
+    hosted = [tool for tool in tools if isinstance(tool, HostedTool) and _has_equivalent(tool, capabilities)]
+    limited = [
+        (tool, tool.use.max_uses)
+        for tool in hosted
+        if isinstance(tool.use, WebSearch) and tool.use.max_uses is not None
+    ]
+    if len(hosted) == 1 and limited:
+        return limited[0][1]
+    for tool, _ in limited:
+        ledger.dropped(f"{tool.path}/max_uses", "Responses limits the calls of all hosted tools together")
+    return None
+
+
+def _restore(written: JSONObject, raw: JSONObject) -> None:
+    """Copy fields whose null or default value the client sent."""
+    if raw.get("type") == written["type"]:
+        for name in _IMPLIED_FIELDS:
+            if name in raw and name not in written:
+                written[name] = raw[name]
+
+
+def _object_at(raw: JSON, path: str) -> JSONObject:
+    """Return the object at a path of the client's body. The reader has made the path, so it exists."""
+    for step in path.split("/")[1:]:
+        raw = raw[int(step)] if step.isdigit() else raw[step]
+    found: JSONObject = raw
+    return found
+
+
+def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, ledger: Ledger) -> JSONObject:
+    out: JSONObject = {"type": "function", "name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    if tool.parameters is not None:
+        out["parameters"] = tool.parameters
+    if tool.strict is not None:
+        out["strict"] = tool.strict
+    if same_protocol:
+        if tool.deferred is not None:
+            out["defer_loading"] = tool.deferred
+        return out
+    if tool.parameters is None:
+        out["parameters"] = {"type": "object", "properties": {}}
+    # The server's default is true here and false elsewhere, so it is always written.
+    out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
+    if tool.strict and not out["strict"]:
+        ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
+    if tool.deferred:
+        ledger.dropped(f"{tool.path}/defer_loading", "without a search for tools all of them are shown")
+    if tool.examples:
+        lines = [out.get("description"), "Examples of its input:", *map(encode_text, tool.examples)]
+        out["description"] = "\n".join([line for line in lines if line])
+        ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
+    return out
+
+
+def _write_custom(tool: CustomTool) -> JSONObject:
+    out: JSONObject = {"type": "custom", "name": tool.name}
+    if tool.description is not None:
+        out["description"] = tool.description
+    if tool.grammar is not None:
+        out["format"] = {
+            "type": "grammar",
+            "syntax": tool.grammar.syntax,
+            "definition": tool.grammar.definition,
+        }
+    return out
+
+
+def write_tool_choice(
+    choice: ToolChoice, tools: Sequence[Tool], request: Request, capabilities: Capabilities, ledger: Ledger
+) -> JSON:
+    """Write the choice in its flat form, None if the tool that it names was not sent."""
+    if choice.mode not in ("named", "allowed"):
+        return choice.mode
+    if request.protocol == NAME and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
+        return request.raw["tool_choice"]
+    if choice.mode == "named":
+        named = _write_ref(
+            ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, capabilities
+        )
+        if named is None:
+            ledger.dropped(choice.path, "the tool that must be called is not there")
+        return named
+    written = [_write_ref(ref, tools, capabilities) for ref in choice.allowed]
+    refs = [ref for ref in written if ref is not None]
+    if len(refs) < len(written):
+        ledger.altered(choice.path, "some of the allowed tools are not there")
+    if not refs:
+        return "none"  # no tool that was sent is allowed
+    return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": refs}
+
+
+def _write_ref(ref: ToolRef, tools: Sequence[Tool], capabilities: Capabilities) -> JSONObject | None:
+    """Write a reference to one tool, None if the tool is another vendor's without an equivalent here."""
+    if ref.hosted is None:
+        out: JSONObject = {"type": _TYPE_NAMES[ref.kind], "name": ref.name}
+        if ref.namespace is not None:
+            out["namespace"] = ref.namespace
+        return out
+    for tool in tools:
+        if isinstance(tool, HostedTool) and tool.kind == ref.hosted and _has_equivalent(tool, capabilities):
+            if isinstance(tool.use, McpServer):
+                return {"type": "mcp", "server_label": tool.use.label}
+            return {"type": "web_search_preview" if isinstance(tool.use, WebSearch) else "code_interpreter"}
+    return None

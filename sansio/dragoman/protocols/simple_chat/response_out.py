@@ -1,0 +1,178 @@
+"""Write a simple response: streamed as lines or as server-sent events, or whole.
+
+Text goes out as it comes, in numbered chunks that differ in two values only. Both forms of a stream are one writer with
+two sets of constant bytes. Everything else in a response is recorded as a loss, by the same functions for streams and
+for whole responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse
+from dragoman._ir.events import (
+    Annotation,
+    BlockKind,
+    BlockStarted,
+    Ended,
+    Event,
+    Failed,
+    Logprobs,
+    Started,
+    Stopped,
+    StopReason,
+    TextDelta,
+    Usage,
+)
+from dragoman._ir.losses import Ledger, child
+from dragoman._wire.errors import WireError
+from dragoman._wire.json import JSONObject, encode
+from dragoman.codec import ResponseContext
+from dragoman.protocols.simple_chat.errors import DONE, error_frame, error_line
+from dragoman.protocols.simple_chat.tables import (
+    AS_TEXT,
+    LOST_BLOCKS,
+    NO_ANNOTATIONS,
+    NO_EXPLANATION,
+    NO_LOGPROBS,
+    NO_PHASE,
+    NO_SERVICE_TIER,
+    NO_STOP_DETAILS,
+    NO_STOP_REASON,
+    NO_USAGE,
+    TEXT_KINDS,
+)
+
+_CHUNK = b'{"message":{"role":"assistant","content":'
+# "The last chunk has done: true". Text goes out when it comes, before it is known to be the last, so this one is empty.
+_LAST_LINE = _CHUNK + b'""},"done":true,"index":%d}\n'
+
+
+class _Framing(NamedTuple):
+    """The constant bytes of a stream in one form.
+
+    before: before the text of a chunk.
+    after: after the text of a chunk, with its number.
+    last: returns the end of a stream of so many chunks.
+    fail: returns the end of a stream that failed.
+    """
+
+    before: bytes
+    after: bytes
+    last: Callable[[int], bytes]
+    fail: Callable[[WireError], bytes]
+
+
+_LINES = _Framing(_CHUNK, b'},"done":false,"index":%d}\n', lambda index: _LAST_LINE % index, error_line)
+# Here every chunk has done: false, because the end is an event of its own.
+_EVENTS = _Framing(b"data: " + _CHUNK, b'},"done":false,"index":%d}\n\n', lambda index: DONE, error_frame)
+
+
+class SimpleWriter:
+    """Writes one stream, in the form of the client's endpoint. See StreamWriter."""
+
+    __slots__ = ("_framing", "_index", "_ledger")
+
+    def __init__(self, context: ResponseContext, ledger: Ledger) -> None:
+        endpoint = context.endpoint
+        self._framing = _LINES if endpoint is not None and endpoint.framing == "ndjson" else _EVENTS
+        self._index = 0
+        self._ledger = ledger
+
+    def send(self, event: Event) -> bytes:
+        if type(event) is TextDelta:
+            return self._chunk(event.text)
+        if type(event) is Stopped:
+            text = _note_stop(event, self._index > 0, self._ledger)
+            return self._chunk(text) if text else b""
+        if type(event) is Ended:
+            return self._framing.last(self._index)
+        if type(event) is Failed:
+            return self._framing.fail(event.error)
+        note = _NOTES.get(type(event))
+        if note is not None:
+            note(event, self._ledger)
+        return b""
+
+    def _chunk(self, text: str) -> bytes:
+        index = self._index
+        self._index = index + 1
+        framing = self._framing
+        return framing.before + encode(text) + framing.after % index
+
+
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
+    """Return the body of a whole response."""
+    texts: list[str] = []
+    _note_start(response.started, ledger)
+    for block in response.blocks:
+        assert isinstance(block, AssembledBlock)  # no other block reaches this protocol: see SPEC
+        _note_block(block, ledger)
+        if block.kind in TEXT_KINDS:
+            texts.append(block.text)
+        for annotation in block.annotations:
+            _note_annotation(annotation, ledger)
+        if block.logprobs:
+            ledger.dropped("/logprobs", NO_LOGPROBS)
+    _note_usage(response.usage, ledger)
+    for stopped in response.stops:
+        texts.append(_note_stop(stopped, any(texts), ledger))
+    return {
+        "id": f"cmpl-{context.id}",
+        "model": context.model,
+        "created": context.now,
+        "message": {"role": "assistant", "content": "".join(texts)},
+        "done": True,
+    }
+
+
+def _note_start(event: Started, ledger: Ledger) -> None:
+    if event.service_tier is not None:
+        ledger.dropped("/service_tier", NO_SERVICE_TIER)
+
+
+def _note_block(block: BlockStarted | AssembledBlock, ledger: Ledger) -> None:
+    lost = LOST_BLOCKS.get(block.kind)
+    if lost is not None:
+        path, detail = lost
+        ledger.dropped(path if block.tool is None else child(path, block.tool.call_id), detail)
+    if block.kind is BlockKind.REFUSAL:
+        ledger.altered("/refusal", AS_TEXT)
+    if block.phase is not None:
+        ledger.dropped("/phase", NO_PHASE)
+
+
+def _note_annotation(event: Annotation, ledger: Ledger) -> None:
+    ledger.dropped(event.path or "/annotations", NO_ANNOTATIONS)
+
+
+def _note_usage(usage: Usage, ledger: Ledger) -> None:
+    if usage != Usage():
+        ledger.dropped("/usage", NO_USAGE)
+
+
+def _note_stop(stopped: Stopped, has_text: bool, ledger: Ledger) -> str:
+    """Return the text that is left to send at the end: the upstream's explanation, if the model wrote nothing."""
+    if stopped.reason is not StopReason.END:
+        ledger.dropped("/stop_reason", NO_STOP_REASON)
+    if stopped.sequence is not None:
+        ledger.dropped("/stop_sequence", NO_STOP_DETAILS)
+    if stopped.details is not None:
+        ledger.dropped("/stop_details", NO_STOP_DETAILS)
+    if not stopped.explanation:
+        return ""
+    if has_text:
+        ledger.dropped("/stop_details/explanation", NO_EXPLANATION)
+        return ""
+    ledger.altered("/stop_details/explanation", AS_TEXT)
+    return stopped.explanation
+
+
+_NOTES: dict[type[Event], Callable[..., None]] = {
+    Started: _note_start,
+    BlockStarted: _note_block,
+    Annotation: _note_annotation,
+    Logprobs: lambda _, ledger: ledger.dropped("/logprobs", NO_LOGPROBS),
+    Usage: _note_usage,
+}

@@ -1,0 +1,84 @@
+"""Annotations of the history: citations of its texts, or members of its messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    Citation,
+    Message,
+    Request,
+    Text,
+)
+from dragoman._ir.signatures import Signer
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat import SPEC
+
+CHAT = "openai_chat"
+
+
+def read(**body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
+
+
+def write(request: Request, capabilities: Capabilities) -> tuple[dict[str, Any], list[Any]]:
+    ledger = Ledger()
+    body = SPEC.write_request(request, capabilities, ledger)
+    return body, [(loss.code.value, loss.path) for loss in ledger]
+
+
+def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
+    members = {"url": url, "title": title, "start_index": start, "end_index": end}
+    return {"type": "url_citation", "url_citation": members}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("abc", [Text("abc", None, ["cites"], None, "/messages/0/content", (Citation("https://a", "A", 1, 2),))]),
+        (
+            [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            [
+                Text("a", path="/messages/0/content/0"),
+                Text("b", None, ["cites"], None, "/messages/0/content/1", (Citation("https://a", "A"),)),
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_annotations_are_citations_of_the_last_text(content: Any, expected: Any) -> None:
+    cites = [cited("https://a", 1, 2, "A"), {"type": "file"}, 5, {"type": "x", "url_citation": {"url": ""}}]
+    message = {"role": "assistant", "content": content, "annotations": cites}
+    request = read(messages=[message])
+    assert request.messages[0].parts == tuple(
+        [Text(part.text, None, part.citations and cites, None, part.path, part.sources) for part in expected]
+    )
+    body, losses = write(request, Capabilities())
+    assert (body["messages"], losses) == ([message], [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": None, "annotations": [1]},
+        {"role": "assistant", "content": "a", "annotations": {}},
+        {"role": "assistant", "content": "a", "annotations": []},
+        {"role": "assistant", "content": "a", "annotations": {"x": 1}},
+    ],
+)
+def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
+    request = read(messages=[message])
+    kept = message["annotations"] if message["annotations"] else None
+    assert request.messages[0].extra == (kept and {"annotations": kept})
+    body, losses = write(request, Capabilities())
+    assert (body["messages"], losses) == ([message], [])
+
+
+def test_citations_of_another_protocol_are_a_loss() -> None:
+
+    message = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
+    body, losses = write(Request("other", "m", (message,), {}), Capabilities())
+    assert body["messages"] == [{"role": "assistant", "content": "a"}]
+    assert losses == [("altered", "/m/0")]

@@ -1,0 +1,371 @@
+"""Chat requests that are repaired for a Chat upstream: what the protocol defines stays, and capabilities are obeyed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._ir.events import (
+    Signature,
+)
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    Message,
+    Reasoning,
+    Text,
+    ToolResult,
+)
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.reasoning_cache import restore_reasoning
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat import SPEC
+
+HI = {"role": "user", "content": "Hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+MARK = {"type": "ephemeral", "ttl": "5m"}
+
+
+def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the body for the upstream, and the paths in the ledger."""
+    ledger = Ledger()
+    request = SPEC.read_request({"model": "m", **body}, Signer())
+    out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
+    return out, [loss.path for loss in ledger]
+
+
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": content, **more}
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "before", "after", "losses"),
+    [
+        # Shapes.
+        (
+            {},
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [{"role": "user", "content": "a\n\nb"}],
+            [],
+        ),
+        (
+            {"text_content": "parts"},
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [{"role": "user", "content": [text("a"), text("b")]}],
+            [],
+        ),
+        # Roles and their order.
+        (
+            {},
+            [{"role": "developer", "content": "a"}, HI],
+            [{"role": "system", "content": "a"}, HI],
+            [],
+        ),
+        (
+            {},
+            [HI, {"role": "system", "content": "a"}],
+            [{"role": "user", "content": "Hi\n\n<system>\na\n</system>"}],
+            ["/messages/1/role"],
+        ),
+        ({"mid_system": True}, [HI, {"role": "system", "content": "a"}], None, []),
+        (
+            {},
+            [HI, {"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}],
+            [HI, {"role": "assistant", "content": "a\n\nb"}],
+            [],
+        ),
+        (
+            {"turn_order": "alternate"},
+            [{"role": "assistant", "content": "a"}, HI],
+            [
+                {"role": "user", "content": "(The assistant speaks first.)"},
+                {"role": "assistant", "content": "a"},
+                HI,
+            ],
+            ["/messages/0"],
+        ),
+        # Messages with other members are not merged.
+        ({}, [HI, {**HI, "weight": 1}], None, []),
+        ({}, [HI, {**HI, "name": "ada"}], None, []),
+        ({"refuses": frozenset({"message_name"})}, [{**HI, "name": "ada"}], [HI], ["/messages/0/name"]),
+        # Pictures of tools.
+        (
+            {},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}],
+            [
+                HI,
+                CALLS,
+                {"role": "tool", "tool_call_id": "c1", "content": "[image: see the next message]"},
+                {"role": "user", "content": [IMAGE]},
+            ],
+            ["/messages/2/content/0"],
+        ),
+        (
+            {"tool_images": True},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}],
+            None,
+            [],
+        ),
+        # Calls and results in the legacy form are written in the current one.
+        (
+            {},
+            [
+                HI,
+                {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": "r"},
+            ],
+            [
+                HI,
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{**CALL, "id": "call_1_f"}],
+                },
+                {"role": "tool", "tool_call_id": "call_1_f", "content": "r"},
+            ],
+            [],
+        ),
+        # Marks.
+        (
+            {},
+            [{"role": "user", "content": [text("a", cache_control=MARK)]}],
+            [{"role": "user", "content": "a"}],
+            ["/messages/0/content/0/cache_control"],
+        ),
+        ({}, [{**HI, "cache_control": MARK}], [HI], ["/messages/0/cache_control"]),
+        (
+            {"cache_marks": "cache_control"},
+            [{"role": "user", "content": [text("a", cache_control=MARK)]}],
+            None,
+            [],
+        ),
+        (
+            {},
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r", "cache_control": MARK}],
+            [HI, CALLS, {"role": "tool", "tool_call_id": "c1", "content": "r"}],
+            ["/messages/2/cache_control"],
+        ),
+        # Members that only this protocol has.
+        ({}, [HI, {"role": "assistant", "content": None, "audio": {"id": "a1"}}, HI], None, []),
+        ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}], None, []),
+        ({}, [HI, {"role": "assistant", "content": None, "name": "bot"}], [HI], []),
+        ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}], None, []),
+    ],
+)
+def test_messages(
+    capabilities: dict[str, Any],
+    before: list[dict[str, Any]],
+    after: list[dict[str, Any]] | None,
+    losses: list[str],
+) -> None:
+    """after: None if the messages stay as they came."""
+    out, lost = rewrite({"messages": before}, **capabilities)
+    assert out["messages"] == (before if after is None else after)
+    assert lost == losses
+
+
+def turn_with(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": "a", **fields}
+
+
+THINKING = {"type": "thinking", "thinking": [text("so")]}
+SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "anthropic-claude-v1"}]
+
+
+@pytest.mark.parametrize(
+    ("field", "before", "after", "losses"),
+    [
+        ("reasoning_content", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
+        ("reasoning", {"reasoning_content": "so"}, {"reasoning": "so"}, []),
+        ("reasoning_content", {"reasoning": "so"}, {"reasoning_content": "so"}, []),
+        (
+            "reasoning",
+            {"reasoning": "so", "reasoning_content": "so"},
+            {"reasoning": "so"},
+            [],
+        ),
+        (
+            "reasoning",
+            {"reasoning": "so", "reasoning_content": "other"},
+            {"reasoning": "so", "reasoning_content": "other"},
+            [],
+        ),
+        # Signatures go back to the protocol that made them.
+        ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
+        ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
+        (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
+        # Mistral refuses such members, and takes reasoning in the content.
+        (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
+    ],
+)
+def test_earlier_reasoning(
+    field: str | None, before: dict[str, Any], after: dict[str, Any], losses: list[str]
+) -> None:
+    out, lost = rewrite({"messages": [HI, turn_with(**before), HI]}, reasoning_field=field)
+    assert out["messages"][1] == turn_with(**after)
+    assert lost == losses
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_cached_reasoning_replaces_the_clients(field: str) -> None:
+    """Some clients send it back under another name. The upstream gets it once, as it sent it."""
+    turn = {**CALLS, "reasoning_content": "so"}
+    body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
+    cached = Reasoning("", Signature("openai_chat", {field: "so"}))
+    request = restore_reasoning(SPEC.read_request(body, Signer()), lambda calls: (cached,))
+    out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
+    assert out["messages"][1] == {**CALLS, field: "so"}
+
+
+def test_reasoning_of_merged_turns_is_joined() -> None:
+    turns = [turn_with(reasoning_content="so"), turn_with(reasoning_content="then")]
+    out, _ = rewrite({"messages": [HI, *turns, HI]})
+    assert out["messages"][1] == {
+        "role": "assistant",
+        "content": "a\n\na",
+        "reasoning_content": "so\n\nthen",
+    }
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "before", "after", "losses"),
+    [
+        ({}, {"max_tokens": 5}, {"max_completion_tokens": 5}, []),
+        ({"max_tokens_field": "max_tokens"}, {"max_completion_tokens": 5}, {"max_tokens": 5}, []),
+        (
+            {"efforts": ("low", "high")},
+            {"reasoning_effort": "max"},
+            {"reasoning_effort": "high"},
+            ["/reasoning_effort"],
+        ),
+        (
+            {"reasoning_setting": "thinking"},
+            {"reasoning_effort": "none"},
+            {"thinking": {"type": "disabled"}},
+            [],
+        ),
+        (
+            {},
+            {"thinking": {"type": "disabled", "new": 1}},
+            {"reasoning_effort": "none", "thinking": {"new": 1}},
+            [],
+        ),
+        ({}, {"service_tier": "ludicrous"}, {"service_tier": "ludicrous"}, []),
+        ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
+        ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
+        ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+        # Settings of a template are sent on, unless the upstream has another setting for reasoning.
+        ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
+        (
+            {"efforts": ("low", "high")},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            [],
+        ),
+        (
+            {"efforts": ("low", "high")},
+            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "max"},
+            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"},
+            ["/reasoning_effort"],
+        ),
+        (
+            {"reasoning_setting": "enable_thinking"},
+            {"chat_template_kwargs": {"thinking": False}},
+            {"enable_thinking": False},
+            [],
+        ),
+        ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
+        (
+            {},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {}, "new": 1},
+                }
+            },
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {}, "new": 1},
+                }
+            },
+            [],
+        ),
+        # Tools.
+        ({}, {"tools": [FUNCTION], "tool_choice": "auto"}, {"tools": [FUNCTION]}, []),
+        ({}, {"tools": [{**FUNCTION, "new": 1}]}, {"tools": [{**FUNCTION, "new": 1}]}, []),
+        ({}, {"tools": [{"type": "odd", "odd": 1}]}, {"tools": [{"type": "odd", "odd": 1}]}, []),
+        ({}, {"web_search_options": {"new": 1}}, {"web_search_options": {"new": 1}}, []),
+        (
+            {},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            {"tools": [FUNCTION]},
+            ["/tools/0/cache_control"],
+        ),
+        (
+            {"cache_marks": "cache_control"},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            {"tools": [{**FUNCTION, "cache_control": MARK}]},
+            [],
+        ),
+        (
+            {},
+            {"functions": [FUNCTION["function"]], "function_call": {"name": "f"}},
+            {
+                "tools": [FUNCTION],
+                "tool_choice": {"type": "function", "function": {"name": "f"}},
+                "parallel_tool_calls": False,
+            },
+            [],
+        ),
+    ],
+)
+def test_settings_and_tools(
+    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+) -> None:
+    out, lost = rewrite({"messages": [HI], **before}, **capabilities)
+    assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
+    assert lost == losses
+
+
+def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> None:
+    """Its path is that of the part that it replaces."""
+    ledger = Ledger()
+    annotated = {**CALLS, "annotations": [{"type": "odd"}]}
+    request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Signer())
+    call = request.messages[1].parts[0]
+    result = ToolResult("c1", (Text("none"),), path=call.path)
+    response_context = type(request)(
+        request.protocol,
+        "m",
+        (*request.messages, Message("user", (result,), call.path)),
+        request.raw,
+    )
+    out = SPEC.write_request(response_context, Capabilities(relay="rewrite"), ledger)
+    assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
+
+
+def test_a_marked_result_may_have_parts_without_a_type() -> None:
+    parts = [{"content": "x"}]
+    result = {"role": "tool", "tool_call_id": "c1", "content": parts, "cache_control": MARK}
+    out, losses = rewrite({"messages": [HI, CALLS, result]})
+    assert out["messages"][2]["content"] == parts
+    assert "/messages/2/cache_control" in losses
+
+
+def test_a_repaired_request_gets_required_members() -> None:
+    required: dict[str, Any] = {"reasoning_back": "always", "thought_signatures": True}
+    out, losses = rewrite({"messages": [HI, CALLS]}, **required)
+    [call] = out["messages"][1]["tool_calls"]
+    assert out["messages"][1]["reasoning_content"] == " "
+    assert call == {
+        **CALL,
+        "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}},
+    }
+    assert losses == ["/messages/1"]
+    # Other requests of the same protocol stay as they came.
+    request = SPEC.read_request({"model": "m", "messages": [HI, CALLS]}, Signer())
+    assert SPEC.write_request(request, Capabilities(**required), Ledger())["messages"] == [HI, CALLS]

@@ -1,0 +1,380 @@
+"""Settings: the dialects in which clients ask for reasoning, and what each kind of upstream gets."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    FunctionTool,
+    Message,
+    ReasoningConfig,
+    Request,
+)
+from dragoman._ir.signatures import Signer
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_chat import SPEC
+
+
+def read(**body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
+
+
+def write(
+    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return the body for a request of another protocol, and the losses as (code, path)."""
+    ledger = Ledger()
+    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, ledger)
+    return body, [(loss.code.value, loss.path) for loss in ledger]
+
+
+# -- settings that clients send ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, None),
+        ({"reasoning_effort": "none"}, ReasoningConfig(effort="none", path="/reasoning_effort")),
+        (
+            {"reasoning": {"effort": "low"}},
+            ReasoningConfig(effort="low", path="/reasoning", effort_path="/reasoning/effort"),
+        ),
+        (
+            {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
+            ReasoningConfig(
+                "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
+            ),
+        ),
+        (
+            {"reasoning": {"enabled": True, "exclude": False}},
+            ReasoningConfig("adaptive", display="summarized", path="/reasoning"),
+        ),
+        (
+            {"reasoning": {"enabled": False, "max_tokens": 9}},
+            ReasoningConfig("disabled", None, 9, path="/reasoning"),
+        ),
+        # Switches of open servers and of their templates.
+        ({"enable_thinking": True}, ReasoningConfig("adaptive", path="/enable_thinking")),
+        ({"enable_thinking": False}, ReasoningConfig("disabled", path="/enable_thinking")),
+        (
+            {"enable_thinking": True, "thinking_budget": 4000},
+            ReasoningConfig("enabled", None, 4000, path="/thinking_budget"),
+        ),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            ReasoningConfig("disabled", path="/chat_template_kwargs"),
+        ),
+        (
+            {"chat_template_kwargs": {"thinking": True}},
+            ReasoningConfig("adaptive", path="/chat_template_kwargs"),
+        ),
+        ({"include_reasoning": False}, ReasoningConfig(display="omitted", path="/include_reasoning")),
+        ({"include_reasoning": True}, ReasoningConfig(display="summarized", path="/include_reasoning")),
+        ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
+        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 5}},
+            ReasoningConfig("enabled", None, 5, path="/thinking"),
+        ),
+        ({"thinking": {"type": "odd"}}, None),
+        ({"thinking": True}, None),
+        ({"reasoning_effort": None, "reasoning": {}}, None),
+    ],
+)
+def test_read_reasoning(body: Any, expected: Any) -> None:
+    assert read(**body).reasoning == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"reasoning_effort": {}}, "/reasoning_effort"),
+        ({"reasoning": {"effort": ["high"]}}, "/reasoning/effort"),
+        ({"reasoning": {"max_tokens": "many"}}, "/reasoning/max_tokens"),
+        ({"thinking": {"type": "enabled", "budget_tokens": "many"}}, "/thinking/budget_tokens"),
+    ],
+)
+def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        read(**body)
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "extra"),
+    [
+        # Of two that agree one is read; of two that do not, the first counts and the other one is extra.
+        ({"enable_thinking": False, "thinking": {"type": "disabled"}}, ("disabled", None, None), None),
+        ({"enable_thinking": True, "thinking": {"type": "enabled"}}, ("enabled", None, None), None),
+        (
+            {"enable_thinking": True, "thinking": {"type": "disabled"}},
+            ("disabled", None, None),
+            {"enable_thinking": True},
+        ),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 5}, "thinking_budget": 6},
+            ("enabled", None, 5),
+            {"thinking_budget": 6},
+        ),
+        (
+            {"chat_template_kwargs": {"enable_thinking": True, "thinking": False, "custom": 1}},
+            ("adaptive", None, None),
+            {"chat_template_kwargs": {"custom": 1, "thinking": False}},
+        ),
+        ({"chat_template_kwargs": {"custom": 1}}, None, {"chat_template_kwargs": {"custom": 1}}),
+        ({"enable_thinking": "yes"}, None, {"enable_thinking": "yes"}),
+        ({"include_reasoning": "yes"}, None, {"include_reasoning": "yes"}),
+        ({"reasoning": {"exclude": "yes"}}, None, {"reasoning": {"exclude": "yes"}}),
+        ({"reasoning_effort": "low", "enable_thinking": True}, ("adaptive", "low", None), None),
+    ],
+)
+def test_of_two_reasoning_settings_the_first_counts(body: Any, expected: Any, extra: Any) -> None:
+    request = read(**body)
+    config = request.reasoning
+    assert (config and (config.mode, config.effort, config.budget)) == expected
+    assert request.extra == extra
+
+
+def test_reasoning_settings_are_written_as_they_came() -> None:
+    body = {
+        "enable_thinking": True,
+        "thinking_budget": 5,
+        "chat_template_kwargs": {"thinking": True, "custom": 1},
+        "include_reasoning": False,
+        "reasoning": {"exclude": True},
+        "response_format": {"type": "json_object"},
+    }
+    ledger = Ledger()
+    out = SPEC.write_request(read(**body), Capabilities(), ledger)
+    assert {key: out[key] for key in body} == body
+    assert len(ledger) == 0
+
+
+NAMED = {"type": "function", "function": {"name": "f"}}
+ALLOWED = {"mode": "auto", "tools": [NAMED]}
+
+
+@pytest.mark.parametrize(
+    ("body", "extra"),
+    [
+        ({"max_tokens": 1, "max_completion_tokens": 2}, {"max_tokens": 1}),
+        ({"tool_choice": NAMED}, None),
+        ({"tool_choice": {**NAMED, "x": 1}}, {"tool_choice": {**NAMED, "x": 1}}),
+        ({"tool_choice": {"type": "auto"}}, None),
+        ({"tool_choice": {"type": "auto", "x": 1}}, {"tool_choice": {"type": "auto", "x": 1}}),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED}}, None),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+        ),
+        ({"tool_choice": "auto", "function_call": "none"}, {"function_call": "none"}),
+        ({"function_call": {"name": "f"}}, None),
+        ({"function_call": {"name": "f", "x": 1}}, {"function_call": {"name": "f", "x": 1}}),
+        ({"reasoning": {"effort": "low", "x": 1}}, {"reasoning": {"x": 1}}),
+        ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, {"reasoning": {"effort": "low"}}),
+        ({"reasoning": "deep"}, {"reasoning": "deep"}),
+        ({"thinking": {"type": "enabled", "x": 1}}, {"thinking": {"x": 1}}),
+        ({"thinking": True}, {"thinking": True}),
+        ({"response_format": {"type": "text", "x": 1}}, {"response_format": {"type": "text", "x": 1}}),
+        ({"response_format": {"type": "json_object", "x": 1}}, {"response_format": {"x": 1}}),
+    ],
+)
+def test_extra_of_settings(body: Any, extra: Any) -> None:
+    assert read(**body).extra == extra
+
+
+def test_a_switch_without_a_budget_turns_thinking_on() -> None:
+    config = read(reasoning={"enabled": True}).reasoning
+    assert config is not None
+    assert (config.mode, config.budget) == ("adaptive", None)
+
+
+# -- reasoning for upstreams ------------------------------------------------------------------------------
+
+
+EFFORT = ReasoningConfig(effort="xhigh", path="/reasoning", effort_path="/reasoning/effort")
+BUDGET = ReasoningConfig("enabled", None, 9000, path="/thinking")
+BOTH = ReasoningConfig("enabled", "low", 9000, path="/thinking", effort_path="/output_config/effort")
+ADAPTIVE = ReasoningConfig("adaptive", path="/thinking")
+OFF = ReasoningConfig("disabled", path="/thinking")
+NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
+
+
+@pytest.mark.parametrize(
+    ("setting", "config", "expected", "losses"),
+    [
+        ("reasoning_effort", EFFORT, {"reasoning_effort": "xhigh"}, []),
+        ("reasoning_effort", BUDGET, {"reasoning_effort": "medium"}, [("altered", "/thinking")]),
+        ("reasoning_effort", BOTH, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
+        ("reasoning_effort", ADAPTIVE, {"reasoning_effort": "high"}, []),
+        ("reasoning_effort", OFF, {"reasoning_effort": "none"}, []),
+        ("reasoning_effort", NONE, {"reasoning_effort": "none"}, []),
+        ("reasoning", EFFORT, {"reasoning": {"effort": "xhigh"}}, []),
+        ("reasoning", BUDGET, {"reasoning": {"max_tokens": 9000}}, []),
+        ("reasoning", BOTH, {"reasoning": {"effort": "low"}}, [("altered", "/thinking")]),
+        ("reasoning", OFF, {"reasoning": {"effort": "none"}}, []),
+        ("thinking", EFFORT, {"thinking": {"type": "enabled"}}, [("altered", "/reasoning/effort")]),
+        ("thinking", BUDGET, {"thinking": {"type": "enabled"}}, [("altered", "/thinking")]),
+        ("thinking", ADAPTIVE, {"thinking": {"type": "enabled"}}, []),
+        ("thinking", OFF, {"thinking": {"type": "disabled"}}, []),
+        ("enable_thinking", ADAPTIVE, {"enable_thinking": True}, []),
+        ("enable_thinking", NONE, {"enable_thinking": False}, []),
+        (None, EFFORT, {}, [("dropped", "/reasoning/effort")]),
+        (None, OFF, {}, [("dropped", "/thinking")]),
+        (None, BOTH, {}, [("dropped", "/output_config/effort"), ("dropped", "/thinking")]),
+    ],
+)
+def test_write_reasoning(setting: Any, config: ReasoningConfig, expected: Any, losses: Any) -> None:
+    body, found = write(reasoning=config, capabilities=Capabilities(reasoning_setting=setting))
+    assert body == {"model": "m", "messages": [], **expected}
+    assert found == losses
+
+
+def test_the_thinking_type_is_the_upstreams() -> None:
+    # "invalid thinking.type: "enabled" (allowed: adaptive, disabled) (2013)"
+    capabilities = Capabilities(reasoning_setting="thinking", thinking_type="adaptive")
+    assert write(reasoning=ADAPTIVE, capabilities=capabilities)[0]["thinking"] == {"type": "adaptive"}
+    assert write(reasoning=OFF, capabilities=capabilities)[0]["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "efforts", "config", "expected", "losses"),
+    [
+        ((FunctionTool("f"),), None, EFFORT, "none", [("altered", "/reasoning/effort")]),
+        ((FunctionTool("f"),), ("none", "low"), BUDGET, "none", [("altered", "/thinking")]),
+        pytest.param(
+            (FunctionTool("f"),),
+            ("low", "high"),
+            EFFORT,
+            None,
+            [("altered", "/reasoning/effort")],
+            id="a model without none",
+        ),
+        ((FunctionTool("f"),), None, NONE, "none", []),
+        ((FunctionTool("f"),), None, None, None, []),
+        ((), None, EFFORT, "xhigh", []),
+    ],
+)
+def test_an_effort_beside_tools(tools: Any, efforts: Any, config: Any, expected: Any, losses: Any) -> None:
+    capabilities = Capabilities(tools_with_effort=False, efforts=efforts)
+    body, found = write(tools=tools, reasoning=config, capabilities=capabilities)
+    assert body.get("reasoning_effort") == expected
+    assert found == losses
+
+
+@pytest.mark.parametrize("setting", ["thinking", "enable_thinking"])
+def test_c5_no_effort_is_sent_beside_disabled_thinking(setting: Any) -> None:
+    config = ReasoningConfig("disabled", "high", path="/thinking", effort_path="/output_config/effort")
+    body, losses = write(
+        reasoning=config, capabilities=Capabilities(reasoning_setting=setting, efforts=("high", "max"))
+    )
+    assert body == {
+        "model": "m",
+        "messages": [],
+        setting: {"type": "disabled"} if setting == "thinking" else False,
+    }
+    assert losses == [("dropped", "/output_config/effort")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "config", "expected", "losses"),
+    [
+        ("reasoning_effort", EFFORT, {"reasoning_effort": "high"}, [("altered", "/reasoning/effort")]),
+        ("reasoning_effort", OFF, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
+        ("reasoning", ADAPTIVE, {"reasoning": {"effort": "high"}}, []),
+        # The model takes efforts beside the switch.
+        (
+            "thinking",
+            ReasoningConfig(effort="low", path="/e"),
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "low"},
+            [],
+        ),
+    ],
+)
+def test_efforts_are_fitted_to_the_model(setting: Any, config: Any, expected: Any, losses: Any) -> None:
+    capabilities = Capabilities(reasoning_setting=setting, efforts=("low", "medium", "high"))
+    body, found = write(reasoning=config, capabilities=capabilities)
+    assert body == {"model": "m", "messages": [], **expected}
+    assert found == losses
+
+
+@pytest.mark.parametrize("show", ["summarized", "omitted"])
+def test_the_display_of_reasoning_is_a_loss(show: Any) -> None:
+    body, losses = write(reasoning=ReasoningConfig(display=show, path="/reasoning"))
+    assert body == {"model": "m", "messages": []}
+    assert losses == [("dropped", "/reasoning")]
+    _, losses = write(
+        reasoning=ReasoningConfig(display=show, path="/reasoning", display_path="/reasoning/summary")
+    )
+    assert losses == [("dropped", "/reasoning/summary")]
+
+
+# -- plain settings ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("params", "expected", "losses"),
+    [
+        ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
+        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
+        ({"stop": "a"}, {"stop": "a"}, []),
+        ({"user": "u" * 64}, {"user": "u" * 64}, []),
+        # Claude Code's has device, account and session; OpenAI's limit is 64.
+        ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
+        ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
+        (
+            {"safety_identifier": "u" * 129},
+            {"safety_identifier": sha256(b"u" * 129).hexdigest()},
+            [("altered", "/safety_identifier")],
+        ),
+        ({"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+        ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
+        ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
+        ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
+        ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
+        ({"speed": "fast"}, {"service_tier": "fast"}, []),
+        ({"speed": "standard"}, {}, []),
+        ({"speed": "slow"}, {}, [("dropped", "/speed")]),
+        ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"service_tier": "auto", "speed": "fast"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+        ({"prompt_cache_options": {"mode": "implicit"}}, {}, [("dropped", "/prompt_cache_options")]),
+        ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
+        (
+            {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
+            {"logprobs": True},
+            [("dropped", "/include/2")],
+        ),
+        ({"include": "x"}, {}, []),
+        ({"background": False}, {}, []),
+        ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
+    ],
+)
+def test_write_settings(params: Any, expected: Any, losses: Any) -> None:
+    body, found = write(params=params)
+    assert body == {"model": "m", "messages": [], **expected}
+    assert found == losses
+
+
+def test_i7_the_limit_has_the_upstreams_name() -> None:
+    body, _ = write(params={"max_output_tokens": 9}, capabilities=Capabilities(max_tokens_field="max_tokens"))
+    assert body["max_tokens"] == 9
+
+
+def test_a_fast_speed_is_dropped_where_service_tiers_are_refused() -> None:
+    capabilities = Capabilities(refuses=frozenset({"service_tier"}))
+    for speed, expected in (("fast", [("dropped", "/speed")]), ("standard", [])):
+        body, losses = write(params={"speed": speed}, capabilities=capabilities)
+        assert ("service_tier" in body, losses) == (False, expected)
+
+
+def test_logprobs_that_are_refused_are_not_included() -> None:
+    # "a 400 error will be returned"
+    capabilities = Capabilities(refuses=frozenset({"logprobs", "top_logprobs"}))
+    body, losses = write(params={"include": ["message.output_text.logprobs"]}, capabilities=capabilities)
+    assert ("logprobs" in body, losses) == (False, [("dropped", "/include")])

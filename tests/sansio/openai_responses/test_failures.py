@@ -1,0 +1,220 @@
+"""Failures of other gateways towards Responses clients and upstreams, by the rows of tests/conformance/failures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from responses_client import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, text, thought
+
+from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._ir.events import (
+    BlockEnded,
+    BlockKind,
+    BlockStarted,
+    Event,
+    ReasoningDelta,
+    Signature,
+    SignatureDelta,
+    Stopped,
+    StopReason,
+    TextDelta,
+)
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import Message, Reasoning, Request, Text, ToolCall
+from dragoman._wire.json import encode
+from dragoman._wire.sse import encode_frame
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN = "openai_responses"
+
+
+def rich() -> list[Event]:
+    """Events of a response with an item of every kind that other vendors have."""
+    return [
+        *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, MESSAGES_SEAL)),
+        *text(1, "Be", "fore"),
+        *call(2, '{"a"', ":1}"),
+        BlockStarted(3, BlockKind.REFUSAL),
+        TextDelta(3, "No."),
+        BlockEnded(3),
+        *text(4, "After"),
+    ]
+
+
+def of_item(payloads: list[dict[str, Any]], index: int) -> list[dict[str, Any]]:
+    return [payload for payload in payloads if payload.get("output_index") == index]
+
+
+def test_h8_added_items_have_their_empty_arrays() -> None:
+    added = [each["item"] for each in answer(*rich()) if each["type"] == "response.output_item.added"]
+    assert [(item["type"], item.get("content"), item.get("summary")) for item in added] == [
+        ("reasoning", None, []),
+        ("message", [], None),
+        ("function_call", None, None),
+        ("message", [], None),
+        ("message", [], None),
+    ]
+    assert added[2]["arguments"] == ""
+
+
+def test_h9_added_parts_have_their_empty_texts() -> None:
+    parts = [each["part"] for each in answer(*rich()) if each["type"].endswith("part.added")]
+    assert parts == [
+        {"type": "summary_text", "text": ""},
+        {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+        {"type": "refusal", "refusal": ""},
+        {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
+    ]
+
+
+def test_h10_an_item_has_one_id_and_one_index_all_its_life() -> None:
+    payloads = answer(*rich())
+    for index, item in enumerate(output(payloads)):
+        events = of_item(payloads, index)
+        ids = {each.get("item_id") or each["item"]["id"] for each in events}
+        assert ids == {item["id"]}
+        assert events[0]["type"] == "response.output_item.added"
+        assert events[-1]["type"] == "response.output_item.done"
+
+
+def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
+    payloads = answer(*rich())
+    deltas = [each["delta"] for each in payloads if each["type"].endswith(".delta")]
+    assert deltas == ["hm", "Be", "fore", '{"a"', ":1}", "No.", "After"]
+    done = [each["item"] for each in payloads if each["type"] == "response.output_item.done"]
+    assert output(payloads) == done
+    assert len(done) == 5
+
+
+def test_c7_reasoning_has_its_full_life() -> None:
+    payloads = answer(
+        *thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SignatureDelta(0, MESSAGES_SEAL))
+    )
+    part = [
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+    ]
+    assert kinds(payloads)[2:-1] == ["output_item.added", *part, *part, "output_item.done"]
+    assert {each["item_id"] for each in payloads if "item_id" in each} == {"rs_x1_0"}
+    assert [each["summary_index"] for each in payloads if "summary_index" in each] == [0] * 4 + [1] * 4
+
+
+def test_c3_reasoning_of_another_vendor_can_be_sent_back() -> None:
+    [item] = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL))))
+    request = SPEC.read_request({"model": "m", "input": [item]}, SEALER)
+    [found] = request.messages[0].parts
+    assert isinstance(found, Reasoning)
+    assert found.seal == MESSAGES_SEAL
+
+
+def test_a16_reasoning_after_a_call_is_an_item_of_its_own() -> None:
+    again = [
+        BlockStarted(2, BlockKind.REASONING),
+        ReasoningDelta(2, "so"),
+        SignatureDelta(2, MESSAGES_SEAL),
+        BlockEnded(2),
+    ]
+    items = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL)), *call(1, "{}"), *again))
+    assert [item["id"] for item in items] == ["rs_x1_0", "fc_x1_1", "rs_x1_2"]
+
+
+def test_a11_b13_text_around_a_call_is_two_items_in_order_each_text_once() -> None:
+    payloads = answer(*text(0, "before"), *call(1, "{}"), *text(2, "after"))
+    items = output(payloads)
+    assert [item["type"] for item in items] == ["message", "function_call", "message"]
+    assert len({item["id"] for item in items}) == 3
+    assert [item["content"][0]["text"] for item in items if item["type"] == "message"] == ["before", "after"]
+    assert json.dumps(payloads[-1]).count("before") == 1
+    for index in (0, 2):
+        assert [each["type"].removeprefix("response.") for each in of_item(payloads, index)] == [
+            "output_item.added",
+            "content_part.added",
+            "output_text.delta",
+            "output_text.done",
+            "content_part.done",
+            "output_item.done",
+        ]
+
+
+def test_d8_an_incomplete_response_has_its_usage() -> None:
+    payloads = answer(*text(), stop=Stopped(StopReason.MAX_TOKENS))
+    assert payloads[-1]["response"]["usage"]["total_tokens"] == 15
+
+
+# --- ends, with this protocol on both sides of a translator -------------------------------------------------------
+
+HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
+OPENING = [
+    {"type": "response.created", "response": HEAD},
+    {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {"id": "msg_1", "type": "message", "role": "assistant", "content": []},
+    },
+    {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hel"},
+]
+
+
+def sent(payloads: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], ResponseTranslator]:
+    machine = ResponseTranslator(client=SPEC, upstream=SPEC, context=FOREIGN, client_streams=True)
+    for payload in payloads:
+        machine.receive_data(encode_frame(encode(payload), payload["type"].encode()))
+    machine.receive_eof()
+    frames = machine.data_to_send().decode().strip().split("\n\n")
+    return [json.loads(each.partition("data: ")[2]) for each in frames], machine
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_e2_e3_an_early_end_is_a_failure_and_an_end(length: int) -> None:
+    payloads, machine = sent(OPENING[:length])
+    assert machine.outcome is Outcome.FAILED
+    assert [each["type"] for each in payloads[-2:]] == ["error", "response.failed"]
+    failed = payloads[-1]["response"]
+    assert (failed["status"], failed["incomplete_details"]) == ("failed", None)
+    assert failed["error"]["code"] == "server_error"
+    assert not [each for each in payloads if each["type"] in ("response.completed", "response.incomplete")]
+
+
+def test_e3_an_end_has_the_full_output() -> None:
+    end = {"type": "response.completed", "response": {**HEAD, "status": "completed"}}
+    payloads, machine = sent([*OPENING, end])
+    assert machine.outcome is Outcome.COMPLETED
+    last = payloads[-1]
+    assert last["type"] == "response.completed"
+    assert last["response"]["output"][0]["content"][0]["text"] == "Hel"
+    assert last["response"]["usage"]["input_tokens"] == FOREIGN.prompt_tokens
+
+
+# --- towards this protocol's servers ------------------------------------------------------------------------------
+
+
+def written(*messages: Message) -> tuple[list[dict[str, Any]], list[LossCode]]:
+    ledger = Ledger()
+    body = SPEC.write_request(Request("anthropic_messages", "m", messages, {}), Capabilities(), ledger)
+    return body["input"], [loss.code for loss in ledger]
+
+
+def reasoning(**fields: Any) -> Reasoning:
+    return Reasoning("", Signature(ORIGIN, {"type": "reasoning", "summary": [], **fields}), path="/p")
+
+
+SAID = Text("so")
+
+
+def test_b9_ids_of_stored_items_are_not_sent_elsewhere() -> None:
+    items, losses = written(
+        Message("assistant", (reasoning(id="rs_1"), ToolCall("c", "f", "{}", item_id="fc_1")))
+    )
+    assert [(item["type"], item.get("id")) for item in items] == [("function_call", None)]
+    assert losses == [LossCode.DROPPED]
+
+
+@pytest.mark.parametrize("fields", [{}, {"id": None}])
+def test_b10_reasoning_without_an_id_stays_without(fields: dict[str, Any]) -> None:
+    items, _ = written(Message("assistant", (reasoning(encrypted_content="g", **fields), SAID)))
+    assert items[0] == {"type": "reasoning", "summary": [], "encrypted_content": "g"}

@@ -1,0 +1,252 @@
+"""Input items other than messages, calls and results: their meaning for other protocols, and their way back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import (
+    CustomTool,
+    FunctionTool,
+    Message,
+    OpaquePart,
+    Reasoning,
+    ReasoningConfig,
+    Request,
+    ResponseFormat,
+    Text,
+    ToolResult,
+)
+from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._transforms.extensions import strip_extensions
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN, MESSAGES = "openai_responses", "anthropic_messages"
+SIGNER = Signer(b"secret")
+USER = {"type": "message", "role": "user", "content": "hi"}
+
+
+def read(*items: Any, **body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "input": [*items], **body}, SIGNER)
+
+
+def same_protocol_items(*items: Any, **body: Any) -> list[Any]:
+    """Return the items as an upstream of the same protocol gets them, without any loss."""
+    ledger = Ledger()
+    written: list[Any] = SPEC.write_request(read(*items, **body), Capabilities(), ledger)["input"]
+    assert list(ledger) == []
+    return written
+
+
+def lost(request: Request) -> list[tuple[str, str]]:
+    ledger = Ledger()
+    strip_extensions(request, ledger)
+    return [(loss.code.value, loss.path) for loss in ledger]
+
+
+# --- tools, settings, references and summaries ------------------------------------------------------------------
+
+
+def tool_names(request: Request) -> list[str]:
+    return [getattr(tool, "name", getattr(tool, "kind", "")) for tool in request.tools]
+
+
+FUNCTION = {"type": "function", "name": "f"}
+
+
+def test_h7_additional_tools_are_tools() -> None:
+    items = [
+        USER,
+        {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "b"}]},
+        {"type": "additional_tools", "role": "developer"},
+    ]
+    request = read(*items, tools=[{"type": "function", "name": "a"}])
+    assert request.tools == (FunctionTool("a", path="/tools/0"), CustomTool("b", path="/input/1/tools/0"))
+    assert [message.path for message in request.messages] == ["/input/0"]
+    assert lost(request) == []
+    assert same_protocol_items(*items) == items
+
+
+FOUND: dict[str, Any] = {"type": "tool_search_output", "call_id": "c", "execution": "client"}
+
+
+def test_tools_that_a_search_found_can_be_called() -> None:
+    items = [
+        {"type": "tool_search_call", "call_id": "c", "arguments": {}, "execution": "client"},
+        {**FOUND, "tools": [{**FUNCTION, "defer_loading": True}, {"type": "apply_patch"}]},
+    ]
+    request = read(*items)
+    assert request.tools[0] == FunctionTool("f", path="/input/1/tools/0")
+    assert tool_names(request) == ["f", "apply_patch"]
+    assert isinstance(request.messages[1].parts[0], ToolResult)
+    assert same_protocol_items(*items) == items
+
+
+def test_a_tool_is_declared_once() -> None:
+    old, new = {**FUNCTION, "description": "old"}, {**FUNCTION, "description": "new"}
+    twice = read({**FOUND, "tools": [old, {"type": "shell"}]}, {**FOUND, "tools": [new, {"type": "shell"}]})
+    assert [(tool.path, getattr(tool, "description", None)) for tool in twice.tools] == [
+        ("/input/1/tools/0", "new"),
+        ("/input/1/tools/1", None),
+    ]
+
+
+@pytest.mark.parametrize(("kind", "deferred"), [("tool_search_output", None), ("additional_tools", True)])
+def test_a_deferred_tool_becomes_visible_once_a_search_has_found_it(kind: str, deferred: Any) -> None:
+    hidden = {**FUNCTION, "defer_loading": True}
+    request = read({"type": kind, "call_id": "c", "tools": [hidden]}, tools=[hidden])
+    assert request.tools == (FunctionTool("f", path="/tools/0", deferred=deferred),)
+
+
+def test_tools_declared_twice_return_to_the_same_protocol() -> None:
+    hidden = {**FUNCTION, "defer_loading": True}
+    body = {"model": "m", "input": [{**FOUND, "tools": [hidden]}], "tools": [hidden]}
+    assert SPEC.write_request(SPEC.read_request(body, SIGNER), Capabilities(), Ledger()) == body
+
+
+SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+UPDATE = {"type": "configuration_update", "reasoning": {"effort": "low"}, "text": {"format": SCHEMA}}
+
+
+def test_the_last_settings_count() -> None:
+    first = {"type": "configuration_update", "reasoning": {"effort": "high"}}
+    request = read(first, USER, UPDATE)
+    assert request.reasoning == ReasoningConfig(
+        effort="low", path="/reasoning", effort_path="/input/2/reasoning/effort"
+    )
+    assert request.response_format == ResponseFormat({"type": "object"}, "n", path="/input/2/text/format")
+    assert [message.path for message in request.messages] == ["/input/1"]
+    assert lost(request) == []
+    assert same_protocol_items(first, USER, UPDATE, reasoning={"effort": "max"}) == [first, USER, UPDATE]
+
+
+@pytest.mark.parametrize(
+    ("body", "item", "losses"),
+    [
+        ({"reasoning": {"effort": "low"}}, UPDATE, []),
+        ({"reasoning": {"effort": "high"}}, UPDATE, ["/reasoning/effort"]),
+        ({"reasoning": {"summary": "auto"}}, UPDATE, []),
+        ({"text": {"format": SCHEMA}}, UPDATE, []),
+        ({"text": {"format": {"type": "text"}}}, UPDATE, []),
+        (
+            {"text": {"format": {"type": "json_object", "x": 1}}},
+            UPDATE,
+            ["/text/format/type", "/text/format/x"],
+        ),
+        ({"text": {"format": SCHEMA}}, {**UPDATE, "text": {"format": {"type": "text"}}}, ["/text"]),
+        ({}, {**UPDATE, "x": 1}, ["/input/0/x"]),
+        ({}, {**UPDATE, "reasoning": {"effort": "low", "x": 1}}, ["/input/0/reasoning"]),
+        ({}, {**UPDATE, "text": "odd"}, ["/input/0/text"]),
+        ({}, {"type": "configuration_update", "reasoning": None, "text": {}}, []),
+    ],
+)
+def test_replaced_settings_are_losses(body: Any, item: Any, losses: list[str]) -> None:
+    assert [path for _, path in lost(read(item, **body))] == losses
+
+
+def test_invalid_settings_of_an_item_have_its_path() -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        read({"type": "configuration_update", "text": {"format": {"type": "xml"}}})
+    assert caught.value.path == "/input/0/text/format/type"
+
+
+TRIGGER = {"type": "compaction_trigger"}
+
+
+def test_a_trigger_at_the_end_requests_compaction() -> None:
+    request = read(USER, TRIGGER)
+    assert request.compact
+    assert len(request.messages) == 1
+    assert lost(request) == []
+    assert same_protocol_items(USER, TRIGGER) == [USER, TRIGGER]
+
+
+def test_a_trigger_elsewhere_is_an_opaque_part() -> None:
+    request = read(TRIGGER, USER)
+    assert not request.compact
+    assert request.messages[0] == Message(
+        "user", (OpaquePart(ORIGIN, "compaction_trigger", TRIGGER, "/input/0"),), "/input/0"
+    )
+    assert lost(read({**TRIGGER, "x": 1})) == [("unknown_field", "/input/0/x")]
+
+
+def compaction(text: str) -> dict[str, Any]:
+    return {"type": "compaction", "id": "cmp_1", "encrypted_content": text}
+
+
+def test_a_summary_made_here_is_a_text() -> None:
+    item = compaction(SIGNER.wrap(Signature("dragoman", {"summary": "all of it"})))
+    place = "/input/0/encrypted_content"
+    text = Text("Summary of the conversation so far:\nall of it", path=place)
+    assert read(item).messages == (Message("user", (text,), "/input/0"),)
+    assert same_protocol_items(item) == [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text.text}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gAAAA",
+        WRAPPED_PREFIX + "AAAA.mac",
+        SIGNER.wrap(Signature("dragoman", {"summary": ""})),
+        SIGNER.wrap(Signature("dragoman", "x")),
+        SIGNER.wrap(Signature(MESSAGES, {"summary": "x"})),
+    ],
+)
+def test_any_other_compaction_is_an_opaque_part(text: str) -> None:
+    item = compaction(text)
+    assert read(item).messages[0].parts == (OpaquePart(ORIGIN, "compaction", item, "/input/0"),)
+    assert same_protocol_items(item) == [item]
+
+
+REFERENCE = {"type": "item_reference", "id": "msg_9"}
+
+
+@pytest.mark.parametrize("item", [REFERENCE, {"id": "msg_9"}])
+def test_a_reference_to_the_vendors_store_is_a_previous_response_id(item: dict[str, Any]) -> None:
+    request = read(USER, item, REFERENCE)
+    assert request.params == {"previous_response_id": "msg_9"}
+    assert request.param_paths["previous_response_id"] == "/input/1/id"
+    assert same_protocol_items(USER, item) == [USER, item]
+    body = {"model": "m", "input": [item]}
+    assert SPEC.write_request(SPEC.read_request(body, SIGNER), Capabilities(), Ledger()) == body
+
+
+def test_a_previous_response_counts_more_than_a_reference() -> None:
+    request = read(REFERENCE, previous_response_id="resp_1")
+    assert request.params == {"previous_response_id": "resp_1"}
+    assert request.param_paths["previous_response_id"] == "/previous_response_id"
+
+
+# --- searches of another vendor, with their signature -------------------------------------------------------------
+
+SEARCH = {"type": "web_search_call", "id": "ws_x_1", "action": {"type": "search", "query": "cats"}}
+RESULT = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
+WRAPPED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SIGNER.wrap(RESULT)}
+
+
+def test_a_search_is_joined_with_its_signature() -> None:
+    request = read(WRAPPED, SEARCH)
+    reasoning = Reasoning('Searched the web for "cats"', RESULT, "rs_1", path="/input/0")
+    assert request.messages == (Message("assistant", (reasoning,), "/input/0"),)
+    assert lost(request) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        USER,
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
+        {**WRAPPED, "summary": [{"type": "summary_text", "text": "hm"}]},
+        {**WRAPPED, "encrypted_content": WRAPPED_PREFIX + "AAAA.mac"},
+    ],
+)
+def test_any_other_search_is_a_message_of_its_own(before: dict[str, Any]) -> None:
+    assert len(read(before, SEARCH).messages) == 2
+    assert len(read(SEARCH).messages) == 1

@@ -1,0 +1,373 @@
+"""Responses requests for Responses upstreams: returned whole, and fitted to upstreams that take less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.request import FunctionTool, ReasoningConfig, Request, ResponseFormat
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.history import repair_history
+from dragoman._wire.json import decode, encode
+from dragoman.codec import Capabilities
+from dragoman.protocols.openai_responses import SPEC
+
+ORIGIN = "openai_responses"
+CHAT, MESSAGES = "openai_chat", "anthropic_messages"
+
+
+RICH: dict[str, Any] = {
+    "model": "m",
+    "instructions": "be brief",
+    "stream": True,
+    "store": False,
+    "background": False,
+    "truncation": "disabled",
+    "metadata": {},
+    "include": ["reasoning.encrypted_content", "file_search_call.results", "message.output_text.logprobs"],
+    "max_output_tokens": 9,
+    "prompt_cache_key": "k",
+    "client_metadata": {"session_id": "s"},
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "low", "summary": "detailed", "context": "all_turns"},
+    "text": {
+        "format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "odd": 1},
+        "verbosity": "low",
+        "odd": 2,
+    },
+    "tool_choice": {"type": "mcp", "server_label": "s"},
+    "access_programs": {"cyber": "standard"},
+    "tools": [
+        {"type": "function", "name": "f", "parameters": None, "strict": True, "defer_loading": True},
+        {
+            "type": "namespace",
+            "name": "ns",
+            "description": "d",
+            "odd": 1,
+            "tools": [{"type": "function", "name": "g", "parameters": {}}, {"type": "custom", "name": "h"}],
+        },
+        {"type": "namespace", "name": "ns2", "description": "", "tools": [{"type": "custom", "name": "i"}]},
+        {"type": "web_search", "external_web_access": True},
+        {
+            "type": "custom",
+            "name": "c",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"},
+        },
+    ],
+    "input": [
+        {"role": "developer", "content": "dev", "type": "message"},
+        {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "late"}]},
+        {
+            "type": "message",
+            "role": "user",
+            "id": "msg_0",
+            "content": [
+                {
+                    "type": "input_text",
+                    "text": "a",
+                    "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "30m"},
+                    "odd": 1,
+                },
+                {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,QUJD"},
+                {"type": "input_file", "file_data": "QUJD"},
+                {"type": "input_file", "filename": "a.pdf", "file_url": "https://x/a.pdf"},
+                {"type": "input_image", "detail": "auto", "file_id": "file_1"},
+                {"type": "input_video", "url": "u"},
+            ],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
+        {
+            "type": "message",
+            "role": "assistant",
+            "id": "msg_1",
+            "status": "completed",
+            "phase": "commentary",
+            "odd": 1,
+            "content": [
+                {
+                    "type": "output_text",
+                    "text": "b",
+                    "annotations": [{"type": "file_path", "file_id": "f", "index": 0}],
+                },
+                {"type": "refusal", "refusal": "no"},
+            ],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "c1",
+            "name": "g",
+            "namespace": "ns",
+            "arguments": '{"a": 1}',
+            "status": "completed",
+            "caller": {"type": "program", "caller_id": "p"},
+        },
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c2", "name": "c", "input": "x"},
+        {
+            "type": "function_call_output",
+            "id": "o1",
+            "call_id": "c1",
+            "status": "completed",
+            "name": "g",
+            "output": [{"type": "input_text", "text": "one", "odd": 1}],
+        },
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "one"}]},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_video", "url": "u"}]},
+        {"type": "item_reference", "id": "msg_9"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+        {
+            "type": "additional_tools",
+            "role": "developer",
+            "tools": [{"type": "function", "name": "last", "parameters": {}}],
+        },
+    ],
+}
+
+
+def round_trip(body: dict[str, Any]) -> dict[str, Any]:
+    ledger = Ledger()
+    out = SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), ledger)
+    assert list(ledger) == []
+    return out
+
+
+def with_types(body: dict[str, Any]) -> dict[str, Any]:
+    """Add the type of bare messages, the only change."""
+    return {**body, "input": [{"type": "message", **item} for item in body["input"]]}
+
+
+def test_requests_return_whole() -> None:
+    assert round_trip(RICH) == RICH
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": "m", "input": "hi"},
+        {"model": "m", "previous_response_id": "resp_1"},
+        {"model": "m", "input": [], "conversation": {"id": "conv_1"}, "background": True, "store": True},
+        {"model": "m", "input": "hi", "text": {"format": {"type": "json_object"}}},
+        {"model": "m", "input": "hi", "instructions": ""},
+        {"model": "m", "input": "hi", "stream_options": {"include_obfuscation": False}},
+        {
+            "model": "m",
+            "input": [
+                {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "a", "annotations": [{"type": "odd"}]}],
+                },
+                {
+                    "type": "function_call",
+                    "call_id": "c",
+                    "name": "f",
+                    "arguments": "{}",
+                    "caller": {"type": "direct"},
+                },
+            ],
+        },
+        {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "c", "format": {"type": "text"}}]},
+        {"model": "m", "input": "hi", "tools": [{"type": "function", "name": "f", "strict": None}]},
+        {
+            "model": "m",
+            "input": "hi",
+            "instructions": "x",
+            "reasoning": {"summary": "auto"},
+            "tool_choice": "auto",
+        },
+    ],
+)
+def test_small_requests_return_whole(body: dict[str, Any]) -> None:
+    assert round_trip(body) == body
+
+
+def test_bare_messages_get_their_type() -> None:
+    body = {"model": "m", "input": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    assert round_trip(body) == with_types(body)
+
+
+def test_a_signature_of_another_protocol_is_a_loss() -> None:
+    signature = Signature(MESSAGES, {"type": "thinking", "thinking": "t", "signature": "s"})
+    wrapped = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "encrypted_content": Signer().wrap(signature),
+    }
+    ledger = Ledger()
+    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
+    assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
+
+
+def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
+    custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
+    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Signer())
+    changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
+    assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
+        {"type": "function", "name": "c"}
+    ]
+
+
+# Upstreams with `relay = "rewrite"`: fields of the protocol stay, and capabilities are obeyed.
+
+
+HI = {"type": "message", "role": "user", "content": "Hi"}
+CALL = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "f",
+    "arguments": "{}",
+    "status": "completed",
+}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "r"}
+POINT = {"mode": "explicit"}
+JSON = {"type": "json_schema", "name": "n", "schema": {}, "new": 1}
+
+
+def read(**body: Any) -> Request:
+    return SPEC.read_request({"model": "m", "input": [HI], **body}, Signer())
+
+
+def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the body for the upstream without its model, and the paths of the losses."""
+    ledger = Ledger()
+    out = decode(encode(SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)))
+    del out["model"]
+    return out, [loss.path for loss in ledger]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "before", "after", "losses"),
+    [
+        (
+            {"efforts": ("low", "high")},
+            {"reasoning": {"effort": "max", "summary": "detailed", "new": 1}},
+            {"reasoning": {"effort": "high", "summary": "detailed", "new": 1}},
+            ["/reasoning/effort"],
+        ),
+        (
+            {"efforts": ()},
+            {"reasoning": {"effort": "low", "new": 1}, "include": ["reasoning.encrypted_content"]},
+            {},
+            ["/reasoning", "/reasoning/effort"],
+        ),
+        ({"efforts": ()}, {"reasoning": {"effort": "none"}, "include": ["x"]}, {"include": ["x"]}, []),
+        (
+            {"summaries": "never"},
+            {"reasoning": {"effort": "low", "summary": "auto", "generate_summary": "auto"}},
+            {"reasoning": {"effort": "low"}},
+            ["/reasoning/summary"],
+        ),
+        ({"summaries": "never"}, {"reasoning": {"summary": "auto"}}, {}, ["/reasoning/summary"]),
+        (
+            {},
+            {"reasoning": {"effort": "low", "generate_summary": "detailed"}},
+            {"reasoning": {"effort": "low", "generate_summary": "detailed"}},
+            [],
+        ),
+        (
+            {"refuses": frozenset({"store", "include"})},
+            {"store": False, "include": ["reasoning.encrypted_content"], "metadata": {}},
+            {"metadata": {}},
+            [],
+        ),
+        ({}, {"store": True, "new": 1, "include": ["x"]}, {"store": True, "new": 1, "include": ["x"]}, []),
+        (
+            {},
+            {"text": {"format": JSON, "verbosity": "low"}},
+            {"text": {"format": JSON, "verbosity": "low"}},
+            [],
+        ),
+        (
+            {},
+            {"text": {"format": {"type": "text", "new": 1}}},
+            {"text": {"format": {"type": "text", "new": 1}}},
+            [],
+        ),
+        ({}, {"instructions": "I", "stream": True}, {"instructions": "I", "stream": True}, []),
+        (
+            {},
+            {"tools": [{"type": "web_search", "new": 1}]},
+            {"tools": [{"type": "web_search", "new": 1}]},
+            [],
+        ),
+    ],
+)
+def test_settings_and_tools(
+    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
+) -> None:
+    out, lost = written(read(**before), **capabilities)
+    assert out.pop("input") == [HI]
+    assert out == after
+    assert lost == losses
+
+
+def test_marks_are_removed_for_an_upstream_without_them() -> None:
+    text = {"type": "input_text", "text": "a", "prompt_cache_breakpoint": POINT}
+    item = {"type": "message", "role": "user", "content": [text]}
+    out, lost = written(read(input=[item]))
+    assert out["input"] == [{**item, "content": [{"type": "input_text", "text": "a"}]}]
+    assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
+    assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
+
+
+def test_settings_removed_by_a_pass_stay_removed() -> None:
+    changed = read(text={"format": JSON, "verbosity": "low", "new": 1})
+    changed = msgspec.structs.replace(changed, params={}, response_format=None)
+    assert written(changed)[0]["text"] == {"new": 1}
+
+
+def test_a_schema_that_a_pass_moved_into_the_text() -> None:
+    changed = read(text={"format": JSON, "verbosity": "low"})
+    changed = msgspec.structs.replace(changed, response_format=ResponseFormat(path="/text/format"))
+    assert written(changed)[0]["text"] == {"format": {"type": "json_object"}, "verbosity": "low"}
+
+
+def test_settings_added_by_a_pass_are_written() -> None:
+    visible = ReasoningConfig(effort="low", display="summarized")
+    changed = msgspec.structs.replace(read(), reasoning=visible)
+    assert written(changed)[0]["reasoning"] == {"effort": "low", "summary": "auto"}
+    changed = msgspec.structs.replace(read(), reasoning=ReasoningConfig(mode="disabled"))
+    assert written(changed)[0]["reasoning"] == {"effort": "none"}
+
+
+def test_an_effort_in_mid_conversation_stays_there() -> None:
+    update = {"type": "configuration_update", "reasoning": {"effort": "max"}}
+    out, lost = written(read(input=[HI, update], reasoning={"effort": "low"}), efforts=("low",))
+    assert (out, lost) == ({"input": [HI, update], "reasoning": {"effort": "low"}}, [])
+
+
+def repaired(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    request = repair_history(read(input=list(items)), Ledger())
+    written_items: list[dict[str, Any]] = written(request)[0]["input"]
+    return written_items
+
+
+SHELL = {
+    "type": "shell_call",
+    "id": "sh_1",
+    "call_id": "c1",
+    "action": {"commands": ["ls"]},
+    "status": "completed",
+}
+
+
+def test_a_repaired_history_takes_nothing_back_from_the_clients_body() -> None:
+    # A result without a call becomes text, a late result moves, and declarations of tools stay in their place.
+    tools = {"type": "additional_tools", "role": "developer", "tools": []}
+    words = {"type": "input_text", "text": "<tool_result>\nr\n</tool_result>"}
+    orphan = {"type": "message", "role": "user", "content": [words]}
+    late = repaired(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT)
+    assert late == [HI, tools, orphan, CALL, RESULT, HI]
+    # A result made up by a pass has no fields of its call.
+    made_up = repaired(CALL, HI)[1]
+    assert made_up.keys() == {"type", "call_id", "output"}
+    assert (made_up["type"], made_up["call_id"]) == ("function_call_output", "c1")
+    # The call itself is written once.
+    assert [item["type"] for item in repaired(SHELL, HI)] == ["shell_call", "function_call_output", "message"]

@@ -1,0 +1,205 @@
+"""Every input item, tool, output item and stream event of the vendor's SDK has a row with its translation.
+
+A type that a later SDK adds fails these tests until it has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+from openai.types.responses import (
+    ResponseInputItem,
+    ResponseOutputItem,
+    ResponseStreamEvent,
+    Tool,
+)
+from pydantic import BaseModel
+
+from dragoman._ir.events import BlockStarted, Opaque
+from dragoman._ir.losses import Ledger
+from dragoman._ir.request import CustomTool, FunctionTool, HostedTool, Request
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.extensions import strip_extensions
+from dragoman._wire.json import encode
+from dragoman._wire.sse import Frame
+from dragoman.codec import Capabilities, ResponseContext
+from dragoman.protocols.openai_responses import SPEC
+from dragoman.protocols.openai_responses.response_in import _HANDLERS
+from dragoman.protocols.openai_responses.tables import LOST_EVENTS, PROGRESS_EVENTS
+
+
+def tags(union: Any) -> set[str]:
+    """Return the values of `type` in a union of the SDK's models, nested or not."""
+    return {tag for model in _models(union) for tag in _tags_of(model)}
+
+
+def _models(union: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(union, type):
+        if issubclass(union, BaseModel):
+            yield union
+        return
+    for each in get_args(union):
+        yield from _models(each)
+
+
+def _tags_of(model: type[BaseModel]) -> Iterator[str]:
+    yield from _strings(model.model_fields["type"].annotation)
+
+
+def _strings(annotation: Any) -> Iterator[str]:
+    for each in get_args(annotation):
+        if isinstance(each, str):
+            yield each
+        else:
+            yield from _strings(each)
+
+
+TEXT = {"type": "input_text", "text": "a"}
+CALL = {"call_id": "c", "status": "completed"}
+EXEC = {"type": "exec", "command": ["ls"], "env": {}}
+FUNCTION = {"type": "function", "name": "f", "parameters": {}, "strict": False}
+
+# type -> an item, the part of the document that it becomes (None: no message), the losses for other protocols.
+INPUT_ITEMS: list[tuple[dict[str, Any], str | None, list[str]]] = [
+    ({"type": "message", "role": "user", "content": [TEXT]}, "Text", []),
+    ({"type": "message", "role": "assistant", "content": "a", "phase": "commentary"}, "Text", []),
+    ({"type": "file_search_call", "id": "i", "queries": ["q"]}, "OpaquePart", ["altered"]),
+    ({"type": "computer_call", "id": "i", "actions": [], **CALL}, "ToolCall", []),
+    (
+        {"type": "computer_call_output", "call_id": "c", "output": {"image_url": "https://x"}},
+        "ToolResult",
+        [],
+    ),
+    ({"type": "web_search_call", "id": "i", "action": {"type": "search"}}, "OpaquePart", ["altered"]),
+    ({"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}, "ToolCall", []),
+    ({"type": "function_call_output", "output": "a", "call_id": "c"}, "ToolResult", []),
+    ({"type": "tool_search_call", "arguments": {}, "execution": "client", **CALL}, "ToolCall", []),
+    ({"type": "tool_search_output", "tools": [FUNCTION], **CALL}, "ToolResult", []),
+    ({"type": "additional_tools", "role": "developer", "tools": [FUNCTION]}, None, []),
+    ({"type": "configuration_update", "reasoning": {"effort": "low"}}, None, []),
+    ({"type": "reasoning", "id": "i", "summary": [], "encrypted_content": "g"}, "Reasoning", []),
+    ({"type": "compaction", "encrypted_content": "g"}, "OpaquePart", []),
+    ({"type": "image_generation_call", "id": "i", "result": "aW1n"}, "OpaquePart", ["altered"]),
+    ({"type": "code_interpreter_call", "id": "i", "code": "1"}, "OpaquePart", ["altered"]),
+    ({"type": "local_shell_call", "id": "i", "action": EXEC, **CALL}, "ToolCall", []),
+    ({"type": "local_shell_call_output", "id": "c", "output": "a"}, "ToolResult", []),
+    ({"type": "shell_call", "action": {"commands": ["ls"]}, **CALL}, "ToolCall", []),
+    ({"type": "shell_call_output", "output": [], "call_id": "c"}, "ToolResult", []),
+    ({"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}, **CALL}, "ToolCall", []),
+    ({"type": "apply_patch_call_output", **CALL}, "ToolResult", []),
+    ({"type": "mcp_list_tools", "id": "i", "server_label": "s", "tools": []}, "OpaquePart", ["altered"]),
+    ({"type": "mcp_approval_request", "id": "i", "arguments": "{}", "name": "n"}, "OpaquePart", ["altered"]),
+    (
+        {"type": "mcp_approval_response", "approval_request_id": "i", "approve": True},
+        "OpaquePart",
+        ["altered"],
+    ),
+    ({"type": "mcp_call", "id": "i", "arguments": "{}", "name": "n"}, "OpaquePart", ["altered"]),
+    ({"type": "custom_tool_call_output", "call_id": "c", "output": "a"}, "ToolResult", []),
+    ({"type": "custom_tool_call", "call_id": "c", "input": "a", "name": "f"}, "ToolCall", []),
+    ({"type": "compaction_trigger"}, None, []),
+    ({"type": "item_reference", "id": "i"}, "OpaquePart", []),
+    ({"type": "program", "id": "i", "call_id": "c", "code": "x"}, "OpaquePart", ["altered"]),
+    ({"type": "program_output", "id": "i", "call_id": "c", "result": "y"}, "OpaquePart", ["altered"]),
+]
+
+
+def test_every_input_item_has_a_row() -> None:
+    assert {item["type"] for item, _, _ in INPUT_ITEMS} == tags(ResponseInputItem)
+
+
+@pytest.mark.parametrize(("item", "part", "losses"), INPUT_ITEMS, ids=lambda each: str(each)[10:30])
+def test_input_items(item: dict[str, Any], part: str | None, losses: list[str]) -> None:
+    body = {"model": "m", "input": [item]}
+    request = SPEC.read_request(body, Signer())
+    assert [type(each).__name__ for message in request.messages for each in message.parts] == (
+        [] if part is None else [part]
+    )
+    foreign, own = Ledger(), Ledger()
+    strip_extensions(request, foreign)
+    assert [loss.code.value for loss in foreign] == losses
+    assert SPEC.write_request(request, Capabilities(), own) == body
+    assert list(own) == []
+
+
+# type -> its form in the document: typed, with a use, with a function in its place, or opaque.
+TOOLS: dict[str, tuple[dict[str, Any], str]] = {
+    "function": (FUNCTION, "typed"),
+    "custom": ({"name": "c"}, "typed"),
+    "namespace": ({"name": "n", "description": "d", "tools": [FUNCTION]}, "typed"),
+    "file_search": ({"vector_store_ids": []}, "itself"),
+    "computer": ({}, "stand-in"),
+    "computer_use_preview": ({"display_width": 1, "display_height": 1, "environment": "mac"}, "stand-in"),
+    "web_search": ({}, "use"),
+    "web_search_2025_08_26": ({}, "use"),
+    "web_search_preview": ({}, "use"),
+    "web_search_preview_2025_03_11": ({}, "use"),
+    "mcp": ({"server_label": "s", "server_url": "https://s", "require_approval": "never"}, "use"),
+    "code_interpreter": ({"container": {"type": "auto"}}, "use"),
+    "programmatic_tool_calling": ({}, "itself"),
+    "image_generation": ({}, "itself"),
+    "local_shell": ({}, "stand-in"),
+    "shell": ({}, "stand-in"),
+    "tool_search": ({"execution": "client"}, "stand-in"),
+    "apply_patch": ({}, "stand-in"),
+}
+
+
+def test_every_tool_has_a_row() -> None:
+    assert set(TOOLS) == tags(Tool)
+
+
+@pytest.mark.parametrize("kind", TOOLS)
+def test_tools(kind: str) -> None:
+    fields, row = TOOLS[kind]
+    body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
+    request = SPEC.read_request(body, Signer())
+    [tool] = request.tools
+    if isinstance(tool, HostedTool):
+        found = (
+            "use" if tool.use is not None else "stand-in" if tool.function_fallback is not None else "itself"
+        )
+    else:
+        assert isinstance(tool, (FunctionTool, CustomTool))
+        found = "typed"
+    assert found == row
+    assert SPEC.write_request(request, Capabilities(), Ledger()) == body
+
+
+# Items that become blocks. All others stay whole, in a signature if the client's protocol has no form for them.
+BLOCKS = {
+    "message": {"content": [{"type": "output_text", "text": "a", "annotations": []}]},
+    "function_call": {"call_id": "c", "name": "f", "arguments": "{}"},
+    "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
+    "reasoning": {"summary": []},
+}
+CONTEXT = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
+
+
+@pytest.mark.parametrize("kind", sorted(tags(ResponseOutputItem)))
+def test_output_items(kind: str) -> None:
+    item = {"id": "i", "type": kind, "status": "completed", **BLOCKS.get(kind, {})}
+    body = {"id": "r", "model": "m", "status": "completed", "output": [item]}
+    ledger = Ledger()
+    events = SPEC.read_whole(body, CONTEXT, ledger)
+    if kind in BLOCKS:
+        assert any(isinstance(event, BlockStarted) for event in events)
+    else:
+        [opaque] = [event for event in events if isinstance(event, Opaque)]
+        assert (opaque.kind, opaque.native, opaque.round_trip) == (kind, item, True)
+    assert list(ledger) == []
+
+
+@pytest.mark.parametrize("kind", sorted(tags(ResponseStreamEvent)))
+def test_stream_events(kind: str) -> None:
+    handled = kind in _HANDLERS or kind == "error"
+    rows = [handled, kind in PROGRESS_EVENTS, kind in LOST_EVENTS]
+    assert rows.count(True) == 1
+    if handled:
+        return
+    ledger = Ledger()
+    reader = SPEC.stream_reader(CONTEXT, ledger)
+    assert list(reader.read(Frame(kind.encode(), encode({"type": kind, "output_index": 0})))) == []
+    assert bool(len(ledger)) is (kind in LOST_EVENTS)
