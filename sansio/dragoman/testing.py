@@ -1,8 +1,7 @@
-"""Helpers for the tests of those who embed the core.
+"""Helpers for the tests of embedders.
 
-Strategy: everything here is made of the public names, so it shows how they fit together, too. chop() gives the
-ways in which a network may cut bytes; read_events() says what a stream means; Pair joins a client and an
-upstream in memory, with the relay where both speak one protocol.
+chop() gives the ways in which a network may cut bytes; read_events() returns the events of a stream; Pair joins a
+client and an upstream in memory, with the relay if both speak one protocol.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from dragoman.protocols import client_spec, upstream_spec
 
 __all__ = ["PLACES", "EventOrderChecker", "Pair", "ResponseState", "chop", "read_events"]
 
-# The sizes of pieces in which chop() cuts: primes, so that they fall on ever other places of frames.
+# The sizes of pieces in which chop() cuts: primes, so that the cuts are at ever other places of frames.
 _SIZES = (1, 2, 3, 7, 61, 1021)
 
-# The number of places at which chop() cuts a text in two. Fewer than a long stream has, for each costs a run.
+# The number of places at which chop() cuts data in two. Fewer than a long stream has, because each costs a run.
 PLACES = 64
 
 
 def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
-    """Ways to cut `data`, as a network might: whole, byte by byte, in pieces of some sizes, and in two.
+    """Give ways to cut `data`, as a network might: whole, byte by byte, in pieces of some sizes, and in two.
 
     The pieces of each way, joined, are `data`. In two it is cut at every place, the ends included, when there
     are at most `places` of them, else at so many places, evenly spread. The same data gives the same ways.
@@ -46,9 +45,9 @@ def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
 
 
 def read_events(protocol: UpstreamSpec | str, stream: bytes | Iterable[bytes]) -> list[Event]:
-    """The events that a whole stream stands for, from Started to Ended or Failed.
+    """Return the events of a whole stream, from Started to Ended or Failed.
 
-    Raises RemoteProtocolError when the stream breaks its protocol or ends too early.
+    Raises RemoteProtocolError if the stream breaks its protocol or ends too early.
     """
     reader = EventReader(protocol)
     found: list[Event] = []
@@ -65,15 +64,22 @@ def _ready(reader: EventReader) -> Iterator[Event]:
 
 
 class Pair:
-    """A client and an upstream, joined in memory. One request at a time: ask(), then answer().
+    """A client and an upstream, joined in memory. Call translate_request(), then translate_response().
 
     Args:
-        client, upstream: the protocols, from REGISTRY and UPSTREAMS.
-        endpoint: where the client asks, by default its protocol's first endpoint.
-        target, policy, sealer: as for RequestTranslator.
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        capabilities: as for RequestTranslator.
+        policy: as for RequestTranslator.
+        signer: as for RequestTranslator.
         model: the upstream's name for the model, by default the client's.
+        endpoint: as for RequestTranslator.
 
-    After answer(): outcome, fault and losses are those of the answer; asked.losses are those of the request.
+    Attributes:
+        translated: The request, None before translate_request().
+        outcome: How the response ended.
+        error: Why it FAILED, else None.
+        losses: Of the response. Those of the request are in `translated`.
     """
 
     def __init__(
@@ -93,7 +99,7 @@ class Pair:
         self.losses = Ledger()
         self._client = client_spec(client)
         self._upstream = upstream_spec(upstream)
-        self._sealer = signer
+        self._signer = signer
         self._model = model
         self._requests = RequestTranslator(
             client=client,
@@ -105,7 +111,7 @@ class Pair:
         )
 
     def translate_request(self, body: bytes | JSONObject) -> bytes:
-        """The body that the upstream is sent for the client's. Raises RemoteProtocolError as translate() does."""
+        """Return the body for the upstream. Raises what RequestTranslator.translate() raises."""
         self.translated = self._requests.translate(
             body if isinstance(body, bytes) else encode(body), model=self._model
         )
@@ -114,17 +120,19 @@ class Pair:
     def translate_response(
         self, body: bytes | Iterable[bytes], *, streams: bool | None = None, error: WireError | None = None
     ) -> bytes:
-        """The body that the client gets for the upstream's, which comes at once or in pieces.
+        """Return the body for the client. The upstream's body comes at once or in pieces.
 
-        streams: whether the upstream's is a stream of events, by default as the client asked.
-        fault: why the connection broke off after that; None when it ended cleanly.
+        Args:
+            body: the upstream's body.
+            streams: it is a stream of events, by default as the client requested.
+            error: why the connection broke off after it; None for a clean end.
 
-        Raises ValueError when nothing was asked. A failed whole answer is b"": see `fault`.
+        Raises ValueError without a request. A failed whole response is b"": see `error`.
         """
         if self.translated is None:
             raise ValueError("call ask() first: an answer depends on its request")
         streams = self.translated.request.stream if streams is None else streams
-        context = self.translated.response_context(id="test", now=0, signer=self._sealer)
+        context = self.translated.response_context(id="test", now=0, signer=self._signer)
         machine: Relay | ResponseTranslator
         if self.translated.relayed and streams == self.translated.request.stream:
             machine = Relay(protocol=self._upstream, context=context, streams=streams)

@@ -1,11 +1,11 @@
-"""How many tokens a request is, about: for figures that are wanted before, or without, an upstream's own count.
+"""An estimate of a request's tokens: for figures that are needed before, or without, an upstream's own count.
 
-Strategy: no tokenizer, for there is one for each family of models and all of them are large. Text is counted by
-characters, with a rate for each class of script; whatever has no text costs a constant. Everything that the
-model is shown counts, not the messages alone: instructions, tools with their schemas, images, documents, and the
-frame that a chat template puts around each of them. The same request always gives the same figure.
+There is no tokenizer, because each family of models has one and all of them are large. Text is counted by characters,
+with a rate for each class of script; everything without text costs a constant. Everything that the model gets counts,
+not only the messages: instructions, tools with their schemas, images, documents, and the frame that a chat template
+puts around each of them. The same request always gives the same figure.
 
-The figure is for budgets and for deciding when a conversation has to be summed up. It is no basis for a bill.
+The figure is for budgets and for deciding when a conversation has to be compacted. It is no basis for a bill.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MORE_BYTE = 31  # each byte after the first
 _SCHEMA = 22
 
 # What stands around a thing, in tokens.
-_REQUEST = 4  # the start of the conversation and of the answer
+_REQUEST = 4  # the start of the conversation and of the response
 _MESSAGE = 4  # role and separators
 _CALL = 12  # a call's or a result's id, name and frame
 _TOOL = 10  # one tool's frame
@@ -82,11 +82,11 @@ _SEALED_PER_TOKEN = 12
 
 
 def estimate_tokens(request: Request) -> int:
-    """About how many input tokens `request` is. Never 0.
+    """Return about how many input tokens `request` has. Never 0.
 
-    It is within a factor of 3 of what providers count for requests of more than a hundred tokens, within 1.6 for
-    half of them and within 1.3 for large ones. What a provider adds by itself is not known here: a system prompt of
-    its own, and what the tools that it runs find.
+    It is within a factor of 3 of what providers count for requests of more than a hundred tokens, within 1.6 for half
+    of them and within 1.3 for large ones. Tokens that a provider adds by itself are not counted: a system prompt of
+    its own, and the results of the tools that it runs.
     """
     total = _REQUEST
     cents = 0

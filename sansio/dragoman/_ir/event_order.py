@@ -85,13 +85,13 @@ class EventOrderChecker:
         state: The state of the response.
     """
 
-    __slots__ = ("_choices", "_open", "_sealed", "_used", "state")
+    __slots__ = ("_choices", "_open", "_signed", "_used", "state")
 
     def __init__(self) -> None:
         self.state = ResponseState.IDLE
         self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
         self._used: set[int] = set()
-        self._sealed: set[int] = set()
+        self._signed: set[int] = set()
         self._choices: set[int] = set()  # the stopped ones
 
     @property
@@ -135,9 +135,9 @@ class EventOrderChecker:
         if type(event) not in entry[0]:
             raise LocalProtocolError(f"{type(event).__name__} does not fit the kind of block {event.block}")
         if type(event) is SignatureDelta:
-            if event.block in self._sealed:
+            if event.block in self._signed:
                 raise LocalProtocolError(f"block {event.block} has its seal already")
-            self._sealed.add(event.block)
+            self._signed.add(event.block)
 
     def _end_block(self, event: BlockEnded) -> None:
         if self._open.pop(event.block, None) is None:

@@ -21,7 +21,7 @@ from dragoman._wire.json import decode, encode
 # value, because of the dot.
 WRAPPED_PREFIX = "drg1."
 
-# How a wrapped seal looks in a body: it is the whole of a JSON string.
+# The begin of a wrapped signature in a body: it is a JSON string by itself.
 WRAPPED_MARKER = b'"' + WRAPPED_PREFIX.encode("ascii")
 
 # 128 bits: as long as anyone can need against guessing, half of what the hash gives.
@@ -40,9 +40,9 @@ class Signer(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Signer(secret={'None' if self.secret is None else '...'})"
 
-    def wrap(self, seal: Signature) -> str:
+    def wrap(self, signature: Signature) -> str:
         """Return the text for a signature or ciphertext field."""
-        value = {"o": seal.origin, "m": seal.model, "n": seal.native}
+        value = {"o": signature.origin, "m": signature.model, "n": signature.native}
         payload = urlsafe_b64encode(encode(value)).rstrip(b"=")
         text = WRAPPED_PREFIX + payload.decode("ascii")
         return text if self.secret is None else f"{text}.{self._mac(self.secret, payload)}"

@@ -45,7 +45,7 @@ def drop_unsupported(
 ) -> tuple[Request, tuple[str, ...], int]:
     """Return the request that this upstream accepts, the stop sequences to search for, the number of requests to send.
 
-    most_answers: how many requests the caller can send for one with `n`.
+    max_fan_out: how many requests the caller can send for one with `n`.
     Raises RequestRefused (400) for more.
     """
     params = request.params
@@ -53,14 +53,14 @@ def drop_unsupported(
         return request, (), 1
     left: dict[Param, JSON] = dict(params)
     stops: tuple[str, ...] = ()
-    answers = 1
+    fan_out = 1
     if "stop" in left:
         most = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
         left["stop"], stops = split_stop_sequences(left["stop"], most, _path(request, "stop"), ledger)
         if left["stop"] is None:
             del left["stop"]
     if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
-        answers = _answers(left.pop("n"), _path(request, "n"), max_fan_out)
+        fan_out = _fan_out(left.pop("n"), _path(request, "n"), max_fan_out)
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _TAKEN_AT_NONE
@@ -73,7 +73,7 @@ def drop_unsupported(
         del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
-    return msgspec.structs.replace(request, params=left), stops, answers
+    return msgspec.structs.replace(request, params=left), stops, fan_out
 
 
 # An upstream that refuses these does not do them, so false loses nothing.
@@ -217,7 +217,7 @@ def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     return config.effort is not None and fit_effort(config.effort, capabilities.efforts) == "none"
 
 
-def _answers(value: JSON, path: str, most: int) -> int:
+def _fan_out(value: JSON, path: str, most: int) -> int:
     if type(value) is not int or value < 1:
         raise RequestRefused("n must be a positive integer", path=path, code="invalid_value")
     if value > most:

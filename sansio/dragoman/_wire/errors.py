@@ -30,8 +30,8 @@ class ErrorKind(Enum):
     OVERLOADED = "overloaded"
     SERVER = "server"
     UNREACHABLE = "unreachable"  # the gateway could not reach the upstream
-    TRUNCATED = "truncated"  # the upstream's answer ended before its end event
-    UNREADABLE = "unreadable"  # what the upstream sent is no answer of its protocol
+    TRUNCATED = "truncated"  # the upstream's response ended before its end event
+    UNREADABLE = "unreadable"  # what the upstream sent is no response of its protocol
     MISCONFIGURED = (
         "misconfigured"  # the gateway's operator has to set something right: waiting does not help
     )

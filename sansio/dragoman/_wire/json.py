@@ -18,7 +18,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 JSON: TypeAlias = Any  # what a JSON text can hold: the one place where the core says Any
 JSONObject: TypeAlias = dict[str, JSON]
 
-# One request body or one whole answer. The largest honest bodies are requests with inline images and PDFs;
+# One request body or one whole response. The largest honest bodies are requests with inline images and PDFs;
 # Anthropic refuses more than 32 MB, OpenAI more than 50 MB of files in one request.
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 

@@ -13,22 +13,22 @@ from typing import Final
 
 from dragoman._wire.json import JSON, JSONObject
 
-# A step is less than a microsecond. A schema of an answer's size takes some thousands.
+# A step is less than a microsecond. A schema of a response's size takes some thousands.
 MAX_STEPS = 100_000
 
 _NUMBERS = (int, float)
 
 
 class SchemaUndecided(Exception):
-    """It cannot be told whether a value matches. The message says why, and quotes nothing."""
+    """The check of a value has no result. The message has the reason, and quotes nothing."""
 
 
 class _Broken(Exception):
-    """The value breaks this keyword."""
+    """The value breaks this keyword of the schema."""
 
 
 def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
-    """The keyword of the schema that a value breaks, None when it matches. Raises Undecided."""
+    """Return the keyword of the schema that a value breaks, None if it matches. Raises SchemaUndecided."""
     try:
         sure = _SchemaWalk(schema).matches(schema, value)
     except _Broken as broken:
@@ -41,7 +41,7 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
 
 
 class _SchemaWalk:
-    """matches() and all judges of keywords: True for a match, False where that is open. They raise _Broken."""
+    """Checks a value. matches() and the methods of keywords return True for a match, False if that is open."""
 
     __slots__ = ("_root", "_steps")
 
@@ -73,7 +73,7 @@ class _SchemaWalk:
         return sure
 
     def _all(self, pairs: list[tuple[JSON, JSON]]) -> bool:
-        """Whether each schema matches its value. None is left out: what is broken behind an open one is broken."""
+        """True if each schema matches its value. All are checked, because a breach after an open one is a breach."""
         sure = True
         for schema, value in pairs:
             sure = self.matches(schema, value) and sure
@@ -104,7 +104,7 @@ class _SchemaWalk:
         return True
 
     def _key(self, value: JSON) -> object:
-        """Equal for equal values: 1 and 1.0 are, 1 and true are not."""
+        """Return a key that is equal for equal values: 1 and 1.0, but not 1 and true."""
         self.spend(1)
         if type(value) is bool:
             return "bool", value
@@ -157,7 +157,7 @@ class _SchemaWalk:
         return not open_
 
     def _branches(self, schemas: list[JSON], value: JSON) -> tuple[int, int]:
-        """How many of the schemas match, and of how many that is open."""
+        """Return how many of the schemas match, and for how many that is open."""
         sure = open_ = 0
         for schema in schemas:
             try:
@@ -250,7 +250,7 @@ _Judge = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
 def _bound(
     keyword: str, kinds: tuple[type, ...], keeps: Callable[[JSON, JSON], bool], size: bool = True
 ) -> _Judge:
-    """Of a value's size, or of the number itself."""
+    """Return the check of a bound on a value's size, or on the number itself."""
 
     def judge(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(value) not in kinds:
@@ -292,7 +292,7 @@ _JUDGES: Final[dict[str, _Judge]] = {
     "type": _SchemaWalk.types,
     "uniqueItems": _SchemaWalk.unique_items,
 }
-# Keywords that are not judged, and the only type of value that they say something of, None for any.
+# Keywords that are not checked, and the only type of value that they apply to, None for any.
 _OPEN: Final[dict[str, type | None]] = {
     "$dynamicRef": None,
     "$recursiveRef": None,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode_object, encode
 
-# One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole answer
+# One event. Images travel inside one event as base64, some megabytes each; Responses repeats the whole response
 # in its last event.
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 
