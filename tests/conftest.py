@@ -9,7 +9,9 @@ from typing import Any
 import canaries
 import coverage
 import pytest
+from combinations import chosen
 from progress import Progress
+from virtual_time import AnyioBackend, backend
 
 TESTS = Path(__file__).parent
 FOLDER = pytest.StashKey[str]()
@@ -28,6 +30,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.getplugin("terminalreporter")
     if session.config.getoption("dist", "no") != "no" and terminal is not None:
         session.config.pluginmanager.register(Progress(terminal))
+
+
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
+    return backend(request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on asyncio in virtual time, or on what its marker `backends` names: see virtual_time.py."""
+    if "anyio_backend" in metafunc.fixturenames and not any(
+        "anyio_backend" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")
+    ):
+        marker = metafunc.definition.get_closest_marker("backends")
+        metafunc.parametrize("anyio_backend", marker.args if marker else ["asyncio"], indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    items = yield
+    return chosen(items) if isinstance(items, list) else items
 
 
 def pytest_collection_finish() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import canaries
 import pytest
-from cfg_process import Server
-from gw_fakes import FakeClient
+from command.process import Server
+from gateway.fakes import FakeClient
 
 from dragoman_server.settings.secret import Secret
 

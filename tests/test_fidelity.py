@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fid_sdk
 import pytest
+import sdk_fields as fid_sdk
 from fidelity import page as pages
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
 from fidelity.probe import Probe, find, probe

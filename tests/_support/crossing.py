@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from law_clients import endpoint_of, spec_of
+from laws.clients import endpoint_of, spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, SIMPLE
 
 from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, translate_error

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import canaries
-from cfg_process import DEADLINE_S, Server
+from command.process import DEADLINE_S, Server
 
 BACKENDS = ("asyncio", "uvloop", "trio")
 # For tests in which no transport matters: on uvloop the same code runs as on asyncio.

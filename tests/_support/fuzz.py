@@ -371,8 +371,8 @@ def mutated_streams(streams: Mapping[str, Sequence[bytes]]) -> st.SearchStrategy
 @cache
 def streams() -> dict[str, list[bytes]]:
     """Whole streams of each protocol: samples, and hand-written events as its writer prints them."""
-    from law_events import EVENTS, scripted
-    from laws import Source, answered
+    from laws.events import EVENTS, scripted
+    from laws.pairs import Source, answered
     from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
     from oracle import samples as s
 

@@ -1,10 +1,8 @@
 """Time that passes only when everything waits, on both backends: an hour of silence takes no time to test.
 
-    @pytest.fixture(params=VIRTUAL_BACKENDS)
-    def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-        return virtual_backend(request.param)
-
-Not for tests with real sockets, threads or processes: their answers need real time, and the clock jumps past.
+Tests run on asyncio with such a clock (the fixture `anyio_backend` of conftest.py). Tests of task groups run on both
+backends, `pytest.mark.backends(*VIRTUAL_BACKENDS)`. Tests with real sockets, threads or processes need real time,
+because their clock would jump past: `pytest.mark.backends(*REAL_BACKENDS)`.
 """
 
 import asyncio
@@ -16,6 +14,8 @@ import trio.testing
 AnyioBackend = tuple[str, dict[str, Any]]
 
 VIRTUAL_BACKENDS = ("asyncio", "trio")
+REAL_BACKENDS = ("real-asyncio", "real-trio")
+UVLOOP = "uvloop"
 
 
 class _JumpSelector(selectors.DefaultSelector):
@@ -45,8 +45,13 @@ class JumpLoop(asyncio.SelectorEventLoop):
         await super().shutdown_default_executor()
 
 
-def virtual_backend(name: str) -> AnyioBackend:
-    """The value of an `anyio_backend` fixture. A fresh clock each time: it counts from 0."""
-    if name == "asyncio":
-        return "asyncio", {"loop_factory": JumpLoop}
-    return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+def backend(name: str) -> AnyioBackend:
+    """Return the value of an `anyio_backend` fixture. Virtual time starts at 0 for each test."""
+    match name:
+        case "asyncio":
+            return "asyncio", {"loop_factory": JumpLoop}
+        case "trio":
+            return "trio", {"clock": trio.testing.MockClock(autojump_threshold=0)}
+        case "uvloop":
+            return "asyncio", {"use_uvloop": True}
+    return name.removeprefix("real-"), {}

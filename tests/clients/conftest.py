@@ -1,7 +1,8 @@
 """One simulator and one gateway for each backend serve all tests of this folder.
 
 A test runs over every pair of protocols (`pair`) on one backend with the sync clients. The other backends and the async
-clients have the smoke of test_smoke.py, and what is about leaving and waiting: see each_backend of cl_processes.py.
+clients have the smoke of test_smoke.py, and what is about leaving and waiting: see each_backend of
+sdk_clients/processes.py.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from contextlib import ExitStack
 from functools import cache
 
 import pytest
-from cl_processes import PAIRS, Gateway, Pair, Simulator
-from cl_sdk import Sdk, async_sdk, sync_sdk
+from sdk_clients.processes import PAIRS, Gateway, Pair, Simulator
+from sdk_clients.sdk import Sdk, async_sdk, sync_sdk
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 import pytest
-from cl_processes import PAIRS, Pair
-from cl_sdk import Answer, Body, Sdk, Way, ask, body_of, each_way, next_turn
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop, Usage
+from sdk_clients.processes import PAIRS, Pair
+from sdk_clients.sdk import Answer, Body, Sdk, Way, ask, body_of, each_way, next_turn
 
 from dragoman_server.simulator.scripts import CUSTOM_INPUT
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import openai
 import pytest
-from cl_processes import PAIRS, Pair
-from cl_sdk import Body, Sdk, Way, ask, body_of, each_way, fold
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
-from sim_bodies import IMAGE
+from sdk_clients.processes import PAIRS, Pair
+from sdk_clients.sdk import Body, Sdk, Way, ask, body_of, each_way, fold
+from simulator_requests import IMAGE
 
 from dragoman_server.simulator.scripts import REFUSAL_TEXT
 

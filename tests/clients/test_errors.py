@@ -8,9 +8,9 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from cl_processes import PAIRS, Pair
-from cl_sdk import Sdk, Way, ask, body_of
 from oracle import CHAT, MESSAGES, RESPONSES
+from sdk_clients.processes import PAIRS, Pair
+from sdk_clients.sdk import Sdk, Way, ask, body_of
 
 pytestmark = pytest.mark.process
 

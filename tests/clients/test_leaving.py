@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import pytest
 from anyio import to_thread
-from cfg_process import DEADLINE_S
-from cl_processes import Gateway, Pair, Simulator, each_backend, each_pair_and_backend
-from cl_sdk import Sdk, async_clients, body_of, read_events, resource
+from command.process import DEADLINE_S
 from oracle import CHAT, MESSAGES, RESPONSES
+from sdk_clients.processes import Gateway, Pair, Simulator, each_backend, each_pair_and_backend
+from sdk_clients.sdk import Sdk, async_clients, body_of, read_events, resource
 from trials import trials
 
 pytestmark = pytest.mark.process

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import anthropic
 import openai
 import pytest
-from cl_processes import ALIAS, UPSTREAMS, Gateway, Simulator
-from cl_sdk import Sdk
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from sdk_clients.processes import ALIAS, UPSTREAMS, Gateway, Simulator
+from sdk_clients.sdk import Sdk
 
 pytestmark = pytest.mark.process
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from cfg_process import DEADLINE_S, Server
+from command.process import DEADLINE_S, Server
 from edge import wait_until
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server

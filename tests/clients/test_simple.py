@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from cl_processes import ALIAS, KEEPALIVE_S, UPSTREAMS, Gateway, Simulator, each_backend
 from oracle import (
     SIMPLE_EVENTS,
     SIMPLE_LINES,
@@ -20,6 +19,7 @@ from oracle import (
     meaning_of_client_stream,
 )
 from oracle.meaning import Kind
+from sdk_clients.processes import ALIAS, KEEPALIVE_S, UPSTREAMS, Gateway, Simulator, each_backend
 from trials import trials
 
 pytestmark = pytest.mark.process

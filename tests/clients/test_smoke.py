@@ -8,9 +8,9 @@ from typing import Any
 import anthropic
 import openai
 import pytest
-from cl_processes import CROSSED, PAIRS, Gateway, Pair
-from cl_sdk import Sdk, ask, body_of, each_way, next_turn
 from oracle import CHAT, MESSAGES, RESPONSES, Kind
+from sdk_clients.processes import CROSSED, PAIRS, Gateway, Pair
+from sdk_clients.sdk import Sdk, ask, body_of, each_way, next_turn
 
 API_ERROR: dict[str, Any] = {CHAT: openai.APIError, MESSAGES: anthropic.APIError, RESPONSES: openai.APIError}
 

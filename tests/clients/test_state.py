@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import anthropic
 import openai
 import pytest
-from cfg_process import Server
-from cl_processes import Gateway, Simulator, each_backend
-from cl_sdk import TIMEOUT_S, async_clients, sync_sdk
+from command.process import Server
 from oracle import CHAT, MESSAGES, RESPONSES
+from sdk_clients.processes import Gateway, Simulator, each_backend
+from sdk_clients.sdk import TIMEOUT_S, async_clients, sync_sdk
 
 from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings.secret import Secret

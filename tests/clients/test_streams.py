@@ -8,11 +8,11 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from cfg_process import DEADLINE_S
-from cl_processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair, each_backend
-from cl_sdk import Sdk, Way, ask, async_clients, body_of, fold, read_events
+from command.process import DEADLINE_S
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Kind, Stop
-from sim_bodies import PATHS
+from sdk_clients.processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair, each_backend
+from sdk_clients.sdk import Sdk, Way, ask, async_clients, body_of, fold, read_events
+from simulator_requests import PATHS
 from trials import trials
 
 pytestmark = pytest.mark.process

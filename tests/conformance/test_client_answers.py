@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import client_claude_code as claude_code
-import client_codex as codex
 import pytest
-from client_hearing import heard_by, piecewise, unsealed
-from client_requests import MODELS, TARGETS
-from fail_answers import Call, Cost, Say, Think, frames, stream
-from fail_cross import Asked, Heard, ask, each
-from fail_turns import calls_of, outline, results_of
+from agents import claude_code, codex
+from agents.hearing import heard_by, piecewise, unsealed
+from agents.requests import MODELS, TARGETS
+from failures.answers import Call, Cost, Say, Think, frames, stream
+from failures.cross import Asked, Heard, ask, each
+from failures.turns import calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 

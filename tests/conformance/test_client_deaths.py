@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from client_deaths import DEATHS, events_of
-from client_hearing import heard_by
-from client_requests import CASES, Case
-from fail_answers import Call, Say, Think, frames, stream
-from fail_cross import Heard, name_of
-from law_clients import spec_of
+from agents.deaths import DEATHS, events_of
+from agents.hearing import heard_by
+from agents.requests import CASES, Case
+from failures.answers import Call, Say, Think, frames, stream
+from failures.cross import Heard, name_of
+from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]

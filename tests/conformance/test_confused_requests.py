@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from law_requests import FIXTURES
-from law_runs import mended, translated
+from laws.requests import FIXTURES
+from laws.runs import mended, translated
 from oracle import PROTOCOL_NAMES
 
 from dragoman import RemoteProtocolError, RequestRefused

@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from law_answers import ANSWERS
-from law_requests import FIXTURES
-from law_unknown import RULES, lost_of_answer, lost_of_frame, lost_of_request
+from laws.answers import ANSWERS
+from laws.requests import FIXTURES
+from laws.unknown import RULES, lost_of_answer, lost_of_frame, lost_of_request
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from law_extras import EXTRAS
-from law_plant import steps_of
-from law_runs import asked
+from laws.extras import EXTRAS
+from laws.plant import steps_of
+from laws.runs import asked
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 

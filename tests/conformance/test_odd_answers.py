@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from law_answers import ANSWERS
+from laws.answers import ANSWERS
 
 from dragoman import PROTOCOLS, UPSTREAMS, Outcome, Relay, ResponseTranslator
 from dragoman.codec import ResponseContext

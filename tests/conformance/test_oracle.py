@@ -359,19 +359,13 @@ BROKEN: dict[str, list[tuple[str, Change, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("protocol", "change", "problem"),
-    [
-        pytest.param(p, change, problem, id=f"{p}-{name}")
-        for p in PROTOCOL_NAMES
-        for name, change, problem in BROKEN[p]
-    ],
-)
-def test_broken_streams_are_caught(protocol: str, change: Change, problem: str) -> None:
-    payloads = GOOD[protocol]()
-    change(payloads)
-    found = check_stream(protocol, s.render(protocol, payloads), include_usage=True)
-    assert [told for told in found if problem in told], found
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_broken_streams_are_caught(protocol: str) -> None:
+    for name, change, problem in BROKEN[protocol]:
+        payloads = GOOD[protocol]()
+        change(payloads)
+        found = check_stream(protocol, s.render(protocol, payloads), include_usage=True)
+        assert [told for told in found if problem in told], (name, found)
 
 
 def test_usage_that_was_not_asked_for() -> None:

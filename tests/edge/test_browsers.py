@@ -14,7 +14,7 @@ import h2.config
 import h2.connection
 import h2.events
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import BACKENDS, CHAT_PATH, CHAT_WHOLE, Conversation, EdgeGateway, Gateways, Upstream, chat, whole
 from http_certificate import Certificate
 
@@ -113,6 +113,7 @@ REQUESTS: dict[str, tuple[dict[str, str], int]] = {
 
 @pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
 @pytest.mark.parametrize("name", REQUESTS)
+@pytest.mark.each_choice
 def test_only_pages_that_are_listed_may_send_requests(site: Site, version: str, name: str) -> None:
     headers, status = REQUESTS[name]
     headers = {"host": "localhost", "content-type": JSON, "content-length": str(len(BODY)), **headers}
@@ -162,6 +163,7 @@ HEADS: dict[str, tuple[str, int]] = {
 
 
 @pytest.mark.parametrize("name", HEADS)
+@pytest.mark.each_choice
 def test_what_a_request_is_for_is_said_once(site: Site, name: str) -> None:
     head, status = HEADS[name]
     before = site.spent

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser_pages import PageServer, browse
 from edge import CHAT_STREAM, CHAT_WHOLE, STREAM_HEAD, Conversation, EdgeGateway, Upstream, whole
-from edge_pages import PageServer, browse
 
 pytestmark = [pytest.mark.process, pytest.mark.promise("S1", "S15")]
 

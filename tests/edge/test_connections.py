@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import (
     CHAT_PATH,
     EdgeGateway,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import (
     CHAT_PATH,
     CHAT_STREAM,
@@ -162,6 +162,7 @@ REFUSED = {
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("endpoint", [CHAT_PATH, MESSAGES_PATH])
+@pytest.mark.each_choice
 def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
     served: Served, impatient: Served, name: str, endpoint: str
 ) -> None:
@@ -215,6 +216,7 @@ BROKEN_BODIES = {
 
 @pytest.mark.promise("S5", "S7")
 @pytest.mark.parametrize("name", BROKEN_BODIES)
+@pytest.mark.each_choice
 def test_a_body_with_broken_chunks_is_refused_by_its_endpoint(served: Served, name: str) -> None:
     before = len(served.lines(MESSAGES_PATH, 0))
     client = served.connect()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import BACKENDS, CHAT_PATH, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
 from h2_client import MOST_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
 from http_certificate import Certificate

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import (
     BACKENDS,
     CHAT_PATH,

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cfg_process import DEADLINE_S
+from command.process import DEADLINE_S
 from edge import EdgeGateway, Gateways
 from http_heads import CASES, CHUNKED, HELLO, SECOND, get, post
 

@@ -1,5 +1,5 @@
 """Secrets of the configuration and of clients, against real processes: an upstream repeats what it was sent, and
-headers of either side try to get to the other. All ways out and all secrets: tests/server/test_secrets.py.
+headers of either side try to get to the other. All ways out and all secrets: tests/server/gateway/test_secrets.py.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from edge import (
     read_response,
     whole,
 )
-from fail_answers import Say, frames
-from fail_answers import stream as stream_of
-from gw_provider import InBand, in_band
-from gw_provider_errors import anthropic, openai
+from failures.answers import Say, frames
+from failures.answers import stream as stream_of
+from gateway.provider import InBand, in_band
+from gateway.provider_errors import anthropic, openai
 from http_certificate import Certificate
 from oracle import CHAT, MESSAGES, RESPONSES
 

@@ -9,9 +9,9 @@ import re
 import pytest
 from fuzz import cut_places, fuzz, mutated_json, mutated_streams, pieces, streams
 from hypothesis import strategies as st
-from law_answers import ANSWERS
-from law_clients import spec_of
-from laws import asked
+from laws.answers import ANSWERS
+from laws.clients import spec_of
+from laws.pairs import asked
 from oracle import CLIENTS, SIMPLE, as_object, check_stream
 from oracle.frames import strict_frames
 from oracle.order import check_order

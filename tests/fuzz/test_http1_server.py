@@ -9,7 +9,7 @@ from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, chat, post
 from fuzz import cut_places, cuts, damage, mutated_json, pieces, run
 from fuzz_server import Served
 from hypothesis import strategies as st
-from law_requests import FIXTURES
+from laws.requests import FIXTURES
 
 pytestmark = [pytest.mark.process, pytest.mark.fuzz]
 

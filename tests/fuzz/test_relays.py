@@ -8,7 +8,7 @@ import re
 
 import pytest
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
-from laws import asked
+from laws.pairs import asked
 from oracle.frames import strict_frames
 
 from dragoman import UPSTREAMS, Outcome, Relay

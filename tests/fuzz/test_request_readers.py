@@ -8,8 +8,8 @@ import time
 
 from fuzz import fuzz, mutated_json
 from hypothesis import strategies as st
-from law_requests import FIXTURES
-from law_unknown import VALUES
+from laws.requests import FIXTURES
+from laws.unknown import VALUES
 
 from dragoman import PROTOCOLS, RemoteProtocolError, Signer
 from dragoman._wire.json import decode_object, encode

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fuzz import change, fuzz, mutated_json, steps
 from hypothesis import strategies as st
-from law_requests import FIXTURES
-from law_unknown import lost_of_request
+from laws.requests import FIXTURES
+from laws.unknown import lost_of_request
 from oracle import PROTOCOL_NAMES
 
 from dragoman import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
-from laws import asked
+from laws.pairs import asked
 
 from dragoman import NEED_DATA, UPSTREAMS, EventReader, RemoteProtocolError
 from dragoman.events import Ended, Failed

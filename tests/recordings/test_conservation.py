@@ -7,8 +7,8 @@ from typing import Any
 
 import corpus
 import pytest
-from law_losses import MEANINGLESS_IN_ANSWERS, MEANINGLESS_IN_REQUESTS, lost_in, lost_in_frames
-from law_runs import answered, first_answer, translated
+from laws.losses import MEANINGLESS_IN_ANSWERS, MEANINGLESS_IN_REQUESTS, lost_in, lost_in_frames
+from laws.runs import answered, first_answer, translated
 from oracle import PROTOCOL_NAMES, SIMPLE_EVENTS, as_object
 from oracle.frames import lenient_frames
 

@@ -9,8 +9,8 @@ import corpus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from law_runs import first_answer
-from law_unknown import RULES, Body, lost_of_answer, lost_of_frame, lost_of_request, tells
+from laws.runs import first_answer
+from laws.unknown import RULES, Body, lost_of_answer, lost_of_frame, lost_of_request, tells
 from oracle import PROTOCOL_NAMES, as_object
 from oracle.frames import lenient_frames
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import corpus
 import pytest
-from fail_cross import check_failed, each, hear, same_meaning
+from failures.cross import check_failed, each, hear, same_meaning
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle.meaning import Kind
 

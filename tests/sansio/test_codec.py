@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_toy import exchange_of, toy
+from core.toy_protocol import exchange_of, toy
 
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits
 

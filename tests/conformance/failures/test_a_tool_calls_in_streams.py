@@ -6,15 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from fail_answers import Call, Cost, Say, Think, frames, stream
-from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
-from fail_rules import refused
-from fail_turns import Model, Result, User, all_blocks, calls_of, request
+from failures.answers import Call, Cost, Say, Think, frames, stream
+from failures.cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
+from failures.rules import refused
+from failures.turns import Model, Result, User, all_blocks, calls_of, request
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 from oracle.meaning import Kind
 
 from dragoman import Outcome
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from crossing import MODEL
-from fail_answers import Call, Say, Think, stream
-from fail_cross import ask, each, hear, hear_whole, pairs, sent_back
-from fail_rules import refused
-from fail_turns import (
+from failures.answers import Call, Say, Think, stream
+from failures.cross import ask, each, hear, hear_whole, pairs, sent_back
+from failures.rules import refused
+from failures.turns import (
     PIXEL,
     Result,
     User,
@@ -25,6 +25,8 @@ from fail_turns import (
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 # As servers make them: one with dots and a colon, one with a pipe, one that differs from the first by a character.

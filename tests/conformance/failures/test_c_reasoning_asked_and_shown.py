@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from fail_answers import Call, Say, Think, stream
-from fail_cross import ask, each, every_pair, hear, hear_whole, pairs
-from fail_turns import User, request
-from fail_whole import whole
+from failures.answers import Call, Say, Think, stream
+from failures.cross import ask, each, every_pair, hear, hear_whole, pairs
+from failures.turns import User, request
+from failures.whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 
 from dragoman import Capabilities, Outcome
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 from crossing import MODEL
-from fail_answers import Block, Call, Say, Think, stream
-from fail_cross import ask, each, hear, hear_whole, pairs
-from fail_rules import refused
-from fail_turns import Result, User, all_blocks, calls_of, model, outline, request
-from fail_whole import after_rounds, conversation, turn_of_client
-from law_clients import spec_of
-from law_turns import WHOLE
+from failures.answers import Block, Call, Say, Think, stream
+from failures.cross import ask, each, hear, hear_whole, pairs
+from failures.rules import refused
+from failures.turns import Result, User, all_blocks, calls_of, model, outline, request
+from failures.whole import after_rounds, conversation, turn_of_client
+from laws.clients import spec_of
+from laws.turns import WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

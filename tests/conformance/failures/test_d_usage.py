@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fail_answers import Block, Call, Cost, Say, Think, payloads, stream
-from fail_cross import Heard, ask, each, hear, hear_whole, pairs
-from fail_turns import User, request
-from fail_whole import whole
+from failures.answers import Block, Call, Cost, Say, Think, payloads, stream
+from failures.cross import Heard, ask, each, hear, hear_whole, pairs
+from failures.turns import User, request
+from failures.whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
 from oracle.meaning import Usage
 
 from dragoman import Outcome
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from crossing import client_request
-from fail_answers import Call, Say, Think, frames, stream
-from fail_cross import ask, check_failed, each, every_pair, hear, hear_whole, pairs
-from fail_whole import whole
-from law_clients import spec_of
+from failures.answers import Call, Say, Think, frames, stream
+from failures.cross import ask, check_failed, each, every_pair, hear, hear_whole, pairs
+from failures.whole import whole
+from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
 
 from dragoman import UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 from crossing import MODEL
-from fail_answers import Call, Say, Think, stream
-from fail_cross import ask, each, every_pair, hear, hear_whole, pairs
-from fail_turns import Result, Turn, User, all_blocks, calls_of, model, request
-from law_clients import spec_of
+from failures.answers import Call, Say, Think, stream
+from failures.cross import ask, each, every_pair, hear, hear_whole, pairs
+from failures.turns import Result, Turn, User, all_blocks, calls_of, model, request
+from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, meaning_of_whole
 from oracle import samples as s
 from oracle.meaning import Kind
 
 from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
 from dragoman.codec import ResponseContext
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fail_answers import Say, frames, stream
-from fail_cross import each, every_pair
-from fail_gateway import KEY, Play, asking, gateway, heard_at, path_of
-from gw_fakes import FakeClient, Sleep
+from failures.answers import Say, frames, stream
+from failures.cross import each, every_pair
+from failures.gateway import KEY, Play, asking, gateway, heard_at, path_of
+from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
     CLIENTS,
@@ -27,21 +27,15 @@ from oracle import (
 )
 from oracle import samples as s
 from oracle.meaning import Kind
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from fail_answers import Call, Say, Think, frames, stream
-from fail_cross import each, every_pair
-from fail_gateway import Play, asking, gateway, heard_at, path_of
-from gw_fakes import FakeClient, Sleep
+from failures.answers import Call, Say, Think, frames, stream
+from failures.cross import each, every_pair
+from failures.gateway import Play, asking, gateway, heard_at, path_of
+from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
     CLIENTS,
@@ -24,14 +24,9 @@ from oracle import (
 )
 from oracle.frames import as_object, lenient_frames
 from oracle.meaning import Kind
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+from virtual_time import VIRTUAL_BACKENDS
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_choice]
 
 
 # The shortest time after which anything between client and gateway is known to cut a silent connection.

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from fail_answers import Block, Call, Say, Think, stream
-from fail_cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
-from fail_gateway import BASES, Play, gateway
-from fail_turns import Result, User, model, outline, request, words
+from failures.answers import Block, Call, Say, Think, stream
+from failures.cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
+from failures.gateway import BASES, Play, gateway
+from failures.turns import Result, User, model, outline, request, words
 from oracle import (
     CHAT,
     MESSAGES,
@@ -21,7 +21,8 @@ from oracle import (
     meaning_of_whole,
 )
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 BLOCKS: tuple[Block, ...] = (
@@ -31,11 +32,6 @@ BLOCKS: tuple[Block, ...] = (
     Say("After."),
     Call("call_b", "now", ("{}",)),
 )
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def rich(upstream: str) -> Heard:

@@ -6,14 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from fail_answers import Call, Say, stream
-from fail_cross import Asked, Heard, ask, each, hear
-from fail_rules import refused
-from fail_turns import SCHEMA, User, calls_of, request, results_of
-from law_clients import spec_of
+from failures.answers import Call, Say, stream
+from failures.cross import Asked, Heard, ask, each, hear
+from failures.rules import refused
+from failures.turns import SCHEMA, User, calls_of, request, results_of
+from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, RequestRefused, ResponseTranslator
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'

@@ -7,26 +7,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fail_answers import Call, Say, Think
-from fail_cross import ask, each, every_pair, pairs
-from fail_gateway import Play, asking, gateway
-from fail_rules import refused
-from fail_turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
+from failures.answers import Call, Say, Think
+from failures.cross import ask, each, every_pair, pairs
+from failures.gateway import Play, asking, gateway
+from failures.rules import refused
+from failures.turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import Capabilities
+
+pytestmark = pytest.mark.each_choice
 
 Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"
 WEB_URL = "https://pictures.example/cat.png"
 MARK = {"type": "ephemeral"}
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------

@@ -7,30 +7,24 @@ from typing import Any
 
 import anyio
 import pytest
-from fail_cross import each
-from fail_gateway import Gateway, Play, gateway
-from fail_turns import PIXEL
-from gw_fakes import FakeClient, Script
-from gw_simulated import gateway as simulated
+from failures.cross import each
+from failures.gateway import Gateway, Play, gateway
+from failures.turns import PIXEL
+from gateway.fakes import FakeClient, Script
+from gateway.simulated import gateway as simulated
 from oracle import MESSAGES, check_error
 from oracle import samples as s
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
 
 Json = dict[str, Any]
 PATH = "/v1/messages/count_tokens?beta=true"
 SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_client-" + "a" * 32
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 def asking(**more: Any) -> Json:

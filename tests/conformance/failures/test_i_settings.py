@@ -7,23 +7,19 @@ import re
 from typing import Any
 
 import pytest
-from fail_answers import Call, Say, stream
-from fail_cross import ask, each, hear, pairs
-from fail_gateway import Play, asking, gateway, path_of
-from fail_rules import refused
-from fail_turns import SCHEMA, Result, User, calls_of, model, request, words
-from law_clients import spec_of
+from failures.answers import Call, Say, stream
+from failures.cross import ask, each, hear, pairs
+from failures.gateway import Play, asking, gateway, path_of
+from failures.rules import refused
+from failures.turns import SCHEMA, Result, User, calls_of, model, request, words
+from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
-from virtual_time import VIRTUAL_BACKENDS, AnyioBackend, virtual_backend
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
+pytestmark = pytest.mark.each_choice
+
 Json = dict[str, Any]
-
-
-@pytest.fixture(params=VIRTUAL_BACKENDS)
-def anyio_backend(request: pytest.FixtureRequest) -> AnyioBackend:
-    return virtual_backend(request.param)
 
 
 # --- limits and roles ---------------------------------------------------------------------------------------------

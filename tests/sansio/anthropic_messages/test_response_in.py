@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from core_lane import both_ways
+from core.fast_path import both_ways
 
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (

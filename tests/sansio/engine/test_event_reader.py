@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, places
-from core_events import FAULT, STARTED, answers, start_of
-from core_toy import exchange_of, frame_of, stream_of, toy
+from core.chop import PROPERTY, all_ways, cut_at, places
+from core.events import FAULT, STARTED, answers, start_of
+from core.toy_protocol import exchange_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine.event_reader import NEED_DATA, EventReader

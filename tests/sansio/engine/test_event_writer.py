@@ -1,7 +1,7 @@
 """Streams for clients, written from events."""
 
 import pytest
-from core_events import STARTED, start_of
+from core.events import STARTED, start_of
 
 from dragoman import PROTOCOLS, UPSTREAMS, EventReader, EventWriter, LocalProtocolError, ResponseTranslator
 from dragoman._ir.events import (

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_chop import one_by_one
-from core_events import FAULT, SEAL, STARTED, start_of
-from core_toy import HEARTBEAT, events_of, exchange_of, stream_of, toy
+from core.chop import one_by_one
+from core.events import FAULT, SEAL, STARTED, start_of
+from core.toy_protocol import HEARTBEAT, events_of, exchange_of, stream_of, toy
 
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.response import Outcome

@@ -1,8 +1,8 @@
 """Several open blocks in, one at a time out."""
 
 import pytest
-from core_chop import PROPERTY
-from core_events import FAULT, STARTED, answers, start_of
+from core.chop import PROPERTY
+from core.events import FAULT, STARTED, answers, start_of
 from hypothesis import given
 
 from dragoman._engine.interleave import Linearizer

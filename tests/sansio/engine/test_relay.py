@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
-from core_events import FAULT, STARTED, answers, start_of
-from core_toy import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
+from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
+from core.events import FAULT, STARTED, answers, start_of
+from core.toy_protocol import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine import relay as _relay

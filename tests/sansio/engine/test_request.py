@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_events import STARTED, start_of
-from core_toy import (
+from core.events import STARTED, start_of
+from core.toy_protocol import (
     toy,
 )
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from core_events import FAULT, SEAL, STARTED, answers, start_of
-from core_toy import (
+from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
+from core.events import FAULT, SEAL, STARTED, answers, start_of
+from core.toy_protocol import (
     HEARTBEAT,
     ToyReader,
     events_of,

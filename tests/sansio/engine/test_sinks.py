@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_events import FAULT, STARTED, start_of
-from core_toy import HEARTBEAT, events_of, exchange_of, toy
+from core.events import FAULT, STARTED, start_of
+from core.toy_protocol import HEARTBEAT, events_of, exchange_of, toy
 
 from dragoman._engine.sinks import ListSink, StoringSink, StreamSink, WholeSink, sink_for
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse

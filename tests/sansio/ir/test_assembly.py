@@ -1,9 +1,9 @@
 """Events to a whole answer: what came in pieces folds like what came at once."""
 
 import pytest
-from core_chop import PROPERTY
-from core_events import FAULT, SEAL, STARTED, answers, start_of
-from core_toy import events_of_block
+from core.chop import PROPERTY
+from core.events import FAULT, SEAL, STARTED, answers, start_of
+from core.toy_protocol import events_of_block
 from hypothesis import given
 
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, ReasoningPart

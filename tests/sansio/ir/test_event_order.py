@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from core_chop import PROPERTY
-from core_events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
+from core.chop import PROPERTY
+from core.events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from core_events import SAMPLES
+from core.events import SAMPLES
 
 from dragoman._ir.events import Annotation, Event, Usage
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_chop import PROPERTY, cut_at, places
-from core_events import STARTED, start_of
-from core_toy import ToyReader, exchange_of, frame_of, toy
+from core.chop import PROPERTY, cut_at, places
+from core.events import STARTED, start_of
+from core.toy_protocol import ToyReader, exchange_of, frame_of, toy
 from hypothesis import given
 from hypothesis import strategies as st
 

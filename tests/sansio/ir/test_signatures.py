@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64encode
 
 import pytest
-from core_chop import PROPERTY
+from core.chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 

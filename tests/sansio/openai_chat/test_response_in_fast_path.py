@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from core_lane import both_ways
+from core.fast_path import both_ways
 
 END = [{"delta": {}, "finish_reason": "stop"}]
 

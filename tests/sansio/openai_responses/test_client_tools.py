@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resp_answers import FOREIGN, STARTED, answer, call, kinds, output, stream, text
+from responses_client import FOREIGN, STARTED, answer, call, kinds, output, stream, text
 
 from dragoman._ir.events import (
     ENDED,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from resp_stream import (
+from responses_upstream import (
     ADDED,
     BARE_FINAL,
     CALL,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from resp_answers import (
+from responses_client import (
     FOREIGN,
     ORIGIN,
     SEALER,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from resp_answers import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, text, thought
+from responses_client import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, text, thought
 
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._ir.events import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resp_stream import (
+from responses_upstream import (
     ADDED,
     BARE_FINAL,
     CALL,

@@ -1,9 +1,9 @@
-"""Events written as a Responses stream and as a body. See `resp_answers` for the judges."""
+"""Events written as a Responses stream and as a body. See `responses_client` for the judges."""
 
 from __future__ import annotations
 
 import pytest
-from resp_answers import (
+from responses_client import (
     FOREIGN,
     MESSAGES_SEAL,
     ORIGIN,

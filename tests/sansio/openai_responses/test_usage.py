@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from resp_answers import answer
-from resp_stream import created, ended, events_of
+from responses_client import answer
+from responses_upstream import created, ended, events_of
 
 from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger

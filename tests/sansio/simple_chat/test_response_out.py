@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_toy import exchange_of
+from core.toy_protocol import exchange_of
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (

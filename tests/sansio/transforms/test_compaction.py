@@ -1,7 +1,7 @@
 """Asking for a summary in words, and the answer as the one event that a client of compaction wants."""
 
 import pytest
-from core_events import FAULT, STARTED, start_of
+from core.events import FAULT, STARTED, start_of
 from msgspec.structs import replace
 
 from dragoman._ir.event_order import EventOrderChecker

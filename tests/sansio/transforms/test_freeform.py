@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
+from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from core_events import FAULT, STARTED, start_of
+from core.events import FAULT, STARTED, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from core_events import STARTED, start_of
-from core_toy import exchange_of, toy
+from core.events import STARTED, start_of
+from core.toy_protocol import exchange_of, toy
 
 from dragoman._ir.events import BlockKind, Event, TextDelta
 from dragoman._ir.losses import Ledger

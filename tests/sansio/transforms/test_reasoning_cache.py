@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from core_events import SEAL, STARTED, start_of
+from core.events import SEAL, STARTED, start_of
 
 from dragoman._ir.events import (
     ENDED,

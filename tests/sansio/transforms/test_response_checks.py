@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_events import STARTED, start_of
+from core.events import STARTED, start_of
 
 from dragoman._ir.events import (
     BlockEnded,

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from core_events import STARTED, start_of
-from core_toy import toy
+from core.events import STARTED, start_of
+from core.toy_protocol import toy
 
 from dragoman._ir.events import (
     BlockEnded,

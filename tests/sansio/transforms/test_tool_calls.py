@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from core_chop import PROPERTY, all_ways
-from core_events import STARTED, answers, start_of
+from core.chop import PROPERTY, all_ways
+from core.events import STARTED, answers, start_of
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_toy import toy
+from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (

@@ -5,7 +5,7 @@ import timeit
 
 import msgspec
 import pytest
-from core_chop import PROPERTY
+from core.chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from core_chop import PROPERTY
+from core.chop import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,7 @@
 """Bytes to frames: tables, every way to cut them, and a reference written from the HTML standard."""
 
 import pytest
-from core_chop import PROPERTY, all_ways, cut_at, one_by_one, places
+from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
 from hypothesis import given
 from hypothesis import strategies as st
 

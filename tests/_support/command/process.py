@@ -1,0 +1,125 @@
+"""Start a `dragoman` process and talk to it, by default the script command/server.py.
+
+Every wait has a deadline, and every process is reaped.
+"""
+
+import http.client
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar, Self
+
+import canaries
+
+SCRIPT = Path(__file__).with_name("server.py")
+# The machine may be busy: this bounds a hang, it is no expectation.
+DEADLINE_S = 60.0
+LISTENS = re.compile(r"(?:Dragoman|The simulator) listens on (https?)://(.*):(\d+) \((\w+)\)")
+
+
+class Server:
+    """A running `dragoman serve`. Leave the `with` block to have it killed if it still runs."""
+
+    COMMAND: ClassVar[tuple[str, ...]] = (str(SCRIPT), "serve")
+
+    def __init__(self, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        canaries.add((env or {}).values())
+        for argument in arguments:
+            if argument.endswith(".toml"):
+                canaries.add_from(Path(argument))
+        self._process = subprocess.Popen(
+            [sys.executable, *self.COMMAND, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Nothing of the tester's own keys and settings.
+            env={"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **(env or {})},
+            start_new_session=True,
+        )
+        self.output: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        self.port = 0
+        self.backend = ""
+        self.pid = self._process.pid
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.output.append(line.rstrip("\n"))
+            canaries.look("output", line)
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def wait_for_line(self, pattern: str) -> re.Match[str]:
+        """The next line of stderr that matches; fails when the process ends before."""
+        while (line := self._lines.get(timeout=DEADLINE_S)) is not None:
+            match = re.search(pattern, line)
+            if match is not None:
+                return match
+        raise AssertionError("\n".join(["the server ended:", *self.output]))
+
+    def ready(self) -> Self:
+        match = self.wait_for_line(LISTENS.pattern)
+        self.port, self.backend = int(match[3]), match[4]
+        return self
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+
+    def get(self, path: str) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request("GET", path)
+            body = connection.getresponse().read()
+            canaries.look("body", body)
+            return body
+        finally:
+            connection.close()
+
+    def wait_until_closed(self) -> None:
+        """Wait until nobody accepts connections any more."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            try:
+                self.connect().close()
+            except ConnectionRefusedError:
+                return
+            except OSError:
+                pass  # of a busy machine, or the connection was in the backlog of a socket that was just closed
+            time.sleep(0.01)
+        raise AssertionError("the socket is still open")
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit code, once the process has ended and all its output is read."""
+        code = self._process.wait(timeout=DEADLINE_S)
+        self._reader.join(timeout=DEADLINE_S)
+        return code
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            # The session that was made for it: workers go as well.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.wait()
+        assert self._process.stderr is not None
+        self._process.stderr.close()

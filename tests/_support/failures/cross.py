@@ -1,0 +1,302 @@
+"""The way through the public core for the tests of failures: a request in, an answer back, all of it judged.
+
+`hear` feeds a stream in every cutting and demands the same bytes each time, in the client's own form and order;
+what is wrong about a row's case is then a matter of a few plain asserts on what the client heard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pytest
+from crossing import EXCHANGE_ID, MODEL, NOW, client_request
+from laws.clients import endpoint_of, spec_of
+from laws.turns import ASSEMBLE, NEXT
+from oracle import (
+    CHAT,
+    CLIENTS,
+    MESSAGES,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    SIMPLE,
+    Meaning,
+    check_stream,
+    check_whole,
+    compare,
+    meaning_of_client_stream,
+    meaning_of_upstream,
+    meaning_of_whole,
+)
+from oracle.frames import as_object, lenient_frames
+from oracle.meaning import Stop
+
+from dragoman import (
+    UPSTREAMS,
+    Capabilities,
+    Outcome,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    TranslatedRequest,
+    WireError,
+)
+from dragoman.codec import ResponseContext
+
+Json = dict[str, Any]
+SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
+
+# The widest range of servers.
+WIDE = Capabilities()
+# What the network may make of a stream.
+STEPS = (0, 1, 7)
+
+
+def name_of(protocol: str) -> str:
+    return SHORT.get(protocol, protocol.rpartition("/")[2])
+
+
+def pairs(
+    clients: Iterable[str] = PROTOCOL_NAMES, upstreams: Iterable[str] = PROTOCOL_NAMES
+) -> pytest.MarkDecorator:
+    """Every pair of two different protocols, as the parameters `client` and `upstream`."""
+    found = [(client, upstream) for client in clients for upstream in upstreams if client != upstream]
+    ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
+    return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
+
+
+def every_pair(clients: Iterable[str] = CLIENTS) -> pytest.MarkDecorator:
+    """All pairs, those of one protocol with itself and the simple API's clients too."""
+    found = [(client, upstream) for client in clients for upstream in PROTOCOL_NAMES]
+    ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
+    return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
+
+
+def each(name: str, protocols: Iterable[str] = PROTOCOL_NAMES) -> pytest.MarkDecorator:
+    """The protocols as one parameter."""
+    return pytest.mark.parametrize(name, list(protocols), ids=name_of)
+
+
+# --- requests ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an upstream is sent for a client's request."""
+
+    body: Json
+    translated: TranslatedRequest
+
+    @property
+    def losses(self) -> dict[str, str]:
+        """Path -> code, of what was not carried as it was."""
+        return {loss.path: loss.code.value for loss in self.translated.losses}
+
+    def exchange(self) -> ResponseContext:
+        return self.translated.response_context(id=EXCHANGE_ID, now=NOW)
+
+
+def ask(
+    client: str, upstream: str, body: Json, *, capabilities: Capabilities = WIDE, model: str = ""
+) -> Asked:
+    """Translate a request, twice: the same request gives the same bytes."""
+    translator = RequestTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        capabilities=capabilities,
+        endpoint=endpoint_of(client),
+    )
+    data = json.dumps(body).encode()
+    translated = translator.translate(data, model=model or None)
+    assert translator.translate(data, model=model or None).body == translated.body
+    return Asked(json.loads(translated.body), translated)
+
+
+# --- answers -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a client got for a streamed answer."""
+
+    client: str
+    data: bytes
+    machine: ResponseTranslator | Relay
+
+    @cached_property
+    def events(self) -> list[Json]:
+        """The frames, decoded; a Chat stream's end mark left out."""
+        found = [as_object(frame.data) for frame in lenient_frames(self.data)]
+        return [payload for payload in found if payload is not None]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The types of the events, a Responses event without its prefix."""
+        return [event["type"].removeprefix("response.") for event in self.events]
+
+    def of(self, *kinds: str) -> list[Json]:
+        """The events of these types."""
+        return [e for e in self.events if e.get("type", "").removeprefix("response.") in kinds]
+
+    @property
+    def meaning(self) -> Meaning:
+        return meaning_of_client_stream(self.client, self.data)
+
+    @property
+    def turn(self) -> Any:
+        """The answer as the client puts it together, in the form in which it sends it back."""
+        return ASSEMBLE[self.client](self.data)
+
+    @property
+    def gist(self) -> list[tuple[str, str]]:
+        """Kind and text of each block; of a call its name and arguments."""
+        return gist(self.meaning)
+
+    @property
+    def finish(self) -> Any:
+        """The word for the end, in the client's protocol. None where the answer failed."""
+        if self.client == CHAT:
+            reasons = [
+                choice.get("finish_reason") for event in self.events for choice in event.get("choices", [])
+            ]
+            return next((reason for reason in reasons if reason), None)
+        if self.client == MESSAGES:
+            return next((event["delta"]["stop_reason"] for event in self.of("message_delta")), None)
+        final = self.of("completed", "incomplete")
+        if not final:
+            return None
+        details = final[0]["response"]["incomplete_details"]
+        return details["reason"] if details else final[0]["response"]["status"]
+
+    @property
+    def usage(self) -> Json:
+        """The figures in the client's own words; {} where there are none."""
+        if self.client == CHAT:
+            return next((event["usage"] for event in self.events if event.get("usage")), {})
+        if self.client == MESSAGES:
+            return next((event["usage"] for event in self.of("message_delta")), {})
+        return next((event["response"]["usage"] for event in self.of("completed", "incomplete")), {})
+
+
+def gist(meaning: Meaning) -> list[tuple[str, str]]:
+    """Kind and text of each block; of a call its name and arguments."""
+    return [
+        (str(block.kind), f"{block.name}({block.text})" if block.kind == "call" else block.text)
+        for block in meaning.blocks
+    ]
+
+
+def hear(
+    upstream: str,
+    client: str,
+    stream: bytes,
+    body: Json | None = None,
+    *,
+    anew: bool = False,
+    include_usage: bool = True,
+    ends: bool = True,
+    breaks: WireError | None = None,
+    capabilities: Capabilities = WIDE,
+) -> Heard:
+    """What a client hears of an upstream's stream, the same in every cutting, in its own form and order.
+
+    body: the client's request, by default a plain one. anew: between equal protocols translate instead of relaying.
+    ends: the connection is closed after the last byte; breaks: or it is lost there.
+    """
+    body = body or client_request(client, upstream, None, include_usage=include_usage)
+    asked = ask(client, upstream, body, capabilities=capabilities)
+    context = asked.exchange()
+    heard = [
+        _feed(upstream, client, stream, context, step, anew=anew, ends=ends, breaks=breaks) for step in STEPS
+    ]
+    for other in heard[1:]:
+        assert other.data == heard[0].data, "the network may cut anywhere"
+    if client != upstream or anew:
+        assert check_stream(client, heard[0].data, include_usage=include_usage) == []
+    return heard[0]
+
+
+def _feed(
+    upstream: str,
+    client: str,
+    stream: bytes,
+    context: ResponseContext,
+    step: int,
+    *,
+    anew: bool,
+    ends: bool,
+    breaks: WireError | None,
+) -> Heard:
+    machine: Relay | ResponseTranslator
+    if upstream == client and not anew:
+        machine = Relay(protocol=UPSTREAMS[client], context=context)
+    else:
+        machine = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
+    sent = b""
+    for at in range(0, len(stream), step or len(stream) or 1):
+        machine.receive_data(stream[at : at + (step or len(stream))])
+        sent += machine.data_to_send()
+    if breaks is not None:
+        machine.fail(breaks)
+    elif ends:
+        machine.receive_eof()
+    return Heard(client, sent + machine.data_to_send(), machine)
+
+
+def same_meaning(upstream: str, stream: bytes, heard: Heard) -> list[str]:
+    """What the client's answer lost or changed of what the upstream said, by the oracle."""
+    return compare(meaning_of_upstream(upstream, stream), heard.meaning, heard.client)
+
+
+def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: bool = False) -> Json:
+    """The one document that a client which does not stream gets for an upstream's, which may be a stream."""
+    body = client_request(client, upstream, None, stream=False)
+    data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    context = ask(client, upstream, body).exchange()
+    machine = ResponseTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=context,
+        upstream_streams=streams,
+        client_streams=False,
+    )
+    machine.receive_data(data)
+    machine.receive_eof()
+    assert machine.error is None, machine.error
+    sent = machine.data_to_send()
+    assert check_whole(client, sent) == []
+    if client not in SIMPLE:
+        said = meaning_of_upstream(upstream, data) if streams else meaning_of_whole(upstream, data)
+        assert compare(said, meaning_of_whole(client, sent), client) == []
+    found: Json = json.loads(sent)
+    return found
+
+
+def sent_back(upstream: str, client: str, stream: bytes, *, capabilities: Capabilities = WIDE) -> Asked:
+    """The next request to the upstream, after a turn of its own went through a client and came back."""
+    heard = hear(upstream, client, stream)
+    return ask(client, upstream, NEXT[client](heard.turn) | {"model": MODEL}, capabilities=capabilities)
+
+
+def check_failed(heard: Heard) -> None:
+    """It ended with an error in the client's own form, and with nothing that says that it is whole."""
+    assert heard.machine.outcome is Outcome.FAILED
+    assert heard.machine.error is not None
+    assert heard.meaning.stop is Stop.ERROR
+    assert heard.meaning.failure is not None
+    assert heard.meaning.failure.message
+    if heard.client in SIMPLE:
+        return
+    assert heard.finish is None
+    if heard.client == CHAT:
+        assert b"[DONE]" not in heard.data
+        assert list(heard.events[-1]) == ["error"]
+    elif heard.client == MESSAGES:
+        assert heard.kinds[-1] == "error"
+        assert not heard.of("message_delta", "message_stop")
+    else:
+        assert heard.kinds[-2:] == ["error", "failed"]
+        assert not heard.of("completed", "incomplete")

@@ -1,0 +1,156 @@
+"""The whole gateway for the tests of failures: an ASGI application whose upstream is a scripted network.
+
+The upstream client is the real one, down to what it hands to the network: so codings, headers and timeouts are
+judged as a server would see them. Time is virtual.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import httpx2
+from crossing import client_request
+from gateway.fakes import FakeClient, Sleep, http_scope
+from laws.clients import endpoint_of
+from oracle import CHAT, MESSAGES, RESPONSES
+
+from dragoman_server.app import Application, create_app
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
+
+Json = dict[str, Any]
+KEY = "sk-upstream-0123456789"
+BASES = {CHAT: "http://up.test/v1", MESSAGES: "http://up.test", RESPONSES: "http://up.test/v1"}
+
+
+@dataclass(frozen=True)
+class Play:
+    """An answer of the network. before: seconds until its head comes; parts: of its body."""
+
+    parts: Sequence[bytes | Sleep | httpx2.HTTPError] = ()
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    before: float = 0
+
+
+class _Body(httpx2.AsyncByteStream):
+    """Bytes and silences, which end by the request's own read timeout."""
+
+    def __init__(self, parts: Sequence[bytes | Sleep | httpx2.HTTPError], read_s: float | None) -> None:
+        self._parts = list(parts)
+        self._read_s = read_s
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while self._parts:
+            part = self._parts.pop(0)
+            if isinstance(part, bytes):
+                await anyio.lowlevel.checkpoint()
+                return part
+            if isinstance(part, httpx2.HTTPError):
+                raise part
+            await silence(part.seconds, self._read_s)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def silence(seconds: float, read_s: float | None) -> None:
+    """Nothing is to be read for so long. Raises ReadTimeout like a transport."""
+    with anyio.move_on_after(read_s):
+        await anyio.sleep(seconds)
+        return
+    raise httpx2.ReadTimeout("")
+
+
+class Network(httpx2.AsyncBaseTransport):
+    """Plays one answer to every request, and remembers the requests."""
+
+    def __init__(self, play: Play) -> None:
+        self._play = play
+        self.requests: list[httpx2.Request] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.requests.append(request)
+        play, read_s = self._play, request.extensions["timeout"]["read"]
+        if play.before:
+            await silence(play.before, read_s)
+        return httpx2.Response(
+            play.status, headers=list(play.headers), stream=_Body(play.parts, read_s), request=request
+        )
+
+
+@dataclass
+class Gateway:
+    app: Application
+    network: Network
+
+    async def call(
+        self,
+        path: str,
+        body: Json | bytes | None = None,
+        *,
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+    ) -> FakeClient:
+        """What a client hears. `path` may have a query."""
+        path, _, query = path.partition("?")
+        data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        client = FakeClient(data)
+        scope = http_scope(path, method, headers, query_string=query.encode())
+        await self.app(scope, client.receive, client.send)
+        assert client.finished
+        return client
+
+    @property
+    def sent(self) -> Json:
+        """The body of the request that went out last."""
+        found: Json = json.loads(self.network.requests[-1].content)
+        return found
+
+
+@asynccontextmanager
+async def gateway(
+    protocol: str,
+    play: Play | None = None,
+    *,
+    upstream: Json | None = None,
+    client_keys: Sequence[ClientKey] = (),
+    **server: Any,
+) -> AsyncIterator[Gateway]:
+    """An application with one upstream, `up`. upstream, server: settings of theirs."""
+    network = Network(play or Play())
+    said: Json = {"base_url": BASES[protocol], **(upstream or {})}
+    own = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **said)
+    settings = Settings(server=ServerSettings(**server), upstreams=(own,), client_keys=tuple(client_keys))
+    app = create_app(settings, client=UpstreamClient(transport=network))
+    async with app.lifespan():
+        yield Gateway(app, network)
+
+
+def path_of(client: str) -> str:
+    return endpoint_of(client).path
+
+
+def asking(client: str, upstream: str, *, stream: bool = True, **fields: Any) -> Json:
+    """A plain request for a model of `up`."""
+    return {**client_request(client, upstream, None, stream=stream), "model": "up/m", **fields}
+
+
+def heard_at(client: FakeClient, found: Callable[[bytes], bool]) -> float | None:
+    """When the client had got the bytes for which `found` is true for the first time."""
+    data = b""
+    for when, message in client.messages:
+        data += message.get("body", b"")
+        if found(data):
+            return when
+    return None

@@ -1,0 +1,90 @@
+"""Upstreams that list models, as scripts, and short ways to say what they list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+from gateway.fakes import FakeDoor, Script
+
+from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+
+
+@dataclass
+class Asked:
+    """One question to an upstream. at: seconds of the loop's clock."""
+
+    url: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    proxy: str | None
+    at: float
+
+
+@dataclass
+class ListingUpstreams(UpstreamClient):
+    """Stands in for the application's client.
+
+    scripts: by a URL without its query, the answers one after the other; the last one stays. A URL without any is
+    answered with 404.
+    """
+
+    scripts: dict[str, list[Script]]
+    asked: list[Asked] = field(default_factory=list)
+    doors: list[FakeDoor] = field(default_factory=list)
+
+    async def __aenter__(self) -> ListingUpstreams:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever asks upstreams must have ended before the connections do.
+        assert self.open_now == 0
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> Any:
+        assert method == "GET"
+        assert content is None
+        bare, _, query = url.partition("?")
+        parameters = {name: values[-1] for name, values in parse_qs(query).items()}
+        self.asked.append(Asked(bare, parameters, dict(headers), proxy, anyio.current_time()))
+        answers = self.scripts.get(bare) or [Script([b"{}"], status=404)]
+        script = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.doors.append(FakeDoor(script))
+        return self.doors[-1]
+
+    @property
+    def open_now(self) -> int:
+        return sum(door.open_count for door in self.doors)
+
+    def asked_at(self, host: str) -> list[float]:
+        """When the upstream on this host was asked."""
+        return [each.at for each in self.asked if urlsplit(each.url).hostname == host]
+
+
+def openai_list(*models: str | dict[str, Any], **more: Any) -> Script:
+    """An answer in OpenAI's form. Models are ids, or all that is said of one."""
+    data = [{"id": each} if isinstance(each, str) else each for each in models]
+    return Script([json.dumps({"object": "list", "data": data, **more}).encode()])
+
+
+def anthropic_list(*models: str | dict[str, Any], has_more: bool = False) -> Script:
+    """An answer in Anthropic's form."""
+    data = [{"type": "model", **({"id": each} if isinstance(each, str) else each)} for each in models]
+    ids = [each["id"] for each in data] or [None]
+    page = {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": has_more}
+    return Script([json.dumps(page).encode()])

@@ -1,0 +1,318 @@
+"""A provider with several accounts, each of which answers as a test says, and the gateway whose pool it is behind.
+
+pool = pool_of(MESSAGES, {"a": Answer(RATE_LIMITED...), "b": GOOD})
+client = await pool.call(CHAT, stream=True)
+pool.asked == ["a", "b"]
+
+The provider tells accounts apart by the key that a request comes with. Time is virtual, for the pool too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import anyio
+from crossing import client_request
+from failures.answers import Say, frames
+from failures.answers import stream as stream_of
+from failures.whole import whole as whole_of
+from gateway.fakes import FakeClient, FakeDoor, Script, Step, http_scope
+from laws.clients import endpoint_of
+from oracle import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    check_stream,
+    check_whole,
+    meaning_of_client_stream,
+    meaning_of_whole,
+)
+from oracle import samples as s
+from oracle.meaning import Kind
+
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import AccountStore
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.app import Application
+from dragoman_server.gateway import Gateway
+from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.settings import (
+    AccountSettings,
+    RuleSettings,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
+
+Json = dict[str, Any]
+BASES = {CHAT: "http://{}.test/v1", MESSAGES: "http://{}.test", RESPONSES: "http://{}.test/v1"}
+# What the pool's clock says when virtual time begins: 14 Nov 2023, 22:13:20 GMT.
+EPOCH = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an account answers. For a good one see `good`."""
+
+    parts: Sequence[Step] = ()
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    before: Sequence[Step] = ()
+
+    def script(self) -> Script:
+        return Script(list(self.parts), self.status, list(self.headers), list(self.before))
+
+
+@dataclass(frozen=True)
+class Good:
+    """A whole answer with this text, streamed if that is asked for. before, between: silence or failures."""
+
+    text: str
+    before: Sequence[Step] = ()
+    between: Sequence[Step] = ()  # after the words
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class InBand:
+    """An answer with status 200 that says in its body that it failed. error: in the provider's form.
+
+    bare: without what usually comes before it, such as the announcement of an answer.
+    """
+
+    error: Json
+    bare: bool = False
+
+
+Plays = Answer | Good | InBand
+
+
+def key_of(account: str) -> str:
+    """The key that an account's requests come with."""
+    return f"canary-of-{account}"
+
+
+def good(text: str, **more: Any) -> Good:
+    return Good(text, **more)
+
+
+def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
+    """What goes over the wire."""
+    if isinstance(play, Answer):
+        return play.script()
+    if isinstance(play, InBand):
+        return Script([in_band(protocol, play, stream=stream)])
+    if not stream:
+        body = json.dumps(whole_of(protocol, Say(play.text))).encode()
+        half = len(body) // 2
+        return Script(
+            [body[:half], *play.between, body[half:]], headers=list(play.headers), connect=play.before
+        )
+    parts = frames(stream_of(protocol, Say(play.text)))
+    said = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
+    body_parts: list[Step] = [*parts[:said], *play.between, *parts[said:]]
+    return Script(body_parts, headers=list(play.headers), connect=play.before)
+
+
+def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
+    """The body. An error of Responses stands in a failed response, and before that in an event of its own."""
+    if protocol == RESPONSES:
+        told = {name: play.error["error"].get(name) for name in ("code", "message")}
+        failed = s.response("failed", error=told)
+        if not stream:
+            return json.dumps(play.error if play.bare else failed).encode()
+        beginning: list[s.Payload] = [{"type": "response.created", "response": s.response()}]
+        error = {"type": "error", "error": play.error["error"]}
+        ending: list[s.Payload] = [error, {"type": "response.failed", "response": failed}]
+    else:
+        if not stream:
+            return json.dumps(play.error).encode()
+        beginning = {
+            CHAT: [s.chunk({"role": "assistant", "content": ""})],
+            MESSAGES: [{"type": "message_start", "message": s.message()}, {"type": "ping"}],
+        }[protocol]
+        ending = [play.error]
+    return s.render(protocol, ending if play.bare else [*beginning, *ending])
+
+
+@dataclass
+class Asked:
+    """One request to the provider."""
+
+    account: str
+    url: str
+    body: Json
+    at: float
+    proxy: str | None
+    door: FakeDoor
+
+
+class Provider(UpstreamClient):
+    """plays: by account, one for each request in their order; the last one again and again."""
+
+    def __init__(self, protocols: Mapping[str, str], plays: Mapping[str, Sequence[Plays]]) -> None:
+        self.requests: list[Asked] = []
+        self._protocols = protocols  # by the upstream's host
+        self._plays = {account: list(each) for account, each in plays.items()}
+
+    def play(self, account: str, play: Plays) -> None:
+        """What an account answers from now on."""
+        self._plays[account] = [play]
+
+    async def __aenter__(self) -> Provider:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        proxy: str | None = None,
+        **more: Any,
+    ) -> Any:
+        sent = dict(headers)
+        key = sent.get("x-api-key") or sent.get("authorization", f"Bearer {key_of('nobody')}").removeprefix(
+            "Bearer "
+        )
+        account = key.removeprefix(key_of(""))
+        body = json.loads(content or b"{}")
+        plays = self._plays[account]
+        play = plays.pop(0) if len(plays) > 1 else plays[0]
+        protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
+        door = FakeDoor(script_of(protocol, play, stream=bool(body.get("stream"))))
+        self.requests.append(Asked(account, url, body, anyio.current_time(), proxy, door))
+        return door.open(method, url, headers, content)
+
+
+@dataclass
+class PoolGateway:
+    app: Application
+    pool: AccountPool
+    provider: Provider
+    store: AccountStore
+    _running: int = 0
+
+    @property
+    def asked(self) -> list[str]:
+        """The accounts, in the order in which they were asked."""
+        return [each.account for each in self.provider.requests]
+
+    def health(self, account: str) -> Health:
+        """account: its name, of the upstream `up`, or with that of another one before a slash."""
+        return self.store.health().get(account if "/" in account else f"up/{account}", Health())
+
+    def rests_for(self, account: str) -> float:
+        """Seconds, 0 when it does not rest."""
+        return max(self.health(account).cooldown_until - self.pool.clock(), 0.0)
+
+    async def call(
+        self,
+        client: str,
+        *,
+        stream: bool = True,
+        body: Json | None = None,
+        headers: Mapping[str, str] | None = None,
+        model: str = "up/m",
+        **more: Any,
+    ) -> FakeClient:
+        """What a client hears. body: more members of its request. more: see FakeClient."""
+        asked = {**client_request(client, "", None, stream=stream), "model": model, **(body or {})}
+        fake = FakeClient(json.dumps(asked).encode(), **more)
+        scope = http_scope(endpoint_of(client).path, "POST", dict(headers or {}))
+        self._running += 1
+        await self.app(scope, fake.receive, fake.send)
+        self._running -= 1
+        if not self._running:
+            assert all(not each.door.open_count for each in self.provider.requests), (
+                "a response is still open"
+            )
+        return fake
+
+
+def pool_of(
+    protocol: str,
+    plays: Mapping[str, Plays | Sequence[Plays]],
+    *,
+    accounts: Mapping[str, Json] | None = None,
+    upstream: Json | None = None,
+    rules: Sequence[RuleSettings] = (),
+    models: Mapping[str, str | tuple[str, ...]] | None = None,
+    others: Mapping[str, tuple[str, Sequence[str]]] | None = None,
+    store: AccountStore | None = None,
+    random: float = 0.0,
+    **server: Any,
+) -> PoolGateway:
+    """A gateway with the upstream `up`, which speaks `protocol` and has an account for each of `plays`.
+
+    accounts: more settings of accounts, by name. That called `nobody` has no key.
+    upstream: settings of all upstreams. The requests of a test are one conversation, so none is sticky by default.
+    others: more upstreams, with their protocol and those accounts of `plays` that are theirs.
+    draw: what chance gives.
+    server: settings.
+    """
+    elsewhere = {account: name for name, (_, theirs) in (others or {}).items() for account in theirs}
+    protocols = {"up": protocol, **{name: spoken for name, (spoken, _) in (others or {}).items()}}
+    upstreams = [
+        UpstreamSettings(
+            name=name,
+            protocol=spoken,
+            base_url=BASES[spoken].format(name),
+            **{"sticky": False, **(upstream or {})},
+        )
+        for name, spoken in protocols.items()
+    ]
+    settings = Settings(
+        server=ServerSettings(**{"simulator": False, **server}),
+        upstreams=tuple(upstreams),
+        accounts=tuple(
+            AccountSettings(
+                upstream=elsewhere.get(name, "up"),
+                name=name,
+                api_key=Secret(key_of(name)) if name != "nobody" else None,
+                **(accounts or {}).get(name, {}),
+            )
+            for name in plays
+        ),
+        rules=tuple(rules),
+        models=models or {},
+    )
+    sequences = {name: [each] if isinstance(each, Plays) else each for name, each in plays.items()}
+    provider = Provider(protocols, sequences)
+    store = store or MemoryAccountStore()
+    gateway = Gateway(settings, provider, accounts=store)
+    pool = gateway.pool = AccountPool(
+        settings, store, clock=lambda: EPOCH + anyio.current_time(), random=lambda: random
+    )
+    return PoolGateway(Application(gateway), pool, provider, store)
+
+
+def check_said(client: str, heard: FakeClient, text: str, *, stream: bool) -> None:
+    """The client has heard one clean answer in its own protocol, with this text and nothing else."""
+    assert heard.status == 200, heard.body
+    assert heard.finished
+    assert [message["type"] for _, message in heard.messages].count("http.response.start") == 1
+    if stream:
+        assert check_stream(client, heard.body, include_usage=True) == []
+        meaning = meaning_of_client_stream(client, heard.body)
+    else:
+        assert check_whole(client, heard.body) == []
+        meaning = meaning_of_whole(client, heard.body)
+    assert meaning.said(Kind.TEXT) == text
+    assert len(meaning.blocks) == 1
+
+
+def with_headers(play: Answer, *headers: tuple[str, str]) -> Answer:
+    return replace(play, headers=(*play.headers, *headers))

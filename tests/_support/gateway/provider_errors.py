@@ -1,0 +1,280 @@
+"""How providers say that something is wrong, in their own forms, and what each of them has to mean for a pool."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gateway.provider import Answer, InBand, Plays
+from oracle import CHAT, MESSAGES, RESPONSES
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+Json = dict[str, Any]
+OPENAI = (CHAT, RESPONSES)
+ALL = (CHAT, MESSAGES, RESPONSES)
+
+
+class Case(NamedTuple):
+    """One way to fail. message: a piece of what the client is told if it is told."""
+
+    name: str
+    protocol: str
+    action: ErrorAction
+    play: Plays
+    message: str
+
+
+def anthropic(kind: str, message: str, **more: Any) -> Json:
+    return {"type": "error", "error": {"type": kind, "message": message, **more}, "request_id": "req_1"}
+
+
+def openai(message: str, kind: str | None = None, code: str | int | None = None, **more: Any) -> Json:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code, **more}}
+
+
+def answer(status: int, body: object, *headers: tuple[str, str]) -> Answer:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    kind = "text/html" if data.startswith(b"<") else "application/json"
+    return Answer([data], status, (("content-type", kind), *headers))
+
+
+def refusal(protocol: str, status: int, message: str, kind: str = "permission_error") -> Answer:
+    """An error with this message, in the form of the protocol's vendor."""
+    body = anthropic(kind, message) if protocol == MESSAGES else openai(message, "invalid_request_error")
+    return answer(status, body)
+
+
+def limited(protocol: str, *headers: tuple[str, str]) -> Answer:
+    """A rate limit."""
+    if protocol == MESSAGES:
+        return answer(429, anthropic("rate_limit_error", _ANTHROPIC_LIMIT), *headers)
+    return answer(429, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded"), *headers)
+
+
+def broken(protocol: str) -> Answer:
+    """A server that fails."""
+    if protocol == MESSAGES:
+        return answer(500, anthropic("api_error", "Internal server error"))
+    return answer(500, openai("The server had an error while processing your request.", "server_error"))
+
+
+def invalid(protocol: str) -> Answer:
+    """A request that no account could serve."""
+    return refusal(protocol, 400, "tools.0.name: is too long", "invalid_request_error")
+
+
+def unauthorized(protocol: str) -> Answer:
+    if protocol == MESSAGES:
+        return answer(401, anthropic("authentication_error", "invalid x-api-key"))
+    return answer(401, openai("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"))
+
+
+_ANTHROPIC_LIMIT = (
+    "This request would exceed your organization's rate limit of 30,000 input tokens per minute."
+)
+_OPENAI_LIMIT = "Rate limit reached for gpt-5 in organization org-1 on tokens per min (TPM): Limit 30000."
+_HTML = b"<html><head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
+
+
+def _too_large() -> Iterator[Case]:
+    for protocol in ALL:
+        message = "The estimated cost of this request (812 credits) exceeds the limit of any account."
+        yield Case(
+            "estimated cost", protocol, ErrorAction.RETURN_TO_CLIENT, refusal(protocol, 403, message), message
+        )
+    message = "prompt is too long: 212000 tokens > 200000 maximum"
+    body = anthropic("invalid_request_error", message)
+    yield Case("prompt too long", MESSAGES, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
+    message = "Request exceeds the maximum size"
+    yield Case(
+        "413",
+        MESSAGES,
+        ErrorAction.RETURN_TO_CLIENT,
+        answer(413, anthropic("request_too_large", message)),
+        message,
+    )
+    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    body = openai(message, "invalid_request_error", "context_length_exceeded")
+    for protocol in OPENAI:
+        yield Case("context", protocol, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
+
+
+def _insufficient() -> Iterator[Case]:
+    for words in ("Insufficient tokens left", "Please upgrade your plan", "Daily limit reached"):
+        for protocol in ALL:
+            yield Case(words.lower(), protocol, ErrorAction.TRY_NEXT, refusal(protocol, 403, words), words)
+
+
+def _limits() -> Iterator[Case]:
+    for protocol in ALL:
+        message = _ANTHROPIC_LIMIT if protocol == MESSAGES else _OPENAI_LIMIT
+        yield Case("429", protocol, ErrorAction.COOL_DOWN, limited(protocol), message)
+    message = "Provider returned error"
+    body: Json = {
+        "error": {"message": message, "code": 429, "metadata": {"raw": "is temporarily rate-limited"}}
+    }
+    yield Case("429 of openrouter", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
+    message = "Your requests in westeurope have exceeded rate limit."
+    body = {"error": {"code": "RateLimitReached", "message": message, "details": message}}
+    yield Case("429 of azure", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
+
+
+def _used_up() -> Iterator[Case]:
+    def disables(name: str, protocol: str, status: int, body: Json, message: str) -> Case:
+        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
+
+    message = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
+    yield disables("credit", MESSAGES, 400, anthropic("invalid_request_error", message), message)
+    yield disables("402", MESSAGES, 402, anthropic("billing_error", message), message)
+    message = "You have reached your spend limit."
+    details = {"error_code": "contract_spend_limit_reached"}
+    yield disables("spend", MESSAGES, 429, anthropic("rate_limit_error", message, details=details), message)
+    for protocol in OPENAI:
+        message = "You exceeded your current quota, please check your plan and billing details."
+        yield disables(
+            "quota", protocol, 429, openai(message, "insufficient_quota", "insufficient_quota"), message
+        )
+        message = "Insufficient Balance"
+        body = openai(message, "unknown_error", "invalid_request_error")
+        yield disables("402 of deepseek", protocol, 402, body, message)
+
+
+def _refused_keys() -> Iterator[Case]:
+    def disables(name: str, protocol: str, status: int, body: object, message: str) -> Case:
+        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
+
+    for protocol in ALL:
+        message = "invalid x-api-key" if protocol == MESSAGES else "Incorrect API key provided."
+        yield Case("401", protocol, ErrorAction.DISABLE, unauthorized(protocol), message)
+    for protocol in OPENAI:
+        message = "Authentication Fails, Your api key: ****-key is invalid"
+        body = openai(message, "authentication_error", "invalid_request_error")
+        yield disables("401 of deepseek", protocol, 401, body, message)
+        message = "Incorrect API key provided. You can obtain an API key from https://console.x.ai."
+        yield disables("400 of xai", protocol, 400, {"code": "invalid-argument", "error": message}, message)
+    yield disables("401 of mistral", CHAT, 401, {"detail": "Invalid API Key"}, "Invalid API Key")
+    message = "API key not valid. Please pass a valid API key."
+    body = [{"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}]
+    yield disables("400 of google", CHAT, 400, body, message)
+
+
+def _troubles() -> Iterator[Case]:
+    for protocol in ALL:
+        for status in (408, 500, 502, 503, 504, 520, 524, 529):
+            message = f"Something went wrong ({status})"
+            body = (
+                anthropic({504: "timeout_error", 529: "overloaded_error"}.get(status, "api_error"), message)
+                if protocol == MESSAGES
+                else openai(message, "server_error")
+            )
+            yield Case(str(status), protocol, ErrorAction.RETRY_LATER, answer(status, body), message)
+        yield Case("502 of nginx", protocol, ErrorAction.RETRY_LATER, answer(502, _HTML), "502")
+
+
+def _connections() -> Iterator[Case]:
+    failures = {
+        "no connection": UpstreamUnreachable("cannot connect to http://up.test"),
+        "no time": UpstreamTimeout("http://up.test: read timeout", UpstreamTimeoutPhase.READ),
+        "broken": UpstreamBroken("http://up.test: the connection broke"),
+    }
+    for protocol in ALL:
+        for name, error in failures.items():
+            yield Case(name, protocol, ErrorAction.RETRY_LATER, Answer(before=[error]), str(error))
+        for name in ("no time", "broken"):
+            error = failures[name]
+            yield Case(
+                f"{name} behind the head", protocol, ErrorAction.RETRY_LATER, Answer([error]), str(error)
+            )
+        yield Case("an empty body", protocol, ErrorAction.RETRY_LATER, Answer(), "")
+        half = {CHAT: b'{"id":"x","choices":[', MESSAGES: b'{"type":"mess', RESPONSES: b'{"id":"resp_1",'}
+        yield Case("half a body", protocol, ErrorAction.RETRY_LATER, Answer([half[protocol]]), "")
+        cut = Answer([half[protocol], failures["broken"]])
+        yield Case("half a body and broken", protocol, ErrorAction.RETRY_LATER, cut, str(failures["broken"]))
+
+
+def _others() -> Iterator[Case]:
+    for protocol in ALL:
+        for status in (400, 404, 405, 409, 415, 422, 451):
+            kinds = {404: "not_found_error", 409: "conflict_error"}
+            play = refusal(protocol, status, f"no ({status})", kinds.get(status, "invalid_request_error"))
+            yield Case(str(status), protocol, ErrorAction.RETURN_TO_CLIENT, play, f"no ({status})")
+        message = "Your key may not use this model."
+        yield Case("403", protocol, ErrorAction.RETURN_TO_CLIENT, refusal(protocol, 403, message), message)
+
+
+def _told_inside() -> Iterator[Case]:
+    """Errors in the body of an answer with status 200."""
+    verdicts = (
+        ErrorAction.RETRY_LATER,
+        ErrorAction.COOL_DOWN,
+        ErrorAction.DISABLE,
+        ErrorAction.TRY_NEXT,
+        ErrorAction.RETURN_TO_CLIENT,
+    )
+    trouble, cool, disable, following, tell = verdicts
+    errors: dict[str, list[tuple[str, ErrorAction, Json]]] = {
+        MESSAGES: [
+            ("overloaded", trouble, anthropic("overloaded_error", "Overloaded")),
+            ("broken", trouble, anthropic("api_error", "Internal server error")),
+            ("limit", cool, anthropic("rate_limit_error", _ANTHROPIC_LIMIT)),
+            ("credit", disable, anthropic("billing_error", "Your credit balance is too low")),
+            ("key", disable, anthropic("authentication_error", "invalid x-api-key")),
+            ("insufficient", following, anthropic("permission_error", "Insufficient tokens")),
+            ("cost", tell, anthropic("permission_error", "Estimated cost is too high")),
+            ("too long", tell, anthropic("invalid_request_error", "prompt is too long: 9 > 8")),
+        ],
+        CHAT: [
+            ("broken", trouble, openai("The server had an error", "server_error")),
+            ("openrouter", trouble, {"error": {"code": 502, "message": "Provider returned error"}}),
+            ("limit", cool, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
+            ("number", cool, {"error": {"code": 429, "message": "Provider returned error"}}),
+            ("quota", disable, openai("You exceeded your quota", "insufficient_quota", "insufficient_quota")),
+            ("key", disable, openai("Incorrect API key", "invalid_request_error", "invalid_api_key")),
+            ("insufficient", following, {"error": {"code": 403, "message": "Insufficient tokens"}}),
+            ("plan", following, openai("Please upgrade your plan", "permission_error")),
+            ("cost", tell, {"error": {"code": 403, "message": "Estimated cost is too high"}}),
+            ("too long", tell, openai("too long", "invalid_request_error", "context_length_exceeded")),
+        ],
+        RESPONSES: [
+            ("broken", trouble, openai("The server had an error", "server_error", "server_error")),
+            ("overloaded", trouble, openai("Slow down", "server_error", "server_is_overloaded")),
+            ("limit", cool, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
+            ("quota", disable, openai("You exceeded your quota", "insufficient_quota", "insufficient_quota")),
+            ("too long", tell, openai("too long", "invalid_request_error", "context_length_exceeded")),
+            ("prompt", tell, openai("Invalid prompt", "invalid_request_error", "invalid_prompt")),
+        ],
+    }
+    for protocol, rows in errors.items():
+        for name, action, error in rows:
+            for bare in (False, True):
+                full = f"{name} in the body{' alone' if bare else ''}"
+                yield Case(full, protocol, action, InBand(error, bare), error["error"]["message"])
+
+
+PLAIN = tuple(
+    case
+    for rows in (
+        _too_large,
+        _insufficient,
+        _limits,
+        _used_up,
+        _refused_keys,
+        _troubles,
+        _connections,
+        _others,
+    )
+    for case in rows()
+)
+INSIDE = tuple(_told_inside())
+
+
+def cases(*verdicts: ErrorAction) -> list[Case]:
+    return [case for case in (*PLAIN, *INSIDE) if case.action in verdicts]

@@ -1,0 +1,147 @@
+"""An application whose upstreams are all the simulator, and which remembers what it sent to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+
+from dragoman_server.app import Application, create_app
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.simulator import SimulatedUpstream
+from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
+
+KEY = "sk-upstream-0123456789"
+
+# Name -> the protocol that an upstream of this name speaks, and what it does itself.
+UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("openai_chat", {}),
+    "messages": ("anthropic_messages", {}),
+    "forgetful": ("openai_responses", {}),
+    "anthropic": ("anthropic_messages", {"counts_tokens": True}),
+    "openai": ("openai_responses", {"counts_tokens": True, "stores_responses": True}),
+}
+
+
+@dataclass
+class Sent:
+    """One request to an upstream."""
+
+    url: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+class RecordingUpstreams(UpstreamClient):
+    """Stands in for the application's client.
+
+    scripts: answers of URLs that end so, instead of the simulator's. raw: the bodies that it was given.
+    """
+
+    def __init__(self, scripts: dict[str, Script] | None = None) -> None:
+        self.sent: list[Sent] = []
+        self.raw: list[bytes] = []
+        self.doors: list[FakeDoor] = []
+        self._scripts = scripts or {}
+        self._simulator = SimulatedUpstream()
+
+    async def __aenter__(self) -> RecordingUpstreams:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def open(
+        self,
+        method: str,
+        url: str,
+        headers: Sequence[tuple[str, str]] = (),
+        content: bytes | None = None,
+        *,
+        timeouts: UpstreamTimeouts | None = None,
+        proxy: str | None = None,
+    ) -> Any:
+        self.raw.append(content or b"")
+        self.sent.append(Sent(url, dict(headers), json.loads(content or b"{}")))
+        for end, script in self._scripts.items():
+            if url.endswith(end):
+                self.doors.append(FakeDoor(script))
+                return self.doors[-1].open(method, url, headers, content)
+        return self._simulator.open(method, url, headers, content, timeouts=timeouts)
+
+
+@dataclass
+class Gateway:
+    """A running application."""
+
+    app: Application
+    upstreams: RecordingUpstreams
+
+    async def call(
+        self,
+        path: str,
+        body: Any = None,
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+        client: FakeClient | None = None,
+    ) -> FakeClient:
+        path, _, query = path.partition("?")
+        client = client or FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
+        scope = http_scope(path, method, headers, query_string=quote(query, safe="=&").encode())
+        await self.app(scope, client.receive, client.send)
+        return client
+
+    async def json(self, path: str, body: Any = None, method: str = "POST", status: int = 200) -> Any:
+        """The JSON of an answer, which must have this status."""
+        client = await self.call(path, body, method)
+        assert client.status == status, client.body
+        assert client.finished
+        return json.loads(client.body)
+
+    async def get(self, path: str, status: int = 200) -> Any:
+        return await self.json(path, method="GET", status=status)
+
+    @property
+    def last(self) -> Sent:
+        """The request that went to an upstream last."""
+        return self.upstreams.sent[-1]
+
+
+@asynccontextmanager
+async def gateway(
+    scripts: dict[str, Script] | None = None, *, keys: tuple[ClientKey, ...] = (), **server: Any
+) -> AsyncIterator[Gateway]:
+    """server: settings."""
+    upstreams = RecordingUpstreams(scripts)
+    base = {"anthropic_messages": "http://up.test"}
+    settings = Settings(
+        server=ServerSettings(**server),
+        client_keys=keys,
+        upstreams=tuple(
+            UpstreamSettings(
+                name=name,
+                protocol=protocol,
+                base_url=base.get(protocol, "http://up.test/v1"),
+                api_key=Secret(KEY),
+                **more,
+            )
+            for name, (protocol, more) in UPSTREAMS.items()
+        ),
+    )
+    app = create_app(settings, client=upstreams)
+    async with app.lifespan():
+        yield Gateway(app, upstreams)
+
+
+def frames(data: bytes) -> list[dict[str, Any]]:
+    """The events of a stream of Responses."""
+    return [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: ")]

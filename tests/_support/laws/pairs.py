@@ -1,0 +1,432 @@
+"""The laws that hold for every pair of protocols, whatever the upstream's stream.
+
+An answer is the same however the network cut it, whoever folds it, whenever it is asked for; what is written is
+read again as what was meant; what breaks off is never a success; and reasoning that only its maker can read
+comes back to its maker as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws.clients import endpoint_of, spec_of
+from laws.events import meaning_of_events
+from laws.turns import ASSEMBLE, CARRIERS, NEXT, WHOLE, turn_of
+from oracle import (
+    CHAT,
+    CLIENTS,
+    MESSAGES,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    Stop,
+    as_object,
+    compare,
+    meaning_of_client_stream,
+    meaning_of_upstream,
+    meaning_of_whole,
+)
+from oracle.meaning import Kind
+
+from dragoman import (
+    NEED_DATA,
+    UPSTREAMS,
+    EventReader,
+    Ledger,
+    Relay,
+    RequestTranslator,
+    ResponseTranslator,
+    Signer,
+)
+from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold
+from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.document import Request
+from dragoman.events import Ended, Event, Failed
+from dragoman.testing import chop
+
+OPEN = Signer()
+SECRET = Signer(b"a secret of the gateway")
+# Longer streams are cut at random places instead of everywhere, and at some frames instead of all.
+SHORT = 4_000
+BOUNDARIES = 12
+CUTS = settings(deadline=None, derandomize=True, database=None, max_examples=3)
+
+
+class Source:
+    """A complete or broken stream of an upstream."""
+
+    def __init__(self, name: str, protocol: str, stream: bytes, spec: UpstreamSpec | None = None) -> None:
+        self.name = name
+        self.protocol = protocol
+        self.stream = stream
+        self.spec = spec or UPSTREAMS[protocol]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def asked(client: str, *, streams: bool = True, signer: Signer = OPEN) -> ResponseContext:
+    request = Request(
+        protocol=spec_of(client).name,
+        model="alias",
+        messages=(),
+        raw={},
+        stream=streams,
+        params={"stop": ["STOP"]},
+    )
+    return ResponseContext(
+        request=request,
+        id="0123456789abcdef",
+        now=1,
+        model="alias",
+        signer=signer,
+        prompt_tokens=7,
+        upstream_model="m",
+        endpoint=endpoint_of(client),
+    )
+
+
+def answered(
+    source: Source,
+    client: str,
+    pieces: list[bytes] | None = None,
+    *,
+    streams: bool = True,
+    relay: bool = False,
+    signer: Signer = OPEN,
+) -> bytes:
+    """What a client gets for a source, in pieces or at once. Not relayed unless asked."""
+    context = asked(client, streams=streams, signer=signer)
+    machine: Relay | ResponseTranslator
+    if relay:
+        machine = Relay(protocol=UPSTREAMS[client], context=context)
+    else:
+        machine = ResponseTranslator(client=spec_of(client), upstream=source.spec, context=context)
+    sent = b""
+    for piece in [source.stream] if pieces is None else pieces:
+        machine.receive_data(piece)
+        sent += machine.data_to_send()
+    machine.receive_eof()
+    return sent + machine.data_to_send()
+
+
+@cache
+def completes(source: Source) -> bool:
+    return meaning_of_upstream(source.protocol, source.stream).stop not in (Stop.CUT, Stop.ERROR)
+
+
+# --- any cutting of the input gives the same bytes ------------------------------------------------------------
+
+
+def the_network_may_cut_anywhere(source: Source, client: str) -> None:
+    for relay in (False, True) if source.protocol == client else (False,):
+        whole = answered(source, client, relay=relay)
+        if len(source.stream) <= SHORT:
+            ways = chop(source.stream, places=8)
+            assert all(answered(source, client, pieces, relay=relay) == whole for pieces in ways)
+        else:
+            _check_random_cuts(source, client, relay, whole)
+
+
+def _check_random_cuts(source: Source, client: str, relay: bool, whole: bytes) -> None:
+    size = len(source.stream)
+
+    @CUTS
+    @given(st.lists(st.integers(0, size), max_size=40))
+    def check(places: list[int]) -> None:
+        ends = sorted({*places, size})
+        pieces = [source.stream[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        assert answered(source, client, pieces, relay=relay) == whole
+
+    check()
+
+
+def line_endings_do_not_matter(source: Source, client: str) -> None:
+    lines = source.stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    sent = answered(Source(source.name, source.protocol, lines, source.spec), client)
+    for ending in (b"\r\n", b"\r"):
+        other = Source(source.name, source.protocol, lines.replace(b"\n", ending), source.spec)
+        assert answered(other, client) == sent, ending
+
+
+# --- the same input gives the same bytes ----------------------------------------------------------------------
+
+
+def the_same_answer_twice(source: Source, client: str) -> None:
+    assert answered(source, client) == answered(source, client)
+
+
+# --- a relay changes nothing ----------------------------------------------------------------------------------
+
+
+def a_relay_changes_nothing(source: Source, client: str) -> None:
+    """Up to the last event. What some servers send behind it is none of the protocol's."""
+    relayed = answered(source, client, relay=True)
+    assert source.stream.startswith(relayed)
+    said = meaning_of_upstream(source.protocol, source.stream)
+    assert compare(said, meaning_of_client_stream(client, relayed), client) == []
+
+
+# --- streamed and folded is what is translated whole ----------------------------------------------------------
+
+
+def events_in(protocol: str, stream: bytes) -> list[Event]:
+    """By the strict reader of a protocol, which knows what was asked."""
+    reader = EventReader(UPSTREAMS[protocol], asked(protocol))
+    reader.receive_data(stream)
+    reader.receive_eof()
+    found = []
+    while (event := reader.next_event()) is not NEED_DATA:
+        found.append(event)
+    return found
+
+
+def folded(protocol: str, stream: bytes) -> AssembledResponse:
+    fold = Fold()
+    for event in events_in(protocol, stream):
+        fold.send(event)
+    return fold.response()
+
+
+def read_whole(protocol: str, body: bytes) -> AssembledResponse:
+    fold = Fold()
+    for event in UPSTREAMS[protocol].read_whole(json.loads(body), asked(protocol), Ledger()):
+        fold.send(event)
+    return fold.response()
+
+
+def gist(answer: AssembledResponse, protocol: str) -> Any:
+    """What an answer says, without numbers of blocks. Chat's whole message has no order between its members."""
+    blocks: list[Any] = []
+    for block in answer.blocks:
+        if not isinstance(block, AssembledBlock):
+            blocks.append(("opaque", block.kind, block.native))
+            continue
+        if block.tool is None:
+            said = "\n\n".join(part.text for part in block.reasoning) or block.text
+            cites = [annotation.native for annotation in block.annotations]
+            # Responses' events leave out the `bytes` of tokens.
+            tokens = [(token["token"], token["logprob"]) for token in block.logprobs]
+            seal = block.seal and (block.seal.origin, block.seal.native)
+            blocks.append((block.kind.value, said, cites, tokens, block.complete, seal))
+        else:
+            blocks.append((block.kind.value, *called(block, protocol)))
+    if protocol == CHAT:
+        blocks.sort(key=lambda block: block[0])
+        texts = {
+            kind: "".join(b[1].replace("\n\n", "") for b in blocks if b[0] == kind)
+            for kind in ("text", "reasoning")
+        }
+        blocks = [texts, *[block for block in blocks if block[0] not in texts]]
+    stops = [(stop.reason, stop.sequence, stop.explanation) for stop in answer.stops if stop.choice == 0]
+    # Streams may say the tier late; Messages cannot.
+    tier = None if protocol == MESSAGES else answer.service_tier
+    usage = msgspec.structs.replace(answer.usage, service_tier=None)
+    return blocks, stops, usage, tier, answer.started.model
+
+
+def called(block: AssembledBlock, protocol: str) -> Any:
+    """A call. A whole Messages answer holds its input as an object: it cannot show where half of one was cut."""
+    head = block.tool
+    assert head is not None
+    text, complete = block.text.strip() or "{}", block.complete
+    if protocol == MESSAGES:
+        complete = True
+        value = as_object(text)
+        text = text if value is None else str(value.get("_raw") or json.dumps(value))
+    return head.call_id, head.name, head.kind, text, complete
+
+
+def streamed_and_folded_is_what_is_translated_whole(source: Source, client: str) -> None:
+    streamed = folded(client, answered(source, client))
+    whole = read_whole(client, answered(source, client, streams=False))
+    assert gist(streamed, client) == gist(whole, client)
+
+
+def the_simple_api_says_the_same_in_all_its_forms(source: Source, client: str) -> None:
+    streamed = meaning_of_client_stream(client, answered(source, client))
+    whole = meaning_of_whole(client, answered(source, client, streams=False))
+    assert (streamed.blocks, streamed.stop) == (whole.blocks, whole.stop)
+
+
+def a_whole_answer_means_what_its_stream_means(source: Source, client: str) -> None:
+    """The upstream's answer, once as a stream and once whole, says the same to the client."""
+    body = answered(source, source.protocol, streams=False)
+    machine = ResponseTranslator(
+        client=spec_of(client),
+        upstream=UPSTREAMS[source.protocol],
+        context=asked(client, streams=False),
+        upstream_streams=False,
+    )
+    machine.receive_data(body)
+    machine.receive_eof()
+    said, whole = meaning_of_upstream(source.protocol, source.stream), meaning_of_whole(source.protocol, body)
+    assert compare(said, whole, source.protocol) == []
+    assert compare(whole, meaning_of_whole(client, machine.data_to_send()), client) == []
+
+
+# --- what is written is read again as what was meant ----------------------------------------------------------
+
+
+def what_is_written_is_read_again(source: Source, client: str) -> None:
+    """By the strict reader of the client's own protocol: its events end, and say what the upstream said."""
+    said = meaning_of_upstream(source.protocol, source.stream)
+    events = events_in(client, answered(source, client))
+    assert isinstance(events[-1], Ended if completes(source) else Failed)
+    heard = meaning_of_events(events)
+    if client == RESPONSES and heard.stop is Stop.FILTER and heard.said(Kind.REFUSAL) == said.explanation:
+        heard.explanation = said.explanation
+    assert compare(said, heard, client) == []
+
+
+# --- what breaks off is never a success -----------------------------------------------------------------------
+
+
+@cache
+def broken_off(source: Source) -> list[Source]:
+    """The source without its last frames, as long as what says that it is complete has not come."""
+    ends = [at + 2 for at in range(len(source.stream)) if source.stream.startswith(b"\n\n", at)]
+    step = max(len(ends) // BOUNDARIES, 1)
+    found = []
+    for end in sorted({0, *ends[::step], *ends[-6:]}):
+        prefix = Source(source.name, source.protocol, source.stream[:end])
+        if meaning_of_upstream(source.protocol, prefix.stream).stop is not Stop.CUT:
+            break
+        found.append(prefix)
+    return found
+
+
+def what_breaks_off_is_never_a_success(source: Source, client: str) -> None:
+    for prefix in broken_off(source):
+        sent = answered(prefix, client, relay=source.protocol == client)
+        assert meaning_of_client_stream(client, sent).stop is Stop.ERROR, len(prefix.stream)
+        assert answered(prefix, client, streams=False) == b"", len(prefix.stream)
+
+
+# --- sealed reasoning comes back to its maker -----------------------------------------------------------------
+
+
+@cache
+def carriers(source: Source) -> list[Any]:
+    return CARRIERS[source.protocol](ASSEMBLE[source.protocol](source.stream))
+
+
+def sent_back(
+    source: Source, client: str, *, streams: bool, there: Signer, back: Signer, model: str = "m"
+) -> list[Any]:
+    """What of the upstream's sealed reasoning is in the next request to it, after a turn through a client."""
+    sent = answered(source, client, streams=streams, signer=there)
+    said = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
+    body = json.dumps(NEXT[client](said)).encode()
+    translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[source.protocol], signer=back)
+    sent_on = translator.translate(body, model=model).body
+    return CARRIERS[source.protocol](turn_of(source.protocol, json.loads(sent_on)))
+
+
+def bag(found: list[Any], protocol: str) -> Any:
+    # Chat has one place for all the reasoning of a turn: what several blocks said is joined there.
+    if protocol != CHAT:
+        return found
+    texts = ["".join(entry[1:]) for entry in found if len(entry) == 2]
+    return sorted({*texts[:1]}), sorted((entry[1:] for entry in found if len(entry) == 3), key=str)
+
+
+def signed(source: Source, found: list[Any]) -> list[Any]:
+    return [entry for entry in found if source.protocol != CHAT or len(entry) == 3]
+
+
+def sealed_reasoning_comes_back(source: Source, client: str) -> None:
+    for signer in (OPEN, SECRET):
+        for streams in (True, False):
+            found = sent_back(source, client, streams=streams, there=signer, back=signer)
+            assert bag(found, source.protocol) == bag(carriers(source), source.protocol)
+
+
+def forged_reasoning_does_not(source: Source, client: str) -> None:
+    for forger in (Signer(), Signer(b"another secret")):
+        found = sent_back(source, client, streams=True, there=forger, back=SECRET)
+        assert signed(source, found) == []
+
+
+def reasoning_of_another_model_does_not(source: Source, client: str) -> None:
+    found = sent_back(source, client, streams=True, there=SECRET, back=SECRET, model="another")
+    assert signed(source, found) == [] or not source.spec.model_bound_signatures
+
+
+# --- which law is for which pairs --------------------------------------------------------------------------------
+
+
+def _every(source: Source, client: str) -> bool:
+    return True
+
+
+def _of_the_source(source: Source, client: str) -> bool:
+    """What a law says of how the upstream's stream is read: who gets it does not matter, so one client is enough."""
+    return client == PROTOCOL_NAMES[(PROTOCOL_NAMES.index(source.protocol) + 1) % len(PROTOCOL_NAMES)]
+
+
+def _of_one_protocol(source: Source, client: str) -> bool:
+    return source.protocol == client and completes(source)
+
+
+def _complete_and_told_apart(source: Source, client: str) -> bool:
+    """The streams of the simple API differ, its whole answers do not."""
+    return completes(source) and client in [
+        *PROTOCOL_NAMES,
+        next(c for c in CLIENTS if c not in PROTOCOL_NAMES),
+    ]
+
+
+def _read(source: Source, client: str) -> bool:
+    return client in PROTOCOL_NAMES  # only its clients read the simple API
+
+
+def _complete_and_read(source: Source, client: str) -> bool:
+    return client in PROTOCOL_NAMES and completes(source)
+
+
+def _simple(source: Source, client: str) -> bool:
+    return client not in PROTOCOL_NAMES and completes(source)
+
+
+def _sealed(source: Source, client: str) -> bool:
+    return _complete_and_read(source, client) and source.protocol != client and bool(carriers(source))
+
+
+Law = Callable[[Source, str], None]
+LAWS: dict[Law, Callable[[Source, str], bool]] = {
+    the_network_may_cut_anywhere: _every,
+    line_endings_do_not_matter: _of_the_source,
+    the_same_answer_twice: _of_the_source,
+    a_relay_changes_nothing: _of_one_protocol,
+    streamed_and_folded_is_what_is_translated_whole: _complete_and_read,
+    the_simple_api_says_the_same_in_all_its_forms: _simple,
+    a_whole_answer_means_what_its_stream_means: _complete_and_told_apart,
+    what_is_written_is_read_again: _read,
+    what_breaks_off_is_never_a_success: _every,
+    sealed_reasoning_comes_back: _sealed,
+    forged_reasoning_does_not: _sealed,
+    reasoning_of_another_model_does_not: _sealed,
+}
+
+
+def cases(sources: Iterable[Source]) -> list[Any]:
+    """Every law with the sources and clients that it is for, one case for the same response in all protocols.
+
+    The parameters are `law` and `crossings`.
+    """
+    found: dict[tuple[Law, str], list[tuple[Source, str]]] = {}
+    for source in sources:
+        for law, holds_for in LAWS.items():
+            crossings = [(source, client) for client in CLIENTS if holds_for(source, client)]
+            if crossings:
+                found.setdefault((law, source.name.removesuffix(f"-{source.protocol}")), []).extend(crossings)
+    return [
+        pytest.param(law, crossings, id=f"{law.__name__}-{name}") for (law, name), crossings in found.items()
+    ]

@@ -1,0 +1,118 @@
+"""Translations for the law of conservation: what comes out, and the places that the ledger names."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import count
+from typing import Any
+
+from laws.clients import endpoint_of, spec_of
+from oracle import samples as s
+
+from dragoman import (
+    UPSTREAMS,
+    Capabilities,
+    Ledger,
+    RemoteProtocolError,
+    RequestTranslator,
+    ResponseTranslator,
+    Signer,
+)
+from dragoman._wire.json import encode
+from dragoman.codec import ResponseContext
+from dragoman.document import Request
+
+Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
+# The members of a Response that say again what was asked.
+ECHO = (
+    "/(access_programs|background|conversation|image|instructions|max_output_tokens|max_tool_calls|metadata"
+    "|parallel_tool_calls|previous_response_id|prompt|prompt_cache_key|prompt_cache_options"
+    "|prompt_cache_retention|reasoning|safety_identifier|store|temperature|text|tool_choice|tools"
+    "|top_logprobs|top_p|truncation|user)(/.*)?"
+)
+
+_numbers = count()
+
+
+def token() -> str:
+    return f"Zq{next(_numbers):06d}"
+
+
+def translated(client: str, upstream: str, body: Any) -> Outcome:
+    if client != upstream:
+        translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
+        done = translator.translate(json.dumps(body).encode())
+        # Stop sequences that the upstream does not take are looked for on the way back.
+        kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+        return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+    # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
+    ledger = Ledger()
+    request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Signer())
+    own = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
+    out = encode(UPSTREAMS[client].write_request(request, own, ledger))
+    return out.decode(), tuple(loss.path for loss in ledger)
+
+
+def mended(protocol: str, body: Any) -> Outcome:
+    """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
+    translator = RequestTranslator(
+        client=UPSTREAMS[protocol],
+        upstream=UPSTREAMS[protocol],
+        capabilities=Capabilities(relay="rewrite"),
+        max_fan_out=16,
+    )
+    done = translator.translate(json.dumps(body).encode())
+    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+
+
+def asked(client: str) -> ResponseContext:
+    request = Request(
+        protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
+    )
+    return ResponseContext(
+        request=request, id="0123456789abcdef", now=1, model="alias", endpoint=endpoint_of(client)
+    )
+
+
+def answered(upstream: str, client: str, body: Any) -> Outcome:
+    """A whole answer translated. Raises RemoteProtocolError where it becomes an error: that is loud."""
+    translator = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), upstream_streams=False
+    )
+    translator.receive_data(json.dumps(body).encode())
+    translator.receive_eof()
+    if translator.error is not None:
+        raise RemoteProtocolError(translator.error.message, path="/answer")
+    out = translator.data_to_send().decode()
+    return out + opened(out), tuple(loss.path for loss in translator.losses)
+
+
+def opened(out: str) -> str:
+    """What travels inside of sealed reasoning."""
+    seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
+    return "".join(encode(seal.native).decode() for seal in seals if seal is not None)
+
+
+def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
+    translator = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), client_streams=True
+    )
+    translator.receive_data(s.render(upstream, frames))
+    translator.receive_eof()
+    if translator.error is not None:
+        raise RemoteProtocolError(translator.error.message, path="/answer")
+    out = translator.data_to_send().decode()
+    return out + opened(out), tuple(loss.path for loss in translator.losses)
+
+
+_ENDS = {"message_stop", "response.completed", "response.incomplete", "response.failed"}
+
+
+def first_answer(frames: list[Any]) -> list[Any]:
+    """Some recordings hold several answers, one behind the other; what comes after the end of the first is not read."""
+    for number, frame in enumerate(frames):
+        if frame == "[DONE]" or (isinstance(frame, dict) and frame.get("type") in _ENDS):
+            return frames[: number + 1]
+    return frames

@@ -1,0 +1,136 @@
+"""Fields that nobody knows, put into any objects of a document by hypothesis, and whether they are told."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from laws.extras import BOOKKEEPING
+from laws.plant import child, covered, objects, steps_of
+from laws.runs import ECHO, Outcome, answered, mended, streamed, token, translated
+
+from dragoman import RemoteProtocolError, RequestRefused
+
+Body = dict[str, Any]
+RULES = settings(
+    max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+MOST = 5  # fields at once
+
+# Names that no protocol has: those that it has would mean something. `/` and `~` are escaped in pointers.
+NAMES = st.text(
+    st.one_of(st.sampled_from("/~. \"\\'"), st.characters(exclude_categories=["Cs"])), max_size=12
+).map("x_".__add__)
+SCALARS = st.one_of(st.booleans(), st.integers(-(2**53), 2**53), st.floats(-1e9, 1e9), st.text(max_size=8))
+VALUES = st.recursive(
+    st.one_of(st.none(), SCALARS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+# Objects in answers where it says nothing: what repeats the request, what servers write for themselves, and counters of
+# nothing.
+_NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
+REPEATS = re.compile(_NOTHING)
+# Some servers put the whole message beside each delta.
+BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
+COUNTERS = re.compile(r"/usage(/.*)?")
+
+
+class Planted:
+    """A document with unknown fields. fields: the place of each, the token that it holds, whether it says nothing."""
+
+    def __init__(self, document: Any, draw: st.DataObject, repeats: re.Pattern[str] = REPEATS) -> None:
+        self.document = copy.deepcopy(document)
+        self.fields: list[tuple[str, str, bool]] = []
+        places = [place.path.rpartition("/")[0] for place in objects(document)]
+        places = [path for path in places if not repeats.fullmatch(path)]
+        for path in draw.draw(st.lists(st.sampled_from(places), min_size=1, max_size=MOST, unique=True)):
+            name, value, sign = draw.draw(NAMES), draw.draw(VALUES), token()
+            if value is not None and draw.draw(st.booleans()):
+                value = {"held": value, "sign": sign}
+            holder = self.document
+            for step in steps_of(path):
+                holder = holder[int(step) if isinstance(holder, list) else step]
+            holder[name] = value
+            nothing = value is None or (COUNTERS.fullmatch(path) is not None and not _counts(value))
+            self.fields.append((child(path, name), sign, nothing))
+
+    def lost(self, outcome: Outcome) -> list[str]:
+        out, losses = outcome
+        return [
+            path
+            for path, sign, nothing in self.fields
+            if not (nothing or sign in out or covered(path, losses) or _is_inside(path, self.document, out))
+        ]
+
+
+def _counts(value: Any) -> bool:
+    members = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else None
+    return bool(value) if members is None else any(map(_counts, members))
+
+
+def _is_inside(path: str, document: Any, out: str) -> bool:
+    """Whether a field came out with the object around it, by its name."""
+    name = json.dumps(steps_of(path)[-1], ensure_ascii=False)[1:-1]
+    return name in out or json.dumps(name, ensure_ascii=False)[1:-1] in out
+
+
+def lost_of_request(
+    client: str, upstream: str, body: Body, draw: st.DataObject, mends: bool = False
+) -> list[str]:
+    """The places of planted fields that come to nothing on the way to an upstream."""
+    planted = Planted(body, draw)
+    try:
+        outcome = (
+            mended(client, planted.document) if mends else translated(client, upstream, planted.document)
+        )
+    except (RemoteProtocolError, RequestRefused) as error:
+        if not error.path:  # a refusal names its place
+            raise
+        return []
+    return planted.lost(outcome)
+
+
+def lost_of_answer(upstream: str, client: str, body: Body, draw: st.DataObject) -> list[str]:
+    """The same on the way to a client."""
+    planted = Planted(body, draw)
+    try:
+        outcome = answered(upstream, client, planted.document)
+    except (RemoteProtocolError, RequestRefused):
+        return []  # it is an error: that is loud
+    return planted.lost(outcome)
+
+
+def lost_of_frame(upstream: str, client: str, frames: list[Any], draw: st.DataObject) -> list[str]:
+    """The same in one frame that says something of its own: others repeat what is said elsewhere."""
+    number = frames.index(draw.draw(st.sampled_from(list(filter(tells, frames)))))
+    planted = Planted(frames[number], draw, BESIDE)
+    try:
+        outcome = streamed(upstream, client, [*frames[:number], planted.document, *frames[number + 1 :]])
+    except (RemoteProtocolError, RequestRefused):
+        return []
+    return [path for path in planted.lost(outcome) if not any(_names(loss, path) for loss in outcome[1])]
+
+
+def tells(frame: Any) -> bool:
+    if not isinstance(frame, dict):
+        return False
+    kind = frame.get("type", "")
+    return (
+        "choices" in frame
+        or kind == "content_block_delta"
+        or (kind.endswith(".delta") and "_call" not in kind)
+    )
+
+
+def _names(loss: str, path: str) -> bool:
+    """In the ledger a stream is the whole answer that it stands for: the field has its own name there, or its block."""
+    return steps_of(loss)[-1:] == steps_of(path)[-1:] or loss.rpartition("/")[2].isdigit()

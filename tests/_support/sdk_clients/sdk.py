@@ -1,0 +1,371 @@
+"""The official SDKs, called in one way whatever their protocol, and whether sync or async.
+
+Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; an answer is the
+SDK's own object with what the oracle reads from it. A stream is taken in two ways: by its raw events, put
+together here in the plainest way a program would, and by the SDK's own helper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anthropic
+import openai
+import pytest
+from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_whole
+from simulator_requests import ask as request_body
+
+__all__ = [
+    "Answer",
+    "Body",
+    "Sdk",
+    "Way",
+    "ask",
+    "async_clients",
+    "async_sdk",
+    "body_of",
+    "each_way",
+    "fold",
+    "next_turn",
+    "read_events",
+    "resource",
+    "sync_sdk",
+]
+
+Body = dict[str, Any]
+
+# Bounds a hang; every test is far below.
+TIMEOUT_S = 30.0
+
+# The helper's method that gives the whole answer.
+_FINAL = {CHAT: "get_final_completion", MESSAGES: "get_final_message", RESPONSES: "get_final_response"}
+
+
+class Way(enum.Enum):
+    """How an answer is asked for."""
+
+    WHOLE = "whole"
+    EVENTS = "events"
+    HELPER = "helper"
+
+
+each_way = pytest.mark.parametrize("way", list(Way), ids=[way.value for way in Way])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer. native: what a program appends to its conversation, as the SDK gave it."""
+
+    body: Body
+    native: Any
+    meaning: Meaning
+
+
+class Sdk(Protocol):
+    """Both vendors' SDKs at one gateway."""
+
+    def client(self, protocol: str) -> Any:
+        """The SDK's client, for what is the same in all."""
+
+    def create(self, protocol: str, body: Body, **options: Any) -> Any:
+        """`create` without a stream."""
+
+    def events(self, protocol: str, body: Body, into: list[Any]) -> None:
+        """`create` with a stream; the events go into the list, those before an error too."""
+
+    def final(self, protocol: str, body: Body) -> Any:
+        """What the stream helper gives at its end."""
+
+    def parse(self, protocol: str, body: Body) -> Any:
+        """The helper for typed answers."""
+
+    def models(self, protocol: str) -> list[str]:
+        """The ids of the listed models."""
+
+
+def body_of(protocol: str, model: str, text: str, **more: Any) -> Body:
+    """The keyword arguments of `create`. Strict tools, since the helpers take no others."""
+    body = request_body(protocol, model, text, **more)
+    del body["stream"]
+    for tool in body.get("tools", []):
+        if tool.get("type") == "function":
+            tool.get("function", tool)["strict"] = True
+    return body
+
+
+def ask(sdk: Sdk, protocol: str, way: Way, body: Body) -> Answer:
+    """One answer, in one of the three ways."""
+    if way is Way.EVENTS:
+        events: list[Any] = []
+        sdk.events(protocol, body, events)
+        return fold(protocol, [event.to_dict() for event in events])
+    native = sdk.create(protocol, body) if way is Way.WHOLE else sdk.final(protocol, body)
+    whole = native.to_dict()
+    said = {CHAT: lambda: native.choices[0].message, MESSAGES: lambda: native.content}.get(
+        protocol, lambda: native.output
+    )()
+    return Answer(whole, said, meaning_of_whole(protocol, json.dumps(whole).encode()))
+
+
+def next_turn(protocol: str, body: Body, answer: Answer, results: list[str]) -> Body:
+    """The request that carries the answer and a result for each of its calls."""
+    ids = [call.id for call in answer.meaning.calls]
+    pairs = list(zip(ids, results, strict=True))
+    if protocol == CHAT:
+        said: list[Any] = [{"role": "tool", "tool_call_id": id, "content": text} for id, text in pairs]
+        return {**body, "messages": [*body["messages"], answer.native, *said]}
+    if protocol == MESSAGES:
+        said = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in pairs]
+        turns = [{"role": "assistant", "content": answer.native}, {"role": "user", "content": said}]
+        return {**body, "messages": [*body["messages"], *turns]}
+    kinds = {call.id: "custom_tool_call_output" for call in answer.meaning.calls if call.custom}
+    said = [
+        {"type": kinds.get(id, "function_call_output"), "call_id": id, "output": text} for id, text in pairs
+    ]
+    return {**body, "input": [*body["input"], *answer.native, *said]}
+
+
+# The plainest program that reads a stream: it adds up what comes, and keeps what it does not know.
+
+
+def fold(protocol: str, events: list[Body]) -> Answer:
+    """The answer that a stream's events add up to."""
+    whole, said = _FOLDS[protocol](events)
+    return Answer(whole, said, meaning_of_whole(protocol, json.dumps(whole).encode()))
+
+
+# The second one is no official name; servers tell with it which stop sequence was met.
+_ENDING = ("finish_reason", "stop_reason")
+
+
+def _fold_chat(chunks: list[Body]) -> tuple[Body, Any]:
+    message: Body = {"role": "assistant", "content": None}
+    calls: dict[int, Body] = {}
+    whole: Body = {}
+    ending: Body = {}
+    for chunk in chunks:
+        whole = {**whole, **{name: value for name, value in chunk.items() if value is not None}}
+        for choice in chunk["choices"]:
+            ending |= {name: choice[name] for name in _ENDING if choice.get(name) is not None}
+            for name, value in choice["delta"].items():
+                if name == "tool_calls":
+                    for fragment in value:
+                        _grow(calls.setdefault(fragment["index"], {}), fragment)
+                elif isinstance(value, str) and name != "role":
+                    message[name] = (message.get(name) or "") + value
+                elif isinstance(value, list):
+                    message[name] = [*(message.get(name) or []), *value]
+    if calls:
+        message["tool_calls"] = [
+            {name: value for name, value in calls[index].items() if name != "index"}
+            for index in sorted(calls)
+        ]
+    whole["object"] = "chat.completion"
+    whole["choices"] = [{"index": 0, "message": message, **ending}]
+    return whole, message
+
+
+def _grow(call: Body, fragment: Body) -> None:
+    for name, value in fragment.items():
+        if isinstance(value, dict):
+            _grow(call.setdefault(name, {}), value)
+        elif name in ("arguments", "input"):
+            call[name] = call.get(name, "") + value
+        elif value is not None:
+            call[name] = value
+
+
+def _fold_messages(events: list[Body]) -> tuple[Body, Any]:
+    message: Body = {}
+    texts = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+    inputs: dict[int, str] = {}
+    for event in events:
+        match event["type"]:
+            case "message_start":
+                message = {**event["message"], "content": []}
+            case "content_block_start":
+                assert event["index"] == len(message["content"])
+                message["content"].append(dict(event["content_block"]))
+            case "content_block_delta":
+                block, delta = message["content"][event["index"]], event["delta"]
+                if delta["type"] == "input_json_delta":
+                    inputs[event["index"]] = inputs.get(event["index"], "") + delta["partial_json"]
+                else:
+                    block[texts[delta["type"]]] += delta[texts[delta["type"]]]
+            case "content_block_stop":
+                if event["index"] in inputs:
+                    message["content"][event["index"]]["input"] = json.loads(inputs[event["index"]] or "{}")
+            case "message_delta":
+                usage = {name: value for name, value in event["usage"].items() if value is not None}
+                message = {**message, **event["delta"], "usage": {**message["usage"], **usage}}
+    assert events[-1]["type"] == "message_stop"
+    return message, message["content"]
+
+
+def _fold_responses(events: list[Body]) -> tuple[Body, Any]:
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    last = events[-1]
+    assert last["type"] in ("response.completed", "response.incomplete")
+    # What was said on the way is what the last event says.
+    assert items == last["response"]["output"]
+    return last["response"], items
+
+
+_FOLDS: dict[str, Callable[[list[Body]], tuple[Body, Any]]] = {
+    CHAT: _fold_chat,
+    MESSAGES: _fold_messages,
+    RESPONSES: _fold_responses,
+}
+
+
+# The drivers.
+
+
+def resource(client: Any, protocol: str) -> Any:
+    """Where `create`, `stream` and `parse` are."""
+    return {
+        CHAT: lambda: client.chat.completions,
+        MESSAGES: lambda: client.messages,
+        RESPONSES: lambda: client.responses,
+    }[protocol]()
+
+
+def _streaming(protocol: str, body: Body) -> Body:
+    return {**body, "stream_options": {"include_usage": True}} if protocol == CHAT else body
+
+
+class _Sync:
+    def __init__(self, openai_client: openai.OpenAI, anthropic_client: anthropic.Anthropic) -> None:
+        self._clients: dict[str, Any] = {
+            CHAT: openai_client,
+            MESSAGES: anthropic_client,
+            RESPONSES: openai_client,
+        }
+
+    def client(self, protocol: str) -> Any:
+        return self._clients[protocol]
+
+    def create(self, protocol: str, body: Body, **options: Any) -> Any:
+        return resource(self._clients[protocol], protocol).create(**body, **options)
+
+    def events(self, protocol: str, body: Body, into: list[Any]) -> None:
+        with self.create(protocol, _streaming(protocol, body), stream=True) as stream:
+            # One by one: an error leaves what came before it.
+            for event in stream:
+                into.append(event)
+
+    def final(self, protocol: str, body: Body) -> Any:
+        body = _streaming(protocol, body)
+        with resource(self._clients[protocol], protocol).stream(**body) as stream:
+            return getattr(stream, _FINAL[protocol])()
+
+    def parse(self, protocol: str, body: Body) -> Any:
+        return resource(self._clients[protocol], protocol).parse(**body)
+
+    def models(self, protocol: str) -> list[str]:
+        return [model.id for model in self._clients[protocol].models.list()]
+
+
+class _Async:
+    """The async clients, in an asyncio loop of their own that runs while a call is made."""
+
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        openai_client: openai.AsyncOpenAI,
+        anthropic_client: anthropic.AsyncAnthropic,
+    ) -> None:
+        self._run = runner.run
+        self._clients: dict[str, Any] = {
+            CHAT: openai_client,
+            MESSAGES: anthropic_client,
+            RESPONSES: openai_client,
+        }
+
+    def client(self, protocol: str) -> Any:
+        return self._clients[protocol]
+
+    def create(self, protocol: str, body: Body, **options: Any) -> Any:
+        async def create() -> Any:
+            return await resource(self._clients[protocol], protocol).create(**body, **options)
+
+        return self._run(create())
+
+    def events(self, protocol: str, body: Body, into: list[Any]) -> None:
+        async def events() -> None:
+            await read_events(self._clients[protocol], protocol, body, into)
+
+        self._run(events())
+
+    def final(self, protocol: str, body: Body) -> Any:
+        async def final() -> Any:
+            manager = resource(self._clients[protocol], protocol).stream(**_streaming(protocol, body))
+            async with manager as stream:
+                return await getattr(stream, _FINAL[protocol])()
+
+        return self._run(final())
+
+    def parse(self, protocol: str, body: Body) -> Any:
+        async def parse() -> Any:
+            return await resource(self._clients[protocol], protocol).parse(**body)
+
+        return self._run(parse())
+
+    def models(self, protocol: str) -> list[str]:
+        async def models() -> list[str]:
+            return [model.id async for model in self._clients[protocol].models.list()]
+
+        return list(self._run(models()))
+
+
+async def read_events(client: Any, protocol: str, body: Body, into: list[Any]) -> None:
+    """A stream's events through an async client, into a list."""
+    created = await resource(client, protocol).create(**_streaming(protocol, body), stream=True)
+    async with created as stream:
+        async for event in stream:
+            into.append(event)
+
+
+@contextmanager
+def sync_sdk(url: str) -> Iterator[Sdk]:
+    """Both sync clients at the gateway of this URL. No retries: every error shows."""
+    options: Body = {"api_key": "any", "max_retries": 0, "timeout": TIMEOUT_S}
+    with (
+        openai.OpenAI(
+            base_url=url + "/v1", http_client=openai.DefaultHttpxClient(trust_env=False), **options
+        ) as one,
+        anthropic.Anthropic(
+            base_url=url, http_client=anthropic.DefaultHttpxClient(trust_env=False), **options
+        ) as other,
+    ):
+        yield _Sync(one, other)
+
+
+def async_clients(url: str) -> tuple[openai.AsyncOpenAI, anthropic.AsyncAnthropic]:
+    """Both async clients, as async context managers."""
+    options: Body = {"api_key": "any", "max_retries": 0, "timeout": TIMEOUT_S}
+    return (
+        openai.AsyncOpenAI(
+            base_url=url + "/v1", http_client=openai.DefaultAsyncHttpxClient(trust_env=False), **options
+        ),
+        anthropic.AsyncAnthropic(
+            base_url=url, http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **options
+        ),
+    )
+
+
+@contextmanager
+def async_sdk(url: str) -> Iterator[Sdk]:
+    """Both async clients, on asyncio."""
+    one, other = async_clients(url)
+    with asyncio.Runner() as runner:
+        yield _Async(runner, one, other)
+        runner.run(one.close())
+        runner.run(other.close())

@@ -1,0 +1,328 @@
+"""Money: what a request costs by the price list, and what becomes of a key whose budget is spent."""
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, Script, Sleep
+from gateway.limits import ANSWERS, NOON, STREAMS, Clock, limited
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    chat_answer,
+    messages_answer,
+    whole,
+)
+
+from dragoman import Usage
+from dragoman_server.accounts.limits import ClientLimits, _counter
+from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.usage import cost, names_of, price_of
+from dragoman_server.settings import ClientKey, Price, Settings
+
+# Prices.
+
+PLAIN = Price(model="*", input=3.0, output=15.0)
+FULL = Price(model="*", input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
+MILLION = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("price", "usage", "dollars"),
+    [
+        (PLAIN, Usage(), 0.0),
+        (PLAIN, Usage(input=MILLION), 3.0),
+        (PLAIN, Usage(output=MILLION), 15.0),
+        (PLAIN, Usage(input=MILLION, output=MILLION), 18.0),
+        (PLAIN, Usage(input=MILLION, cached=MILLION), 3.0),
+        (FULL, Usage(input=MILLION), 3.0),
+        (FULL, Usage(input=MILLION, cached=MILLION), 0.3),
+        (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
+        (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
+        (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
+        (
+            Price(model="*", input=3.0, output=15.0, cached_input=0.0),
+            Usage(input=MILLION, cached=MILLION),
+            0.0,
+        ),
+    ],
+)
+def test_what_a_request_costs(price: Price, usage: Usage, dollars: float) -> None:
+    assert cost(price, usage) == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (("fast",), "fast"),
+        (("up/m-1",), "up/m-1"),
+        (("m-1",), "m-1"),
+        (("m-*",), "m-*"),
+        (("up/*", "fast"), "up/*"),  # the first in the file, not the narrowest
+        (("fast", "up/*"), "fast"),
+        (("m", "up", "M-1", "fas"), None),
+        ((), None),
+    ],
+)
+def test_the_first_price_that_fits_one_of_the_names(patterns: tuple[str, ...], found: str | None) -> None:
+    prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
+    price = price_of(prices, names_of("fast", "up", "m-1"))
+    assert (price and price.model) == found
+
+
+def test_what_is_not_known_is_no_name() -> None:
+    assert names_of(None, None, None) == []
+    assert names_of("fast", "up", None) == ["fast"]
+
+
+def moment(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("period", "now", "name", "ends"),
+    [
+        ("day", "2026-11-21T12:00", "2026-11-21", "2026-11-22T00:00"),
+        ("day", "2026-12-31T23:59:59", "2026-12-31", "2027-01-01T00:00"),
+        ("month", "2026-11-21T12:00", "2026-11", "2026-12-01T00:00"),
+        ("month", "2026-12-31T23:59:59", "2026-12", "2027-01-01T00:00"),
+        ("month", "2027-01-31T00:00", "2027-01", "2027-02-01T00:00"),
+        ("month", "2028-02-29T00:00", "2028-02", "2028-03-01T00:00"),
+        ("total", "2026-11-21T12:00", "total", None),
+    ],
+)
+def test_where_the_money_of_a_period_is_counted(period: str, now: str, name: str, ends: str | None) -> None:
+    key = ClientKey(name="red", hash="0" * 64, budget=1.0, budget_period=period)
+    counter, end = _counter(key, moment(now))
+    assert counter == f"budget:red:{name}"
+    assert (end and end.timestamp()) == (ends and moment(ends))
+
+
+# Through the application. An answer of the scripts is 3 tokens in and 4 out: at these prices a dollar.
+
+PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
+
+
+def error_of(client: FakeClient) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(client.body)["error"]
+    return error
+
+
+# The status and the type that a spent budget has in each dialect, and the code where there is one.
+SPENT = {
+    CHAT: (429, "insufficient_quota", "insufficient_quota"),
+    RESPONSES: (429, "insufficient_quota", "insufficient_quota"),
+    MESSAGES: (402, "billing_error", None),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
+async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: str, streams: bool) -> None:
+    script = (STREAMS if streams else ANSWERS)[upstream]
+    gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
+    assert [(await gateway.ask(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
+    client = await gateway.ask(protocol, streams=streams)
+    status, named, code = SPENT[protocol]
+    assert client.status == status
+    error = error_of(client)
+    assert (error["type"], error.get("code")) == (named, code)
+    assert "budget of the client key red is spent: 2 US dollars a month" in error["message"]
+    assert "starts again at 2026-12-01T00:00:00Z" in error["message"]
+    # Neither a wait that is worth it nor a second try: SDKs would make one of any 429.
+    assert client.headers["x-should-retry"] == "false"
+    assert "retry-after" not in client.headers
+    assert len(gateway.upstreams.sent) == 2
+
+
+DAY = 86_400
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("period", "later", "status"),
+    [
+        ("day", DAY / 2 - 1, 429),
+        ("day", DAY / 2, 200),
+        ("month", 9 * DAY, 429),
+        ("month", 10 * DAY, 200),
+        ("total", 99_999 * DAY, 429),
+    ],
+)
+async def test_when_a_budget_starts_again(period: str, later: float, status: int) -> None:
+    gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
+    assert (await gateway.ask()).status == 200
+    assert (await gateway.ask()).status == 429
+    gateway.clock.now = NOON + later
+    assert (await gateway.ask()).status == status
+
+
+@pytest.mark.anyio
+async def test_a_budget_of_nothing_lets_nothing_pass() -> None:
+    gateway = limited(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
+    client = await gateway.ask()
+    assert client.status == 429
+    assert error_of(client)["message"].endswith("is spent: 0 US dollars in all")
+
+
+@pytest.mark.anyio
+async def test_a_budget_outlives_the_gateway_where_its_store_does() -> None:
+    store, clock = MemoryAccountStore(), Clock()
+    keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
+    first = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
+    assert (await first.ask()).status == 200
+    second = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
+    assert (await second.ask()).status == 429
+    assert (await second.ask(key="blue")).status == 200
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: str) -> None:
+    gateway = limited(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
+    client = await gateway.ask(protocol, model="two/m")
+    assert client.status == 403
+    assert "has a budget, and the model 'two/m' has no price here" in error_of(client)["message"]
+    assert "[[prices]]" in error_of(client)["message"]
+    assert (await gateway.ask(protocol, model="two/m", key="blue")).status == 200
+
+
+@pytest.mark.anyio
+async def test_a_model_that_leads_nowhere_is_not_found_rather_than_not_priced() -> None:
+    gateway = limited(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
+    assert (await gateway.ask(model="nowhere")).status == 404
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("prices", "status"),
+    [
+        (("up/*", "two/*"), 200),
+        (("m", "n"), 200),
+        (("chain",), 200),
+        (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
+        (("two/*",), 403),
+    ],
+)
+async def test_every_model_of_a_chain_needs_a_price(prices: tuple[str, ...], status: int) -> None:
+    gateway = limited(
+        CHAT,
+        keys={"red": {"budget": 1.0}},
+        prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
+        models={"chain": ("up/m", "two/n")},
+    )
+    assert (await gateway.ask(model="chain")).status == status
+
+
+CACHED_CHAT = chat_answer(
+    {"content": "Hi"},
+    usage={
+        "prompt_tokens": 10,
+        "completion_tokens": 1,
+        "total_tokens": 11,
+        "prompt_tokens_details": {"cached_tokens": 8},
+    },
+)
+CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
+    "usage": {
+        "input_tokens": 1,
+        "output_tokens": 1,
+        "cache_read_input_tokens": 8,
+        "cache_creation_input_tokens": 1,
+    }
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("upstream", "answer", "dollars"),
+    [
+        (CHAT, CACHED_CHAT, 2 * 0.01 + 8 * 0.001 + 0.1),
+        (MESSAGES, CACHED_MESSAGES, 0.01 + 8 * 0.001 + 0.02 + 0.1),
+    ],
+)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_the_log_has_the_price_and_caches_count(
+    protocol: str, upstream: str, answer: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    price = Price(model="*", input=1e4, output=1e5, cached_input=1e3, cache_write=2e4)
+    gateway = limited(upstream, whole(answer), keys={"red": {}}, prices=[price])
+    with caplog.at_level(logging.INFO):
+        assert (await gateway.ask(protocol)).status == 200
+    (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    assert record["cost_usd"] == pytest.approx(dollars)
+    assert "estimated" not in record
+
+
+# Requests that are under way together.
+
+SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dollar is reserved
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
+async def test_what_requests_under_way_may_cost_is_reserved(left: float, served: int) -> None:
+    slow = Script([Sleep(1), *ANSWERS[CHAT].body])
+    gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
+    heard: list[FakeClient] = []
+
+    async def one() -> None:
+        heard.append(await gateway.ask())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(40):
+            tasks.start_soon(one)
+    assert [client.status for client in heard].count(200) == served
+    assert len(gateway.upstreams.sent) == served
+
+
+@pytest.mark.anyio
+async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> None:
+    """For answers, errors of upstreams, requests that are refused later, and clients that leave."""
+    keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
+    scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
+    gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
+
+    async def spent() -> float:
+        return await gateway.gateway.accounts.total("budget:red:total", gateway.clock.now)
+
+    assert (await gateway.ask()).status == 200
+    price = await spent()
+    assert price == pytest.approx(4e-6)  # four tokens out
+    assert (await gateway.ask()).status == 400
+    assert await spent() == pytest.approx(price)
+    assert (await gateway.call(PATHS[MESSAGES], {"model": "up/m", "messages": 5})).status == 400
+    assert await spent() == pytest.approx(price)
+    leaving = FakeClient(json.dumps({"model": "up/m", "messages": []}).encode(), leaves_after=1)
+    await gateway.call(PATHS[CHAT], {}, client=leaving)
+    assert await spent() < price + 1e-5
+    for _ in range(3):
+        last = await gateway.ask()
+    assert last.status == 429  # too fast
+    assert await spent() < price + 1e-5
+
+
+@pytest.mark.anyio
+async def test_what_a_request_had_reserved_is_free_again_when_it_is_cut_before_it_passed() -> None:
+    class Slow(MemoryAccountStore):
+        async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+    key = ClientKey(name="red", hash="", budget=1.0, budget_period="total", requests_per_minute=5)
+    store = Slow()
+    limits = ClientLimits(Settings(), store, lambda: NOON)
+    with anyio.move_on_after(0.1):
+        await limits.admit(key, 0.5)
+    assert await store.total("budget:red:total", NOON) == 0

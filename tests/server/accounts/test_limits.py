@@ -1,0 +1,457 @@
+"""What a client key may use: models, requests and tokens by the minute. Through the application, in every dialect."""
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, Sleep
+from gateway.limits import ANSWERS, NOON, STREAMS, TOKENS, Clock, ask, limited
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    chat_answer,
+    chunk,
+    stream,
+    whole,
+)
+from starlette.routing import Route
+
+from dragoman import PROTOCOLS
+from dragoman_server.accounts.stores.base import AccountStoreError, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.app import _routes
+from dragoman_server.headers import limit_headers
+from dragoman_server.http.endpoint import ClientRequest, ProtocolEndpoint
+from dragoman_server.log import RequestRecord
+
+pytestmark = pytest.mark.anyio
+
+SIMPLE = "simple_chat"
+# Where clients of each protocol ask, and the type that a 403 and a 429 have there.
+DIALECTS = {
+    CHAT: ("/v1/chat/completions", "permission_error", "rate_limit_error"),
+    RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
+    MESSAGES: ("/v1/messages", "permission_error", "rate_limit_error"),
+}
+dialects = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+
+
+def error_of(client: FakeClient) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(client.body)["error"]
+    return error
+
+
+# Models.
+
+
+@pytest.mark.parametrize(
+    ("models", "asked", "status"),
+    [
+        ((), "up/m", 200),
+        (("up/m",), "up/m", 200),
+        (("up/m",), "up/n", 403),
+        (("up/*",), "up/n", 200),
+        (("up/*",), "two/n", 403),
+        (("m",), "up/m", 403),  # by the name that the client sends, wherever it leads
+        (("fast",), "fast", 200),
+        (("fast",), "up/m", 403),
+        (("up/*",), "fast", 403),
+        (("fast",), "Fast", 403),
+        (("fast",), " fast", 403),
+        (("f[a]st", "f?st"), "fast", 403),
+        (("nowhere",), "nowhere", 404),
+        (("fast",), "nowhere", 403),  # not a word about which models there are
+    ],
+)
+async def test_which_models_a_key_may_use(models: tuple[str, ...], asked: str, status: int) -> None:
+    gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
+    client = await gateway.ask(model=asked)
+    assert client.status == status, client.body
+    assert len(gateway.upstreams.sent) == (status == 200)
+
+
+@dialects
+async def test_a_refused_model_is_told_in_the_dialect(protocol: str) -> None:
+    gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
+    client = await gateway.ask(protocol)
+    assert client.status == 403
+    assert error_of(client)["type"] == DIALECTS[protocol][1]
+    assert "may not use the model 'up/m'; it may use a, b*" in error_of(client)["message"]
+    assert "retry-after" not in client.headers
+
+
+async def test_a_name_from_outside_is_told_in_bounds_and_visibly() -> None:
+    gateway = limited(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
+    message = error_of(await gateway.ask(model="x\n" * 9999))["message"]
+    assert "\n" not in message
+    assert len(message) < 500
+    assert message.endswith("m9, ...")
+
+
+# Paths that take no model: there is nothing that a key could be refused.
+WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
+
+
+async def test_every_path_that_takes_a_model_asks_whether_the_key_may_use_it() -> None:
+    """Whatever is added later: a new path that lets a forbidden model pass fails here."""
+    gateway = limited(CHAT, keys={"red": {"models": ("other",)}})
+    paths = [
+        route.path
+        for route in _routes(gateway.gateway)
+        if isinstance(route, Route) and "POST" in (route.methods or ()) and route.path not in WITHOUT_MODEL
+    ]
+    assert len(paths) >= 9
+    for path in paths:
+        body = {"model": "up/m", "max_tokens": 9, "messages": [], "input": "Hi", "prompt": "Hi"}
+        client = await gateway.call(path, body)
+        assert client.status == 403, path
+    assert gateway.upstreams.sent == []
+
+
+async def test_the_default_model_is_asked_about_too() -> None:
+    keys = {"red": {"models": ("up/a",)}, "blue": {"models": ("up/b",)}}
+    gateway = limited(CHAT, keys=keys, default_model="up/a")
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    assert (await gateway.call("/chat/json", body, "red")).status == 200
+    assert (await gateway.call("/chat/json", body, "blue")).status == 403
+
+
+async def test_a_request_without_a_model_is_refused_as_ever() -> None:
+    gateway = limited(CHAT, keys={"red": {"models": ("a",)}})
+    client = await gateway.call(PATHS[CHAT], {"messages": []})
+    assert client.status == 400
+    assert "model is required" in error_of(client)["message"]
+
+
+async def test_the_list_of_models_has_only_those_of_the_key() -> None:
+    gateway = limited(
+        CHAT, keys={"red": {"models": ("fa*",)}, "blue": {}}, models={"fast": "up/m", "slow": "up/n"}
+    )
+    async with gateway.app.lifespan():
+        red = json.loads((await gateway.call("/v1/models", None, "red", method="GET")).body)
+        blue = json.loads((await gateway.call("/v1/models", None, "blue", method="GET")).body)
+        assert (await gateway.call("/v1/models/fast", None, "red", method="GET")).status == 200
+        assert (await gateway.call("/v1/models/slow", None, "red", method="GET")).status == 404
+    assert [each["id"] for each in red["data"]] == ["fast"]
+    assert {"fast", "slow"} <= {each["id"] for each in blue["data"]}
+
+
+async def test_what_was_never_admitted_is_not_sent() -> None:
+    """The endpoint that forgets to ask sends nothing."""
+
+    class Forgetful(ProtocolEndpoint):
+        async def serve(self, call: ClientRequest) -> None:
+            await self.request_handler(self.plan(call, await call.body()), call).run()
+
+    gateway = limited(CHAT, keys={"red": {}})
+    spec = gateway.gateway.protocols[CHAT]
+    endpoint = Forgetful(gateway.gateway, spec, spec.endpoints[0])
+    client = FakeClient(json.dumps(ask(CHAT)).encode())
+    await endpoint({"type": "http", "path": "/x", "headers": []}, client.receive, client.send)
+    assert client.status == 500
+    assert gateway.upstreams.sent == []
+
+
+# Requests by the minute.
+
+
+@dialects
+async def test_requests_by_the_minute(protocol: str) -> None:
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
+    statuses = [(await gateway.ask(protocol)).status for _ in range(3)]
+    assert statuses == [200, 200, 429]
+    assert len(gateway.upstreams.sent) == 2
+    assert (await gateway.ask(protocol, key="blue")).status == 200
+    gateway.clock.now += 30  # room comes back steadily, not at the full minute
+    assert [(await gateway.ask(protocol)).status for _ in range(2)] == [200, 429]
+
+
+# What the libraries of each vendor read, and what they are not told.
+TOLD = {
+    CHAT: {
+        "x-ratelimit-limit-requests": "2",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "30s",
+    },
+    MESSAGES: {
+        "anthropic-ratelimit-requests-limit": "2",
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "2026-11-21T12:00:30Z",
+    },
+}
+TOLD[RESPONSES] = TOLD[CHAT]
+
+
+@dialects
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_limit_is_told_in_the_dialect(protocol: str, streams: bool) -> None:
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
+    for _ in range(2):
+        await gateway.ask(protocol)
+    client = await gateway.ask(protocol, streams=streams)
+    assert client.status == 429
+    assert error_of(client)["type"] == DIALECTS[protocol][2]
+    assert (
+        "the client key red may use 2 requests a minute; try again in 30.000s" in error_of(client)["message"]
+    )
+    assert (client.headers["retry-after"], client.headers["retry-after-ms"]) == ("30", "30000")
+    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == TOLD[protocol]
+
+
+async def test_the_simple_api_is_told_when_to_come_back() -> None:
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    assert (await gateway.call("/chat/json", body)).status == 200
+    client = await gateway.call("/chat/sse", body)
+    assert client.status == 429
+    assert client.headers["retry-after"] == "60"
+    assert not [name for name in client.headers if "ratelimit" in name]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wait", "told"),
+    [
+        (CHAT, 0.0, "0s"),
+        (CHAT, 0.0121, "0.013s"),
+        (CHAT, 12.5, "12.5s"),
+        (CHAT, 60.0, "1m0s"),
+        (RESPONSES, 3725.25, "62m5.25s"),
+        (CHAT, -5.0, "0s"),
+        (MESSAGES, 0.5, "2026-11-21T12:00:01Z"),
+        (MESSAGES, 86400.0, "2026-11-22T12:00:00Z"),
+        (MESSAGES, -5.0, "2026-11-21T12:00:00Z"),
+    ],
+)
+async def test_how_the_end_of_a_limit_is_written(protocol: str, wait: float, told: str) -> None:
+    headers = dict(
+        limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
+    )
+    assert next(value for name, value in headers.items() if "reset" in name) == told
+    assert int(headers["retry-after"]) >= max(0.0, wait)
+    assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000
+
+
+async def test_counting_and_listing_are_no_requests() -> None:
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}})
+    counting = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+    for _ in range(3):
+        assert (await gateway.call("/v1/messages/count_tokens", counting)).status == 200
+    assert (await gateway.ask()).status == 200
+    assert (await gateway.ask()).status == 429
+
+
+async def test_a_request_that_is_refused_later_counts_too() -> None:
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}})
+    assert (await gateway.ask(model="nowhere/x")).status in (400, 404)
+    assert (await gateway.ask()).status == 429
+
+
+async def test_keys_count_on_their_own_and_gateways_together() -> None:
+    store, clock = MemoryAccountStore(), Clock()
+    keys = {"red": {"requests_per_minute": 1}, "blue": {"requests_per_minute": 1}}
+    one, other = (limited(CHAT, keys=keys, store=store, clock=clock) for _ in range(2))
+    assert (await one.ask()).status == 200
+    assert (await other.ask()).status == 429
+    assert (await other.ask(key="blue")).status == 200
+
+
+# Tokens by the minute.
+
+
+@dialects
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
+async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: str, streams: bool) -> None:
+    script = (STREAMS if streams else ANSWERS)[upstream]
+    gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
+    client = await gateway.ask(protocol, streams=streams)
+    assert client.status == 200, client.body
+    refused = await gateway.ask(protocol)
+    assert refused.status == 429
+    name = "anthropic-ratelimit-tokens-limit" if protocol == MESSAGES else "x-ratelimit-limit-tokens"
+    assert refused.headers[name] == f"{TOKENS - 1}"
+    # One token too many: there is room again when it has come back.
+    assert int(refused.headers["retry-after-ms"]) == 60_000 // (TOKENS - 1)
+    gateway.clock.now += 60 / (TOKENS - 1)
+    assert (await gateway.ask(protocol)).status == 200
+
+
+async def test_a_key_within_its_tokens_goes_on() -> None:
+    gateway = limited(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
+    assert [(await gateway.ask()).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+@pytest.mark.parametrize(
+    ("requests", "tokens", "named"), [(9, 1, "tokens"), (1, 9, "requests"), (1, 1, "tokens")]
+)
+async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, named: str) -> None:
+    keys = {"red": {"requests_per_minute": requests, "tokens_per_minute": tokens}}
+    gateway = limited(CHAT, keys=keys)
+    assert (await gateway.ask()).status == 200
+    client = await gateway.ask()
+    assert client.status == 429
+    assert f"{named} a minute" in error_of(client)["message"]
+    assert f"x-ratelimit-limit-{named}" in client.headers
+
+
+async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
+    keys = {"red": {"requests_per_minute": 2, "tokens_per_minute": 1}}
+    gateway = limited(CHAT, keys=keys)
+    statuses = [(await gateway.ask()).status for _ in range(3)]
+    assert statuses == [200, 429, 429]
+    gateway.clock.now += 60 * TOKENS
+    assert (await gateway.ask()).status == 200
+
+
+# Clients that leave, and upstreams that tell no figures.
+
+
+class Leaver(FakeClient):
+    """Leaves when it has seen so much of the answer."""
+
+    def __init__(self, body: bytes, seen: bytes) -> None:
+        super().__init__(body, leaves_after=None)
+        self._seen = seen
+        self._left = anyio.Event()
+
+    async def receive(self) -> Any:
+        if self._body is not None:
+            return await super().receive()
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self._seen in self.body:
+            self._left.set()
+            await anyio.sleep_forever()
+
+
+WORDS = [f"word-{number} " for number in range(40)]
+LONG = stream(*(chunk({"content": word}) for word in WORDS), chunk({}, "stop"), done=True)
+
+
+@dialects
+async def test_a_client_that_leaves_pays_for_what_it_got(
+    protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
+    leaver = Leaver(json.dumps(ask(protocol, streams=True)).encode(), b"word-30")
+    with caplog.at_level(logging.INFO):
+        await gateway.call(PATHS[protocol], None, client=leaver)
+    (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    assert record["outcome"] == "client_left"
+    assert record["estimated"] is True
+    assert 31 <= record["output_tokens"] <= 150
+    assert 0 < record["input_tokens"] < 50
+    assert (await gateway.ask(protocol)).status == 429
+
+
+async def test_a_client_that_leaves_before_a_word_pays_for_its_prompt() -> None:
+    script = ANSWERS[CHAT]
+    slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
+    gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
+    leaver = FakeClient(json.dumps(ask(CHAT)).encode(), leaves_after=anyio.current_time() + 1)
+    await gateway.call(PATHS[CHAT], None, client=leaver)
+    assert leaver.messages == []
+    assert (await gateway.ask()).status == 429
+
+
+async def test_a_relayed_stream_without_figures_is_estimated() -> None:
+    """A Chat client that does not ask for usage is told none, nor is a relay."""
+    gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
+    assert (await gateway.ask(CHAT, streams=True)).status == 200
+    assert (await gateway.ask(CHAT)).status == 429
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
+    gateway = limited(
+        CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
+    )
+    for _ in range(3):
+        assert (await gateway.ask()).status == status
+
+
+# The store.
+
+
+class Broken(MemoryAccountStore):
+    """A store that fails as it is told: an error, or silence."""
+
+    def __init__(self, silent: bool) -> None:
+        super().__init__()
+        self.silent = silent
+        self.works = False
+
+    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
+        if self.works:
+            return await super().spend(rates, now, at_once=at_once)
+        if self.silent:
+            await anyio.sleep_forever()
+        raise AccountStoreError("no route to the store")
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
+async def test_a_store_that_does_not_work_refuses_nobody(
+    silent: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Broken(silent)
+    gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
+    begun = anyio.current_time()
+    for _ in range(3):
+        assert (await gateway.ask()).status == 200
+    assert anyio.current_time() - begun < 10
+    lines = [each for each in caplog.records if each.name == "dragoman.errors"]
+    assert len(lines) == 1
+    assert "the limits of client keys are not counted" in lines[0].getMessage()
+    store.works = True
+    assert (await gateway.ask()).status == 200
+    assert (await gateway.ask()).status == 429
+
+
+class Untouchable(MemoryAccountStore):
+    async def spend(self, *arguments: Any, **more: Any) -> float:
+        raise AssertionError("nobody is to ask")
+
+    async def total(self, *arguments: Any) -> float:
+        raise AssertionError("nobody is to ask")
+
+    add = total  # type: ignore[assignment]
+
+
+async def test_a_key_without_limits_asks_no_store() -> None:
+    gateway = limited(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
+    assert (await gateway.ask()).status == 200
+
+
+async def test_what_is_counted_when_the_server_stops() -> None:
+    """A request that is cancelled in its middle has used what it has used."""
+    slow = stream(*(chunk({"content": word}) for word in WORDS))
+    slow.body = [*slow.body, Sleep(3600)]
+    gateway = limited(CHAT, slow, ANSWERS[CHAT], keys={"red": {"tokens_per_minute": 10}})
+    with anyio.move_on_after(60):
+        await gateway.ask(CHAT, streams=True)
+    assert (await gateway.ask()).status == 429
+
+
+def test_the_record_knows_nothing_of_limits() -> None:
+    assert "cost_usd" not in RequestRecord(id="a", protocol=CHAT, path="/").as_dict()
+    assert (
+        RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
+        == 1.235e-5
+    )
+
+
+async def test_a_whole_answer_without_figures_is_estimated() -> None:
+    answer = whole(chat_answer({"content": "Hello"}, usage=None))
+    gateway = limited(CHAT, answer, keys={"red": {"tokens_per_minute": 5}})
+    assert (await gateway.ask()).status == 200
+    assert (await gateway.ask()).status == 429

@@ -1,0 +1,82 @@
+"""Limits and accounts in a file: what is counted or changed outlives the gateway, and two gateways know it.
+
+In real time, for the store has a thread; the wall clock of the limits stands still.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from gateway.fakes import FakeClient, http_scope
+from gateway.limits import Clock, limited
+from gateway.scripted import CHAT
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.settings import Price
+from dragoman_server.settings.secret import Secret
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+# An answer of the scripts is 3 tokens in and 4 out: a dollar.
+PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
+
+
+async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
+    """What a gateway answers from its start to its end."""
+    gateway = limited(
+        CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
+    )
+    async with gateway.app.lifespan():
+        return [(await gateway.ask()).status for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "later", "first", "second"),
+    [
+        ({"budget": 3.0}, 0, [200, 200], [200, 429]),
+        ({"budget": 3.0}, 10 * 86_400, [200, 200], [200, 200]),  # December
+        ({"budget": 3.0, "budget_period": "total"}, 10 * 86_400, [200, 200], [200, 429]),
+        ({"requests_per_minute": 3}, 0, [200, 200], [200, 429]),
+        ({"tokens_per_minute": 7}, 0, [200, 200], [429, 429]),
+    ],
+)
+async def test_what_is_spent_stays_spent(
+    limits: dict[str, object], later: float, first: list[int], second: list[int], tmp_path: Path
+) -> None:
+    clock, file = Clock(), tmp_path / "accounts.db"
+    assert await statuses(file, limits, clock, 2) == first
+    clock.now += later
+    assert await statuses(file, limits, clock, 2) == second
+
+
+async def test_two_gateways_spend_one_budget(tmp_path: Path) -> None:
+    clock, file = Clock(), str(tmp_path / "accounts.db")
+    one, other = (
+        limited(
+            CHAT, keys={"red": {"budget": 2.0}}, prices=PRICES, store=SQLiteAccountStore(file), clock=clock
+        )
+        for _ in range(2)
+    )
+    async with one.app.lifespan(), other.app.lifespan():
+        assert [(await each.ask()).status for each in (one, other, one, other)] == [200, 200, 429, 429]
+
+
+async def test_what_the_operator_changes_outlives_the_gateway(tmp_path: Path) -> None:
+    file, admin = str(tmp_path / "accounts.db"), "admin-0123456789-0123456789-0123456789"
+    found = []
+    for method, path in (
+        ("POST", "/admin/accounts/up/default/disable"),
+        ("GET", "/admin/accounts"),
+        ("POST", "/admin/accounts/up/default/enable"),
+        ("GET", "/admin/accounts"),
+    ):
+        gateway = limited(CHAT, keys={"red": {}}, store=SQLiteAccountStore(file), admin_key=Secret(admin))
+        client = FakeClient()
+        async with gateway.app.lifespan():
+            await gateway.app(http_scope(path, method, {"x-api-key": admin}), client.receive, client.send)
+        assert client.status == 200
+        answer = json.loads(client.body)
+        account = answer["accounts"][0] if "accounts" in answer else answer
+        found.append((account["id"], account["state"]))
+    assert found == [("up/default", state) for state in ("disabled", "disabled", "ready", "ready")]

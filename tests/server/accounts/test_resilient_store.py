@@ -1,0 +1,490 @@
+"""A gateway goes on when its store of accounts is slow or dead, and tells it afterwards what it has missed.
+
+The store is a fake that answers, fails or hangs as the test says; time is virtual.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+
+import anyio
+import pytest
+from account_stores import NOW, REST
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import (
+    AccountGrant,
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    NoRoom,
+    Rate,
+)
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+
+class Mood(Enum):
+    WORKS = "works"
+    FAILS = "fails"
+    HANGS = "hangs"
+    DOES_IT_BUT_HANGS = "does it, but hangs"
+
+
+class FakeStore(MemoryAccountStore):
+    """asked: the names of the calls, probes left out. done: those of them that had an effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mood = Mood.WORKS
+        self.asked: list[str] = []
+        self.probes = 0
+
+    async def _answer(self, name: str) -> None:
+        self.asked.append(name)
+        await self._suffer()
+
+    async def _suffer(self) -> None:
+        if self.mood is Mood.FAILS:
+            raise AccountStoreError("out of order")
+        if self.mood is Mood.HANGS:
+            await anyio.sleep_forever()
+
+    async def _afterwards(self) -> None:
+        if self.mood is Mood.DOES_IT_BUT_HANGS:
+            await anyio.sleep_forever()
+
+    async def take(
+        self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
+    ) -> AccountGrant | NoRoom:
+        if candidates:
+            await self._answer("take")
+        else:
+            self.probes += 1
+            await self._suffer()
+        taken = await super().take(candidates, conversation, lease, now)
+        await self._afterwards()
+        return taken
+
+    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+        await self._answer(f"give back {taken.lease} {tokens:g}")
+        await super().give_back(taken, candidate, tokens, now)
+        await self._afterwards()
+
+    async def failed(
+        self,
+        account: str,
+        action: ErrorAction,
+        cause: str,
+        now: float,
+        *,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
+    ) -> None:
+        await self._answer(f"failed {account}")
+        await super().failed(
+            account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+        )
+        await self._afterwards()
+
+    async def succeeded(self, account: str, *, remaining: float | None) -> None:
+        await self._answer(f"succeeded {account}")
+        await super().succeeded(account, remaining=remaining)
+
+    async def disable(self, account: str, cause: str) -> None:
+        await self._answer(f"disable {account}")
+        await super().disable(account, cause)
+
+    async def reset(self, account: str) -> None:
+        await self._answer(f"reset {account}")
+        await super().reset(account)
+
+    async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
+        await self._answer("spend")
+        opens = await super().spend(rates, now, at_once=at_once)
+        await self._afterwards()
+        return opens
+
+    async def add(self, counter: str, amount: float, expires: float | None) -> None:
+        await self._answer(f"add {amount:g}")
+        await super().add(counter, amount, expires)
+        await self._afterwards()
+
+    async def total(self, counter: str, now: float) -> float:
+        await self._answer("total")
+        return await super().total(counter, now)
+
+
+A, B = Candidate("up/a"), Candidate("up/b")
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
+TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
+KEY = Rate("key", 2, 60.0)
+
+
+def made() -> tuple[FakeStore, ResilientStore]:
+    store = FakeStore()
+    return store, ResilientStore(store, MemoryAccountStore())
+
+
+async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
+    answer = await store.take(candidates, None, lease, now)
+    return answer.account if isinstance(answer, AccountGrant) else None
+
+
+async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
+    await store.failed(
+        account, ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+    )
+
+
+async def trouble(store: AccountStore, account: str) -> None:
+    await store.failed(
+        account, ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+    )
+
+
+async def take_until_open(careful: ResilientStore) -> None:
+    for _ in range(3):
+        await take(careful, A)
+    assert careful.is_open
+
+
+async def settle() -> None:
+    await anyio.sleep(1.0)
+
+
+# The deadline and the breaker.
+
+
+async def test_a_store_that_works_decides() -> None:
+    store, careful = made()
+    async with careful.running():
+        await store.disable("up/a", "by another gateway")
+        assert await take(careful, A, B) == "up/b"
+        assert careful.health() == store.health()
+        assert (careful.local_decisions, careful.is_open) == (0, False)
+
+
+CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
+    "take": lambda store: store.take([A], None, "l", NOW),
+    "give_back": lambda store: store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
+    "failed": lambda store: cool(store, "up/a"),
+    "succeeded": lambda store: store.succeeded("up/a", remaining=0.5),
+    "disable": lambda store: store.disable("up/a", "why"),
+    "reset": lambda store: store.reset("up/a"),
+    "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
+    "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
+    "add": lambda store: store.add("budget", 1.0, None),
+    "total": lambda store: store.total("budget", NOW),
+}
+
+
+@pytest.mark.parametrize("mood", [Mood.FAILS, Mood.HANGS])
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.promise("R11")
+@pytest.mark.each_choice
+async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: Mood) -> None:
+    store, careful = made()
+    model = MemoryAccountStore()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = mood
+        began = anyio.current_time()
+        assert await CALLS[call](careful) == await CALLS[call](model)
+        assert anyio.current_time() - began <= DEADLINE_S + 1e-9
+        assert dict(careful.health()) == dict(model.health())
+    assert careful.local_decisions == (call in ("take", "spend", "spend later", "total"))
+
+
+async def test_after_a_few_failures_nobody_waits_any_more() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.HANGS
+        await take_until_open(careful)
+        asked, began = len(store.asked), anyio.current_time()
+        for call in CALLS.values():
+            await call(careful)
+        assert anyio.current_time() == began
+        assert len(store.asked) == asked
+
+
+async def test_single_failures_do_not_open_it() -> None:
+    store, careful = made()
+    async with careful.running():
+        for _ in range(10):
+            store.mood = Mood.FAILS
+            await take(careful, A)
+            store.mood = Mood.WORKS
+            await take(careful, A)
+            assert not careful.is_open
+        assert careful.local_decisions == 10
+
+
+async def test_it_closes_by_itself_without_a_request_that_waits_for_that() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.HANGS
+        await take_until_open(careful)
+        await anyio.sleep(60)
+        assert careful.is_open
+        assert 100 < store.probes < 300
+        store.mood = Mood.WORKS
+        await settle()
+        assert not careful.is_open
+        decisions = careful.local_decisions
+        assert await take(careful, A) == "up/a"
+        assert careful.local_decisions == decisions
+
+
+async def test_a_store_that_is_dead_from_the_start_is_found_out_before_the_first_request() -> None:
+    store, careful = made()
+    store.mood = Mood.HANGS
+    async with careful.running():
+        await settle()
+        assert careful.is_open
+
+
+async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.accounts")
+    store, careful = made()
+    async with careful.running():
+        for _ in range(2):
+            store.mood = Mood.FAILS
+            for _ in range(50):
+                await take(careful, A)
+                await cool(careful, "up/b")
+            store.mood = Mood.WORKS
+            await settle()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        ("INFO", "the account store works again, after 50 local decisions in all"),
+        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        ("INFO", "the account store works again, after 100 local decisions in all"),
+    ]
+
+
+async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.HANGS
+        await take_until_open(careful)
+    assert caplog.messages[-1].endswith("this gateway decides alone: no answer within 50 ms")
+
+
+# Decisions of its own.
+
+
+async def test_its_own_decisions_start_from_what_was_known() -> None:
+    store, careful = made()
+    two = Candidate("up/c", requests=Rate("two", 2, 60.0))
+    async with careful.running():
+        assert await take(careful, ONE_AT_ONCE, lease="held") == "up/a"
+        assert await take(careful, two) == "up/c"
+        await careful.take([B, A], "conversation", "l", NOW)
+        await store.disable("up/bad", "by another gateway")
+        assert await careful.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
+        await store.add("budget", 5.0, None)
+        assert await careful.total("budget", NOW) == 5.0
+        store.mood = Mood.FAILS
+        await take_until_open(careful)
+        assert await take(careful, Candidate("up/bad")) is None
+        assert await take(careful, ONE_AT_ONCE, lease="m") is None
+        assert [await take(careful, two) for _ in range(2)] == ["up/c", None]
+        assert await careful.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
+        assert [await careful.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
+        await careful.add("budget", 1.0, None)
+        assert await careful.total("budget", NOW) == 6.0
+        await careful.give_back(AccountGrant("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
+
+
+async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.FAILS
+        for number in range(10):
+            await take(careful, A, now=NOW + number)
+        assert careful.health()["up/a"].last_used == NOW + 9
+        await cool(careful, "up/a")
+        assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
+
+
+# What it has missed.
+
+
+async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.FAILS
+        await take_until_open(careful)
+        store.asked.clear()
+        await careful.disable("up/a", "by hand")
+        await cool(careful, "up/b")
+        await careful.reset("up/a")
+        await trouble(careful, "up/c")
+        await careful.add("budget", 1.5, None)
+        expected = dict(careful.health())
+        store.mood = Mood.WORKS
+        await settle()
+        assert store.asked == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
+        assert dict(careful.health()) == dict(store.health())
+        assert {account: store.health()[account] for account in ("up/b", "up/c")} == {
+            account: expected[account] for account in ("up/b", "up/c")
+        }
+        assert store.health()["up/a"].usable(NOW)
+        assert await store.total("budget", NOW) == 1.5
+
+
+async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_never_opened() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.FAILS
+        await cool(careful, "up/a")
+        assert careful.health()["up/a"].cooldown_until == NOW + 60
+        store.mood = Mood.WORKS
+        await settle()
+        assert store.health()["up/a"].cooldown_until == NOW + 60
+        assert not careful.is_open
+
+
+async def test_what_is_said_while_something_is_left_to_say_comes_after_it() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.FAILS
+        await careful.disable("up/a", "by hand")
+        store.mood = Mood.WORKS
+        await careful.reset("up/a")
+        assert careful.health()["up/a"].disabled is None
+        await settle()
+        assert store.asked == ["disable up/a", "disable up/a", "reset up/a"]
+        assert careful.health() == {"up/a": Health()}
+
+
+async def test_what_another_gateway_changes_meanwhile_is_seen() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.FAILS
+        await cool(careful, "up/a")
+        await MemoryAccountStore.disable(store, "up/b", "by another gateway")
+        assert careful.health()["up/b"].disabled == "by another gateway"
+        assert await take(careful, A, B) is None
+
+
+async def test_tokens_and_money_are_never_counted_twice() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.DOES_IT_BUT_HANGS
+        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await careful.add("budget", 1.5, None)
+        store.mood = Mood.WORKS
+        await settle()
+        assert await store.total("budget", NOW) == 1.5
+        assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
+
+
+async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_works_again() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.FAILS
+        await take_until_open(careful)
+        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await careful.spend([(KEY, 2.0)], NOW, at_once=False)
+        await careful.add("budget", 1.5, None)
+        store.mood = Mood.WORKS
+        await settle()
+        assert await store.total("budget", NOW) == 1.5
+        assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
+        assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
+
+
+async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_to_arrive() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.DOES_IT_BUT_HANGS
+        await trouble(careful, "up/a")
+        await cool(careful, "up/b")
+        store.mood = Mood.WORKS
+        await settle()
+        assert store.health()["up/a"].failures == (NOW,)
+        assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
+
+
+async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.DOES_IT_BUT_HANGS
+        assert await take(careful, ONE_AT_ONCE, lease="lost") == "up/a"
+        assert await MemoryAccountStore.take(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
+        store.mood = Mood.WORKS
+        await settle()
+        assert "give back lost 0" in store.asked
+        assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
+
+
+async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
+    store, careful = made()
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        store.mood = Mood.DOES_IT_BUT_HANGS
+        with anyio.move_on_after(DEADLINE_S / 2) as left:
+            await take(careful, ONE_AT_ONCE, lease="lost")
+        assert left.cancelled_caught
+        store.mood = Mood.WORKS
+        await settle()
+        assert await take(careful, ONE_AT_ONCE, lease="x") == "up/a"
+        assert (careful.local_decisions, careful.is_open) == (0, False)
+
+
+async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -> None:
+    class Stubborn(FakeStore):
+        async def disable(self, account: str, cause: str) -> None:
+            self.asked.append(f"disable {account}")
+            raise AccountStoreError("no")
+
+    store = Stubborn()
+    careful = ResilientStore(store, MemoryAccountStore())
+    async with careful.running():
+        await anyio.wait_all_tasks_blocked()
+        await careful.disable("up/a", "by hand")
+        await cool(careful, "up/b")
+        await anyio.sleep(5)
+        assert store.asked == ["disable up/a"] * 3 + ["failed up/b"]
+        assert not careful.is_open
+
+
+async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
+    store, careful = made()
+    async with careful.running():
+        store.mood = Mood.FAILS
+        await take_until_open(careful)
+        store.asked.clear()
+        for number in range(1500):
+            await cool(careful, f"up/{number}")
+        store.mood = Mood.WORKS
+        await settle()
+        assert store.asked == [f"failed up/{number}" for number in range(500, 1500)]
+
+
+async def test_a_success_that_is_no_news_is_not_told() -> None:
+    store, careful = made()
+    async with careful.running():
+        await careful.succeeded("up/a", remaining=None)
+        await cool(careful, "up/a")
+        await careful.succeeded("up/a", remaining=None)
+        await careful.succeeded("up/a", remaining=None)
+        assert store.asked == ["failed up/a", "succeeded up/a"]
+        await careful.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
+        assert store.asked[-1] == "succeeded up/a", "there is no limit that it would count for"

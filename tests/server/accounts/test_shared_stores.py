@@ -1,0 +1,519 @@
+"""Stores of accounts that several gateways share, and what becomes of them when file or server are in trouble.
+
+On both backends, with a real file and a real server.
+"""
+
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import pytest
+from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
+from http_certificate import make_certificate
+from trials import MOST, trials
+from valkey_server import ValkeyServer, valkey_server
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import (
+    AccountGrant,
+    AccountStore,
+    AccountStoreError,
+    Candidate,
+    Rate,
+)
+from dragoman_server.accounts.stores.lua import RESTORE
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+# For what takes milliseconds, on a machine that does other things as well.
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def any_server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
+
+
+@pytest.fixture
+def server() -> Iterator[ValkeyServer]:
+    """One of its own, which the test may kill."""
+    with valkey_server() as running:
+        yield running
+
+
+@pytest.fixture(params=SHARED_KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    server = request.getfixturevalue("any_server") if request.param in SERVER_KINDS else None
+    with kind_of(request.param, tmp_path, server) as made:
+        yield made
+
+
+A, B = Candidate("up/a"), Candidate("up/b")
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
+
+
+async def cool(store: AccountStore, account: str, after: float = 1000.0, now: float = NOW) -> None:
+    await store.failed(
+        account, ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=REST
+    )
+
+
+async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
+    answer = await store.take(candidates, None, "lease", now)
+    return answer.account if isinstance(answer, AccountGrant) else None
+
+
+async def until(true: Callable[[], bool]) -> float:
+    """How long it took, in seconds."""
+    began = time.perf_counter()
+    with anyio.fail_after(PATIENCE_S):
+        while not true():  # noqa: ASYNC110  nobody tells a test that a view has changed
+            await anyio.sleep(0.001)
+    return time.perf_counter() - began
+
+
+# Gateways beside each other.
+
+
+async def test_a_cool_down_is_in_the_others_view_at_once(kind: Kind) -> None:
+    """Nobody asks anything: the other one is told."""
+    one, other = kind(), kind()
+    async with one.running(), other.running():
+        times = []
+        for number in range(20):
+            await cool(one, f"up/{number}")
+            times.append(await until(lambda number=number: f"up/{number}" in other.health()))  # type: ignore[misc]
+            assert other.health()[f"up/{number}"] == one.health()[f"up/{number}"]
+        times.sort()
+        print(f"\n{kind.name}: median {times[10] * 1000:.1f} ms, longest {times[-1] * 1000:.1f} ms")
+        # Half of them: single ones may meet a machine that is busy.
+        assert times[10] < 0.1
+
+
+async def test_nobody_takes_what_another_one_has_cooled_or_disabled_whatever_its_view(kind: Kind) -> None:
+    one, other = kind(), kind()
+    async with one.running(), other.running():
+        for number in range(20):
+            account = Candidate(f"up/{number}")
+            if number % 2:
+                await cool(one, account.account)
+            else:
+                await one.disable(account.account, "by hand")
+            # There was no time for the news.
+            assert await take(other, account, B) == "up/b"
+            assert not other.health()[account.account].usable(NOW), "now it knows"
+
+
+async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind) -> None:
+    three = Candidate("up/c", requests=Rate("three", 3, 60.0))
+    one, other = kind(), kind()
+    async with one.running(), other.running():
+        assert [await take(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
+        await one.take([ONE_AT_ONCE], None, "first", NOW)
+        assert await take(other, ONE_AT_ONCE) is None
+        await other.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(other, ONE_AT_ONCE) == "up/a"
+        await one.take([B], "conversation", "l", NOW)
+        assert await other.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
+        await one.add("budget", 1.5, None)
+        await other.add("budget", 1.0, None)
+        assert await one.total("budget", NOW) == 2.5
+
+
+async def test_a_later_one_knows_what_the_earlier_ones_knew(kind: Kind) -> None:
+    one = kind()
+    async with one.running():
+        await cool(one, "up/a")
+        await take(one, B)
+        other = kind()
+        async with other.running():
+            assert other.health() == one.health()
+
+
+async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
+    """Each of them was worked out from what was known, and none overwrites another."""
+    stores = [kind() for _ in range(3)]
+    many = 5
+    patient = REST.__class__(max_failures=1000, window_s=1000.0)
+    async with stores[0].running(), stores[1].running(), stores[2].running():
+
+        async def trouble(store: AccountStore, at: float) -> None:
+            await store.failed(
+                "up/a", ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
+            )
+
+        async with anyio.create_task_group() as tasks:
+            for number, store in enumerate(stores):
+                for more in range(many):
+                    tasks.start_soon(trouble, store, NOW + number * many + more)
+        for store in stores:
+            await until(lambda store=store: len(store.health()["up/a"].failures) == 3 * many)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) -> None:
+    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
+    stores, calls = (kind(), kind()), Calls(seed)
+
+    def known(store: AccountStore) -> dict[str, Health]:
+        """Without what is told only to those who ask."""
+        fresh = Health()
+        rows = {account: (health.cooldown_until, health) for account, health in store.health().items()}
+        healths = {account: _unused(health) for account, (_, health) in rows.items()}
+        return {account: health for account, health in healths.items() if health != fresh}
+
+    async with stores[0].running(), stores[1].running():
+        for number in range(150):
+            words, call = calls.next()
+            store = stores[number % 3 % 2]
+            if words.startswith("succeeded"):
+                # Most successes are no news, so the store looks at its view alone.
+                await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
+            expected = await call(model)
+            calls.took(expected)
+            assert await call(store) == expected, words
+        for store in stores:
+            await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
+
+
+def _unused(health: Health) -> Health:
+    return Health(
+        health.cooldown_until,
+        health.cause,
+        health.disabled,
+        health.failures,
+        health.consecutive_cooldowns,
+        0.0,
+        health.remaining,
+    )
+
+
+_PROCESS = """
+import sys, anyio
+from dragoman_server.accounts.stores.base import AccountGrant, Candidate, Rate
+from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
+from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
+
+async def main(kind, where, name):
+    store = SQLiteAccountStore(where) if kind == "sqlite" else ValkeyAccountStore(where)
+    three = Candidate("up/a", requests=Rate("r", 100, 1e9), max_concurrent_requests=1000)
+    async with store.running():
+        taken = [await store.take([three], name, f"{name}{n}", 4e9) for n in range(60)]
+        await store.add("taken", sum(isinstance(each, AccountGrant) for each in taken), None)
+        await store.disable(f"up/{name}", name)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def run_processes(command: list[str], names: list[str]) -> list[tuple[int, bytes]]:
+    """Exit code and errors of processes that run side by side."""
+    command = [sys.executable, "-W", "error", "-c", _PROCESS, *command]
+    processes = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in names]
+    errors = [process.communicate()[1] for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, errors, strict=True)]
+
+
+async def test_processes_take_no_more_than_there_is(kind: Kind) -> None:
+    where = str(kind.folder / "accounts.db") if kind.name == "sqlite" else kind.server.url  # type: ignore[union-attr]
+    names = ["x", "y", "z"]
+    done = await anyio.to_thread.run_sync(run_processes, [kind.name, where], names)
+    assert done == [(0, b"")] * 3
+    store = kind()
+    async with store.running():
+        assert await store.total("taken", NOW) == 100
+        assert {name: store.health()[f"up/{name}"].disabled for name in names} == {
+            name: name for name in names
+        }
+
+
+# The file.
+
+
+def modes(folder: Path) -> set[int]:
+    return {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+async def test_the_file_outlives_the_store_and_is_private(tmp_path: Path) -> None:
+    store = SQLiteAccountStore(str(tmp_path / "a.db"))
+    async with store.running():
+        await cool(store, "up/a")
+        assert modes(tmp_path) == {0o600}
+    async with store.running():
+        assert store.health()["up/a"].cooldown_until == NOW + 1000
+
+
+BAD_FILES = {
+    "another program's": ("CREATE TABLE users (name)", "made by another program"),
+    "no database": ("", "file is not a database"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
+    statement, message = BAD_FILES[name]
+    path = tmp_path / "a.db"
+    if statement:
+        connection = sqlite3.connect(path)
+        connection.execute(statement)
+        connection.close()
+    else:
+        path.write_text("this is no database, and long enough to be looked at " * 100)
+    before = path.read_bytes()
+    store = ResilientStore(SQLiteAccountStore(str(path)), MemoryAccountStore())
+    with pytest.raises(AccountStoreError, match=message):
+        async with store.running():
+            pass
+    assert path.read_bytes() == before
+
+
+async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    store = SQLiteAccountStore(path)
+    async with store.running(), AsyncExitStack() as running:
+        stores = [ResilientStore(SQLiteAccountStore(path), MemoryAccountStore()) for _ in range(MOST)]
+        for careful in stores:
+            await running.enter_async_context(careful.running())
+        lock = sqlite3.connect(path, isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        try:
+            with pytest.raises(AccountStoreError, match="locked"):
+                await take(store, A)
+            for trial, careful in zip(trials(), stores, strict=False):
+                began = time.perf_counter()
+                assert await take(careful, A) == "up/a"
+                assert careful.local_decisions == 1
+                # The lock itself is waited for half a second.
+                with trial:
+                    assert time.perf_counter() - began < 0.4
+        finally:
+            lock.close()
+        with anyio.fail_after(PATIENCE_S):
+            while await take(store, A) != "up/a":
+                pass
+
+
+async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.db")
+    store = SQLiteAccountStore(path)
+    async with store.running(), anyio.create_task_group() as tasks:
+        lock = sqlite3.connect(path, isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        tasks.start_soon(store.add, "waits for the lock", 1.0, None)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.move_on_after(0.01) as left:
+            await store.add("waits behind it", 1.0, None)
+        assert left.cancelled_caught
+        lock.close()
+        assert await store.total("waits behind it", NOW) == 0.0
+        assert await store.total("waits for the lock", NOW) == 1.0
+
+
+async def test_outside_its_block_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="outside its running"):
+        await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
+
+
+# The server.
+
+
+def free_port() -> int:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return int(server.getsockname()[1])
+
+
+async def test_without_a_server_every_call_fails_at_once_and_says_where_it_should_be() -> None:
+    store = ValkeyAccountStore("valkey://:hunter2@127.0.0.1:1/0")
+    async with store.running():
+        with pytest.raises(AccountStoreError, match=r"127\.0\.0\.1:1: ") as caught:
+            await take(store, A)
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
+    server.command("CONFIG", "SET", "requirepass", "hunter2%/@")
+    right = ValkeyAccountStore(server.url.replace("://", "://default:hunter2%25%2F%40@"))
+    wrong = ValkeyAccountStore(server.url.replace("://", "://default:secret@"))
+    async with right.running(), wrong.running():
+        assert await take(right, A) == "up/a"
+        with pytest.raises(AccountStoreError) as caught:
+            await take(wrong, A)
+    assert "secret" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "error"),
+    [
+        ("127.0.0.1", True, None),
+        ("127.0.0.1", False, "certificate verify failed"),
+        ("localhost", True, "certificate verify failed"),  # it is for 127.0.0.1
+    ],
+)
+async def test_with_tls_the_server_has_to_prove_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, trusted: bool, error: str | None
+) -> None:
+    certificate = make_certificate(tmp_path)
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+    port = str(free_port())
+    files = ("--tls-cert-file", str(certificate.cert), "--tls-key-file", str(certificate.key))
+    with valkey_server("--tls-port", port, "--bind", "127.0.0.1", "--tls-auth-clients", "no", *files):
+        store = ValkeyAccountStore(f"valkeys://{host}:{port}")
+        async with store.running():
+            if error is None:
+                assert await take(store, A) == "up/a"
+            else:
+                with pytest.raises(AccountStoreError, match=error):
+                    await take(store, A)
+
+
+async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: ValkeyServer) -> None:
+    store = ValkeyAccountStore(server.url)
+    async with store.running():
+        assert await take(store, A) == "up/a"
+        assert server.command("SCRIPT", "FLUSH") == b"+OK\r\n"
+        assert await take(store, A) == "up/a"
+
+
+async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: ValkeyServer) -> None:
+    one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
+    async with one.running(), other.running():
+        await one.disable("up/a", "by hand")
+        await until(lambda: "up/a" in other.health())
+        server.kill()
+        server.start()
+        third = ValkeyAccountStore(server.url)
+        async with third.running():
+            await until(lambda: "up/a" in third.health())
+            assert third.health()["up/a"].disabled == "by hand"
+
+
+async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
+    """A gateway that comes back late must not undo what has been decided since."""
+    store = ValkeyAccountStore(server.url)
+    async with store.running():
+        await store.reset("up/a")
+        old, channel = '{"disabled":"long ago"}', "dragoman:2:changes"
+        await store._run(RESTORE, ["dragoman:2:health"], [channel, "up/a", old, "up/b", old])
+        await until(lambda: "up/b" in store.health())
+        assert {account: health.disabled for account, health in store.health().items()} == {
+            "up/a": None,
+            "up/b": "long ago",
+        }
+
+
+async def test_what_changed_while_it_was_away_a_gateway_reads_when_it_is_back(server: ValkeyServer) -> None:
+    one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
+    async with one.running(), other.running():
+        await one.disable("up/a", "by hand")
+        await until(lambda: "up/a" in other.health())
+        # Its connection is lost, and the news with it.
+        server.command("CLIENT", "KILL", "TYPE", "pubsub")
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                try:
+                    await one.reset("up/a")
+                    break
+                except AccountStoreError:
+                    await anyio.sleep(0.001)
+        await until(lambda: other.health()["up/a"].disabled is None)
+
+
+async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
+    store = ValkeyAccountStore(server.url)
+    async with store.running():
+        server.pause()
+        with pytest.raises((AccountStoreError, TimeoutError)):
+            await take(store, A)
+        server.resume()
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                try:
+                    assert await take(store, A) == "up/a"
+                    break
+                except AccountStoreError:
+                    await anyio.sleep(0.01)
+
+
+@pytest.mark.promise("R11")
+async def test_the_server_is_killed_and_started_again_and_every_request_has_its_answer(
+    server: ValkeyServer,
+) -> None:
+    store, plain = (
+        ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore()),
+        ValkeyAccountStore(server.url),
+    )
+    times: list[float] = []
+    limited = Candidate("up/limited", max_concurrent_requests=1)
+    resting = Candidate("up/resting")
+
+    async def request(*passed_over: Candidate) -> None:
+        began, lease = time.perf_counter(), f"l{len(times)}"
+        assert await store.take([*passed_over, A], None, lease, NOW) == AccountGrant("up/a", lease)
+        await store.give_back(AccountGrant("up/a", lease), A, 10.0, NOW)
+        times.append(time.perf_counter() - began)
+
+    async with store.running():
+        await store.take([limited], None, "held", NOW)
+        await cool(store, "up/resting")
+        await request(resting, limited)
+        server.kill()
+        for _ in range(200):
+            await request(resting, limited)
+        assert store.is_open
+        assert store.local_decisions >= 200
+        # What is learned meanwhile counts here at once, and for all when the server is back.
+        await cool(store, "up/late")
+        await store.disable("up/bad", "by hand")
+        assert await take(store, Candidate("up/late"), Candidate("up/bad")) is None
+        server.start()
+        await until(lambda: not store.is_open)
+        decisions = store.local_decisions
+        for _ in range(20):
+            await request(resting)
+        assert store.local_decisions == decisions
+        async with plain.running():
+            await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))
+            assert plain.health()["up/late"].cooldown_until == NOW + 1000
+            assert plain.health()["up/bad"].disabled == "by hand"
+    *_, slow, slowest = sorted(times)
+    print(f"\nslowest of {len(times)} requests: {slowest * 1000:.1f} ms, and {slow * 1000:.1f} ms")
+    # One may meet a machine that is busy; a store that is waited for would be so by more than one.
+    assert slow < 1.0
+
+
+@pytest.mark.promise("R11")
+async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(server: ValkeyServer) -> None:
+    store = ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore())
+    async with store.running():
+        assert await take(store, A) == "up/a"
+        server.pause()
+        times = []
+        for _ in range(50):
+            began = time.perf_counter()
+            assert await take(store, A) == "up/a"
+            times.append(time.perf_counter() - began)
+        assert store.is_open
+        # A few of them waited 50 ms, the others not at all; one may meet a machine that is busy.
+        waited = sum(times) - max(times)
+        assert waited < 1.0
+        server.resume()
+        await until(lambda: not store.is_open)
+        assert await take(store, A) == "up/a"
+    print(f"\n50 requests to a store that hangs: {waited * 1000:.0f} ms")

@@ -1,0 +1,331 @@
+"""The stores of accounts: who has room, what is known of whom. Every test runs over all of them, on both backends.
+
+The store in memory is the model: whatever is asked, the others answer the same, to the last bit.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from account_stores import (
+    CANDIDATES,
+    KINDS,
+    MOST_CONVERSATIONS,
+    NOW,
+    REST,
+    SERVER_KINDS,
+    Calls,
+    Kind,
+    kind_of,
+)
+from valkey_server import ValkeyServer, valkey_server
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
+from dragoman_server.accounts.stores.resilient import ResilientStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+
+# Not under virtual time: to it, a thread or a server that works looks like a program that waits.
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with valkey_server() as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kind]:
+    server = request.getfixturevalue("server") if request.param in SERVER_KINDS else None
+    with kind_of(request.param, tmp_path, server) as made:
+        yield made
+
+
+A, B = Candidate("up/a"), Candidate("up/b")
+ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
+THREE_A_MINUTE = Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0))
+TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
+
+
+async def take(
+    store: AccountStore,
+    *candidates: Candidate,
+    now: float = NOW,
+    conversation: str | None = None,
+    lease: str = "l",
+) -> str | float:
+    """The account, or from when on there is room, in seconds after NOW."""
+    answer = await store.take(candidates, conversation, lease, now)
+    return answer.account if isinstance(answer, AccountGrant) else answer.until - NOW
+
+
+async def fail(
+    store: AccountStore, account: str, action: ErrorAction, now: float = NOW, after: float | None = None
+) -> None:
+    await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
+
+
+# Room.
+
+
+async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert store.health() == {}
+        assert await store.take([B, A], None, "lease", NOW) == AccountGrant("up/b", "lease")
+        assert store.health() == {"up/b": Health(last_used=NOW)}
+
+
+async def test_nobody_to_choose_from(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await store.take([], None, "lease", NOW) == NoRoom(math.inf)
+
+
+async def test_as_many_requests_as_the_rate_allows_and_then_steadily(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert [await take(store, THREE_A_MINUTE) for _ in range(4)] == ["up/a", "up/a", "up/a", 20.0]
+        assert await take(store, THREE_A_MINUTE, now=NOW + 19.9) == 20.0
+        assert await take(store, THREE_A_MINUTE, now=NOW + 20.0) == "up/a"
+        assert await take(store, THREE_A_MINUTE, now=NOW + 20.0) == 40.0
+
+
+async def test_a_burst_is_whole_though_sevenths_are_not_exact(kind: Kind) -> None:
+    seven = Candidate("up/a", requests=Rate("seven", 7, 60.0))
+    store = kind()
+    async with store.running():
+        assert [await take(store, seven, now=NOW + 0.3) for _ in range(7)] == ["up/a"] * 7
+        assert await take(store, seven, now=NOW + 0.3) == pytest.approx(0.3 + 60 / 7)
+
+
+async def test_who_has_no_room_is_passed_over(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        answers = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
+        assert answers == ["up/a", "up/a", "up/a", "up/a", "up/b"]
+
+
+async def test_without_room_it_is_told_when_the_first_one_has_some(kind: Kind) -> None:
+    slow = Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0))
+    store = kind()
+    async with store.running():
+        for _ in range(4):
+            await take(store, THREE_A_MINUTE, slow)
+        assert await take(store, slow, THREE_A_MINUTE) == 20.0
+
+
+async def test_tokens_are_a_debt_that_is_paid_off(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await take(store, TOKENS) == "up/a"
+        await store.give_back(AccountGrant("up/a", "l"), TOKENS, 2500.0, NOW)
+        assert await take(store, TOKENS) == 90.0
+        assert await take(store, TOKENS, now=NOW + 89.0) == 90.0
+        assert await take(store, TOKENS, now=NOW + 90.0) == "up/a"
+
+
+async def test_so_many_at_once(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await take(store, ONE_AT_ONCE, lease="first") == "up/a"
+        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.give_back(AccountGrant("up/a", "another"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(store, ONE_AT_ONCE, lease="second") == "up/a"
+
+
+async def test_what_nobody_gives_back_is_free_again_in_the_end(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await take(store, ONE_AT_ONCE, lease="of a gateway that died") == "up/a"
+        assert isinstance(await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S - 1), float)
+        assert await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S) == "up/a"
+
+
+async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
+    five = Candidate("up/a", max_concurrent_requests=5)
+    store = kind()
+    answers: list[str | float] = []
+
+    async def request(number: int) -> None:
+        answers.append(await take(store, five, lease=str(number)))
+
+    async with store.running():
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(request, number)
+        assert sorted(answers, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
+
+
+# Conversations.
+
+
+async def test_a_conversation_stays_with_its_account(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await take(store, A, B, conversation="c") == "up/a"
+        assert await take(store, B, A, conversation="c") == "up/a"
+        assert await take(store, B, A, conversation="d") == "up/b"
+        assert await take(store, B, A) == "up/b"
+
+
+async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
+        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
+        await store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
+        assert await take(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
+
+
+async def test_it_is_forgotten_after_a_while_from_its_last_request_on(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        await take(store, A, B, conversation="c")
+        await take(store, B, A, conversation="c", now=NOW + CONVERSATION_S - 1)
+        assert await take(store, B, A, conversation="c", now=NOW + 2 * CONVERSATION_S - 2) == "up/a"
+        assert await take(store, B, A, conversation="c", now=NOW + 3 * CONVERSATION_S - 2) == "up/b"
+
+
+async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        for number in range(MOST_CONVERSATIONS):
+            await take(store, A, conversation=str(number), now=NOW + number)
+        await take(store, A, conversation="0", now=NOW + 10)
+        await take(store, A, conversation="another", now=NOW + 11)
+        stayed = {}
+        for number in range(MOST_CONVERSATIONS):
+            # Those that are still there first: each one that is not makes another one go.
+            order = [0, 2, 3, 4, 1][number]
+            stayed[order] = await take(store, B, A, conversation=str(order), now=NOW + 12 + number)
+        assert stayed == {0: "up/a", 2: "up/a", 3: "up/a", 4: "up/a", 1: "up/b"}
+
+
+# Health.
+
+
+async def test_one_that_rests_has_no_room_until_then(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        await fail(store, "up/a", ErrorAction.COOL_DOWN, after=30.0)
+        assert store.health()["up/a"] == Health(cooldown_until=NOW + 30, cause="why", consecutive_cooldowns=1)
+        assert await take(store, A) == 30.0
+        assert await take(store, A, B) == "up/b"
+        assert await take(store, A, now=NOW + 30) == "up/a"
+
+
+async def test_one_that_is_disabled_has_none_until_it_is_reset(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        await store.disable("up/a", "by hand")
+        await fail(store, "up/b", ErrorAction.DISABLE)
+        health = store.health()
+        assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
+        assert await take(store, A, B) == math.inf
+        await store.reset("up/a")
+        assert store.health()["up/a"] == Health()
+        assert await take(store, B, A) == "up/a"
+
+
+async def test_a_success_is_news_only_after_trouble_or_with_another_share(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        await store.succeeded("up/a", remaining=None)
+        assert store.health() == {}
+        await fail(store, "up/a", ErrorAction.RETRY_LATER)
+        assert store.health()["up/a"].failures == (NOW,)
+        await store.succeeded("up/a", remaining=0.504)
+        assert store.health()["up/a"] == Health(remaining=0.5)
+        before = store.health()["up/a"]
+        await store.succeeded("up/a", remaining=0.501)
+        assert store.health()["up/a"] == before
+
+
+async def test_a_use_and_a_change_do_not_undo_each_other(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        await take(store, A)
+        await fail(store, "up/a", ErrorAction.COOL_DOWN, after=5.0)
+        await take(store, A, now=NOW + 5)
+        expected = Health(cooldown_until=NOW + 5, cause="why", consecutive_cooldowns=1, last_used=NOW + 5)
+        assert store.health()["up/a"] == expected
+
+
+# Rates and counters.
+
+KEY_REQUESTS, KEY_TOKENS = Rate("key:requests", 2, 60.0), Rate("key:tokens", 100, 60.0)
+
+
+async def test_a_spending_at_once_is_all_or_nothing(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        both = [(KEY_REQUESTS, 1.0), (KEY_TOKENS, 60.0)]
+        assert await store.spend(both, NOW, at_once=True) == 0.0
+        assert await store.spend(both, NOW, at_once=True) == NOW + 12.0
+        # Nothing was counted that time.
+        assert await store.spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True) == 0.0
+        assert await store.spend([(KEY_REQUESTS, 1.0)], NOW, at_once=True) == NOW + 30.0
+        assert await store.spend([], NOW, at_once=True) == 0.0
+
+
+async def test_more_than_ever_fits_needs_a_full_rate_and_becomes_a_debt(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await store.spend([(KEY_TOKENS, 1.0)], NOW, at_once=True) == 0.0
+        assert await store.spend([(KEY_TOKENS, 150.0)], NOW, at_once=True) == pytest.approx(NOW + 0.6)
+        assert await store.spend([(KEY_TOKENS, 150.0)], NOW + 0.6, at_once=True) == 0.0
+        assert await store.spend([(KEY_TOKENS, 0.0)], NOW + 0.6, at_once=True) == pytest.approx(NOW + 30.6)
+
+
+async def test_what_is_known_afterwards_counts_in_any_case(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await store.spend([(KEY_TOKENS, 90.0)], NOW, at_once=False) == 0.0
+        assert await store.spend([(KEY_TOKENS, 90.0), (KEY_REQUESTS, 1.0)], NOW, at_once=False) == NOW + 48.0
+        assert await store.spend([(KEY_TOKENS, 1.0)], NOW + 48.0, at_once=True) == pytest.approx(NOW + 48.6)
+
+
+async def test_counters_add_up_and_expire(kind: Kind) -> None:
+    store = kind()
+    async with store.running():
+        assert await store.total("budget", NOW) == 0.0
+        for _ in range(3):
+            await store.add("budget", 0.1, NOW + 100)
+        await store.add("for ever", 7.0, None)
+        assert await store.total("budget", NOW + 99) == 0.1 + 0.1 + 0.1
+        assert await store.total("budget", NOW + 100) == 0.0
+        assert await store.total("for ever", NOW + 1e9) == 7.0
+
+
+# All of it at once.
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.each_choice
+async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int) -> None:
+    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
+    store, calls = kind(), Calls(seed)
+    taken: set[str] = set()
+    async with store.running():
+        for _ in range(250):
+            words, call = calls.next()
+            expected = await call(model)
+            calls.took(expected)
+            if isinstance(expected, AccountGrant):
+                taken.add(expected.account)
+            assert await call(store) == expected, words
+            assert store.health() == model.health(), words
+    assert taken == {each.account for each in CANDIDATES}, "the calls are of no use"
+    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not asked"

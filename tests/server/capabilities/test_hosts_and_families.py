@@ -1,0 +1,559 @@
+"""The tables of hosts and model families, row by row: a client's request in, the upstream's out.
+
+Every row has a case, and no case says the same without its row: so a row that says nothing, or that nobody knows the
+use of, fails here.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from dragoman import UPSTREAMS, RequestRefused, RequestTranslator
+from dragoman_server.capabilities import model_families as _model_families
+from dragoman_server.capabilities import providers as _providers
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily, families_of
+from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.settings import Settings, UpstreamSettings
+
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+Json = dict[str, Any]
+
+URLS = {provider.name: provider.base_url for provider in PROVIDERS}
+NOBODY, LOCAL = "https://llm.example/v1", "http://127.0.0.1:8000/v1"
+
+
+def sent(url: str, client: str, upstream: str, model: str, body: Json) -> Json:
+    """What reaches the upstream of a client's request."""
+    settings = UpstreamSettings(name="up", protocol=upstream, base_url=url)
+    capabilities = capabilities_for(Settings(), settings, model)
+    translator = RequestTranslator(
+        client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities
+    )
+    found: Json = json.loads(translator.translate(json.dumps({"model": model, **body}).encode()).body)
+    return found
+
+
+# Hosts. One conversation of a Messages client at all of them, with something of all that hosts differ in.
+
+SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
+MARK = {"type": "ephemeral"}
+USER = "u" * 150
+HASH = sha256(USER.encode()).hexdigest()
+ASKED: Json = {
+    "max_tokens": 4000,
+    "system": [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "Be kind.", "cache_control": MARK},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "there"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": ""},
+                {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"},
+                {"type": "text", "text": "Note."},
+            ],
+        },
+    ],
+    "tools": [{"name": "f", "input_schema": SCHEMA, "strict": True}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+    "metadata": {"user_id": USER},
+    "temperature": 0.5,
+    "top_k": 5,
+    "stop_sequences": ["END"],
+}
+
+
+def call(call_id: str = "toolu_1", **more: Any) -> Json:
+    return {**more, "id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def tool(**more: Any) -> Json:
+    return {"type": "function", "function": {"name": "f", "parameters": SCHEMA, **more}}
+
+
+SYSTEM = {"role": "system", "content": "Be brief.\n\nBe kind."}
+MARKED = {
+    "role": "system",
+    "content": [
+        {"type": "text", "text": "Be brief."},
+        {"type": "text", "text": "Be kind.", "cache_control": MARK},
+    ],
+}
+HI = {"role": "user", "content": "Hi\n\nthere"}
+CALLED: Json = {"role": "assistant", "content": None, "tool_calls": [call()]}
+DONE = {"role": "tool", "tool_call_id": "toolu_1", "content": "done"}
+NOTE = {"role": "user", "content": "Note."}
+# A server of which nothing is known.
+PLAIN: Json = {
+    "model": "some-model",
+    "messages": [SYSTEM, HI, {**CALLED, "reasoning_content": "Hm."}, DONE, NOTE],
+    "tools": [tool()],
+    "tool_choice": "required",
+    "parallel_tool_calls": False,
+    "max_tokens": 4000,
+    "temperature": 0.5,
+    "stop": ["END"],
+}
+NEWER_LIMIT: Json = {"max_tokens": None, "max_completion_tokens": 4000}
+IN_REASONING: Json = {"messages": [SYSTEM, HI, {**CALLED, "reasoning": "Hm."}, DONE, NOTE]}
+SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+
+# name -> what is otherwise than at a server of which nothing is known; None for what is left out.
+HOSTS: dict[str, Json] = {
+    "openai": {
+        **NEWER_LIMIT,
+        "messages": [SYSTEM, HI, CALLED, DONE, NOTE],
+        "tools": [tool(strict=True)],
+        "user": HASH,
+    },
+    # "Thinking mode does not support this tool_choice"
+    "deepseek": {"thinking": {"type": "disabled"}},
+    "openrouter": {
+        "messages": [MARKED, *IN_REASONING["messages"][1:]],
+        "top_k": 5,
+        "user": HASH,
+    },
+    "groq": IN_REASONING,
+    "cerebras": {
+        **NEWER_LIMIT,
+        **IN_REASONING,
+        "tools": [tool(strict=True)],
+        "tool_choice": None,
+        "parallel_tool_calls": None,
+    },
+    "mistral": {
+        # "Unexpected role 'user' after role 'tool'"; "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
+        "messages": [
+            SYSTEM,
+            HI,
+            {**CALLED, "tool_calls": [call("dtsmvwhki")]},
+            {**DONE, "tool_call_id": "dtsmvwhki", "content": "done\n\n<user>\nNote.\n</user>"},
+        ],
+        "tools": [tool(strict=True)],
+    },
+    "together": {"top_k": 5},
+    "fireworks": {"top_k": 5},
+    "moonshot": {**NEWER_LIMIT, "tool_choice": None},
+    "zai": {"tool_choice": None},
+    "minimax": NEWER_LIMIT,
+    "dashscope": {"enable_thinking": False},
+    # "Function call is missing a thought_signature in functionCall parts."
+    "gemini": {
+        "messages": [SYSTEM, HI, {**CALLED, "tool_calls": [call(extra_content=SIGNATURE)]}, DONE, NOTE]
+    },
+}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_a_host_is_sent(name: str) -> None:
+    expected = {key: value for key, value in {**PLAIN, **HOSTS[name]}.items() if value is not None}
+    assert sent(URLS[name], MESSAGES, CHAT, "some-model", ASKED) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "more"),
+    [
+        (NOBODY, {}),
+        # People's own servers take it.
+        (LOCAL, {"top_k": 5}),
+        ("http://[::1]:8000/v1", {"top_k": 5}),
+        ("http://10.0.0.7/v1", {"top_k": 5}),
+        ("http://vllm:8000/v1", {"top_k": 5}),
+        ("http://gpu.local/v1", {"top_k": 5}),
+        ("https://api.openai.com.evil.example/v1", {}),
+    ],
+)
+def test_what_an_unknown_host_is_sent(url: str, more: Json) -> None:
+    assert sent(url, MESSAGES, CHAT, "some-model", ASKED) == {**PLAIN, **more}
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "wish", "expected"),
+    [
+        # "minimal goes to low, medium to high": DeepSeek knows best what it makes of them.
+        (
+            "deepseek",
+            "deepseek-v4-pro",
+            "medium",
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
+        ),
+        ("openrouter", "qwen/qwen3.8-max", "max", {"reasoning": {"effort": "max"}}),
+        # It is `reasoning_effort` that OpenAI takes no tools beside.
+        ("openrouter", "openai/gpt-5.6", "high", {"reasoning": {"effort": "high"}}),
+        ("openai", "gpt-5.6", "high", {"reasoning_effort": "none"}),
+    ],
+)
+def test_how_a_host_is_told_how_much_to_think(name: str, model: str, wish: str, expected: Json) -> None:
+    asked = {**ASKED, "tool_choice": {"type": "auto"}, "output_config": {"effort": wish}}
+    found = sent(URLS[name], MESSAGES, CHAT, model, asked)
+    assert {
+        key: found[key] for key in found.keys() & {"thinking", "reasoning", "reasoning_effort"}
+    } == expected
+
+
+def test_models_of_claude_get_later_system_text_as_the_users_words_in_chat() -> None:
+    found = sent(NOBODY, RESPONSES, CHAT, "anthropic/claude-opus-5-5", {"input": CORRECTED["messages"]})
+    assert found["messages"][-1] == {"role": "user", "content": "<system>\nBe kind.\n</system>\n\nAnd?"}
+
+
+# What a Responses client may say that means something at OpenAI alone.
+SAID: Json = {
+    "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    "metadata": {"k": "v"},
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "safety_identifier": "s",
+    "service_tier": "flex",
+    "store": True,
+    "text": {"verbosity": "low"},
+    "user": "u",
+    "top_logprobs": 2,
+}
+HEARD: Json = {
+    "model": "some-model",
+    "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+    "logprobs": True,
+    "top_logprobs": 2,
+}
+DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+NO_LOGPROBS: Json = {"logprobs": None, "top_logprobs": None}
+OF_OPENAI: dict[str, Json] = {
+    "openai": {
+        "messages": DEVELOPER,
+        "verbosity": "low",
+        **{name: SAID[name] for name in SAID.keys() - {"input", "text"}},
+    },
+    "openrouter": {"messages": DEVELOPER, "verbosity": "low", "user": "u"},
+    "xai": {"messages": DEVELOPER},
+    "deepseek": NO_LOGPROBS,
+    "groq": NO_LOGPROBS,
+    "mistral": NO_LOGPROBS,
+    "zai": NO_LOGPROBS,
+}
+
+
+@pytest.mark.parametrize("name", [provider.name for provider in PROVIDERS if provider.protocol == CHAT])
+def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
+    expected = {
+        key: value for key, value in {**HEARD, **OF_OPENAI.get(name, {})}.items() if value is not None
+    }
+    assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected
+
+
+def test_a_list_of_allowed_tools_goes_to_openai_alone() -> None:
+    tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in "fg"]
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
+    asked = {"input": "Hi", "tools": tools, "tool_choice": allowed}
+    elsewhere = sent(NOBODY, RESPONSES, CHAT, "some-model", asked)
+    assert (elsewhere["tools"], elsewhere["tool_choice"]) == ([tool()], "required")
+    found = sent(URLS["openai"], RESPONSES, CHAT, "gpt-4.1", asked)
+    assert (len(found["tools"]), found["tool_choice"]["type"]) == (2, "allowed_tools")
+
+
+def test_the_vendor_of_messages_runs_tools() -> None:
+    function = {"type": "function", "name": "f", "parameters": SCHEMA}
+    asked = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
+
+    def names(url: str) -> list[str]:
+        return [each["name"] for each in sent(url, RESPONSES, MESSAGES, "some-model", asked)["tools"]]
+
+    assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
+
+
+def test_openai_searches_the_web_in_responses_alone() -> None:
+    # "Unknown parameter: 'web_search_options'."
+    function = {"name": "f", "input_schema": SCHEMA}
+    asked = {**ASKED, "tools": [{"type": "web_search_20250305", "name": "web_search"}, function]}
+    chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", asked)
+    assert ("web_search_options" in chat, len(chat["tools"])) == (False, 1)
+    assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", asked)["tools"]) == 2
+    with pytest.raises(RequestRefused, match="does not run"):
+        sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
+
+
+def test_openai_gets_everything_that_is_its_own() -> None:
+    expected = {**HEARD, **OF_OPENAI["openai"]}
+    assert sent(URLS["openai"], RESPONSES, CHAT, "some-model", SAID) == expected
+
+
+def test_every_host_has_a_case() -> None:
+    assert {provider.name for provider in PROVIDERS} == {*HOSTS, *OF_OPENAI, "anthropic"}
+
+
+CHAT_HOSTS = [provider for provider in PROVIDERS if CHAT in provider.protocols]
+
+
+@pytest.mark.parametrize("provider", CHAT_HOSTS, ids=lambda provider: provider.name)
+def test_no_host_would_be_sent_the_same_without_its_row(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = provider.base_url
+
+    def both() -> list[Json]:
+        return [sent(url, MESSAGES, CHAT, "m", ASKED), sent(url, RESPONSES, CHAT, "m", SAID)]
+
+    before = both()
+    monkeypatch.setattr(_providers, "PROVIDERS", tuple(each for each in PROVIDERS if each is not provider))
+    assert both() != before
+
+
+@pytest.mark.parametrize("provider", CHAT_HOSTS, ids=lambda provider: provider.name)
+def test_other_hosts_of_a_provider_are_sent_the_same(provider: Provider) -> None:
+    own = sent(provider.base_url, MESSAGES, CHAT, "m", ASKED)
+    for host in provider.hosts:
+        assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own
+
+
+def test_deepseek_gets_no_images() -> None:
+    # "unknown variant `image_url`, expected `text`", in every turn after the one that had it.
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
+    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [result, image]}]}
+    words = "[image: left out, you cannot see images]"
+    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-2:]
+    assert found == [{**DONE, "content": words}, {"role": "user", "content": words}]
+
+
+def test_what_a_host_refuses_of_chat_it_may_take_elsewhere() -> None:
+    asked = {"messages": [HI], "user": "u", "max_tokens": 9}
+    found = sent("https://api.deepseek.com/anthropic", CHAT, MESSAGES, "some-model", asked)
+    assert found["metadata"] == {"user_id": "u"}
+
+
+# Families.
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model of the family, what is asked of it, and members of what is sent (None: left out)."""
+
+    model: str
+    asked: Json
+    sent: Json
+    client: str = MESSAGES
+    upstream: str = CHAT
+    url: str = field(default=NOBODY)
+
+
+FORMAT: Json = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
+SCHEMA_KEPT: Json = {
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {"name": "response", "schema": SCHEMA, "strict": True},
+    }
+}
+JSON_MODE: Json = {"response_format": {"type": "json_object"}}
+OFF: Json = {"thinking": {"type": "disabled"}}
+WARM: Json = {"temperature": 0.5}
+NO_WARMTH: Json = {"temperature": None}
+STOP: Json = {"stop_sequences": ["END"]}
+STOPS: Json = {"stop": ["END"]}
+ONE_CALL: Json = {
+    "tools": [{"name": "f", "input_schema": SCHEMA}],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+}
+SPOKEN: Json = {"messages": [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Hi"}]}
+WITH_TOOLS: Json = {"tools": [{"name": "f", "input_schema": SCHEMA}], "output_config": {"effort": "low"}}
+CACHED: Json = {"system": [{"type": "text", "text": "S", "cache_control": MARK}]}
+POINT = {"type": "text", "text": "S", "prompt_cache_breakpoint": {"mode": "explicit"}}
+BREAKPOINT: Json = {"messages": [{"role": "system", "content": [POINT]}, {"role": "user", "content": "Hi"}]}
+
+
+def effort(word: str) -> Json:
+    return {"output_config": {"effort": word}}
+
+
+def asks(word: str | None) -> Json:
+    return {"reasoning_effort": word}
+
+
+def claude(model: str, asked: Json, sent: Json) -> Case:
+    return Case(model, asked, sent, CHAT, MESSAGES, URLS["anthropic"])
+
+
+def gpt(model: str, asked: Json, sent: Json) -> Case:
+    return Case(model, asked, sent, url=URLS["openai"])
+
+
+def at(name: str, model: str, asked: Json, sent: Json) -> Case:
+    return Case(model, asked, sent, url=URLS[name])
+
+
+PAIR: Json = {"temperature": 0.2, "top_p": 0.9}
+HIGH: Json = {"reasoning_effort": "high"}
+STRICT: Json = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
+}
+BUDGET: Json = {"thinking": {"type": "enabled", "budget_tokens": 8999}}
+CORRECTED: Json = {
+    "messages": [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Ho"},
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "And?"},
+    ]
+}
+
+CASES: dict[tuple[str, str | None], Case] = {
+    ("claude-*", "anthropic"): claude("claude-opus-5-5", CORRECTED, CORRECTED),
+    ("claude-*", None): claude("claude-opus-5-5", WARM, NO_WARMTH),
+    ("claude-fable-*", None): claude(
+        "claude-fable-5-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}
+    ),
+    ("claude-mythos-*", None): claude(
+        "claude-mythos-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}
+    ),
+    ("claude-opus-4-7*", None): claude(
+        "claude-opus-4-7",
+        CORRECTED,
+        {
+            "messages": [
+                *CORRECTED["messages"][:2],
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "<system>\nBe kind.\n</system>"},
+                        {"type": "text", "text": "And?"},
+                    ],
+                },
+            ]
+        },
+    ),
+    ("claude-*-4-6*", None): claude("claude-sonnet-4-6", PAIR, {"temperature": 0.2, "top_p": None}),
+    ("claude-*-4-5*", None): claude("claude-haiku-4-5-20251001", HIGH, BUDGET),
+    ("claude-*-4-1*", None): claude("claude-opus-4-1-20250805", STRICT, {"output_config": None}),
+    ("claude-*-4-0*", None): claude("claude-sonnet-4-0", PAIR, PAIR),
+    ("claude-*-4", None): claude("claude-sonnet-4", PAIR, PAIR),
+    ("claude-*-4-20*", None): claude("claude-sonnet-4-20250514", PAIR, PAIR),
+    ("claude-*-4@*", None): claude("claude-sonnet-4@20250514", PAIR, PAIR),
+    ("claude-3*", None): claude("claude-3-5-haiku-20241022", HIGH, {"thinking": None}),
+    ("claude-3-7-*", None): claude("claude-3-7-sonnet-latest", HIGH, BUDGET),
+    ("claude-2*", None): claude("claude-2.1", HIGH, {"thinking": None}),
+    ("claude-instant*", None): claude("claude-instant-1.2", HIGH, {"thinking": None}),
+    ("gpt-3*", None): gpt("gpt-3.5-turbo", FORMAT, JSON_MODE),
+    ("gpt-4*", None): gpt("gpt-4-turbo", FORMAT, JSON_MODE),
+    ("gpt-4o*", None): gpt("gpt-4o-mini", FORMAT, SCHEMA_KEPT),
+    ("gpt-4-1", None): gpt("gpt-4.1", FORMAT, SCHEMA_KEPT),
+    ("gpt-4-1-*", None): gpt("gpt-4.1-nano", FORMAT, SCHEMA_KEPT),
+    ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_KEPT),
+    ("chatgpt-*", None): gpt("chatgpt-4o-latest", FORMAT, JSON_MODE),
+    ("o1*", None): gpt("o1", ONE_CALL, {"parallel_tool_calls": None}),
+    ("o3*", None): gpt("o3", WARM, NO_WARMTH),
+    ("o3-mini*", None): gpt("o3-mini", ONE_CALL, {"parallel_tool_calls": None}),
+    ("o4*", None): gpt("o4-mini", WARM, NO_WARMTH),
+    ("gpt-5*", None): gpt("gpt-5.5", WARM, NO_WARMTH),
+    ("gpt-5", None): gpt("gpt-5", effort("max"), asks("high")),
+    ("gpt-5-20*", None): gpt("gpt-5-2025-08-07", effort("max"), asks("high")),
+    ("gpt-5-mini*", None): gpt("gpt-5-mini", effort("max"), asks("high")),
+    ("gpt-5-nano*", None): gpt("gpt-5-nano", effort("max"), asks("high")),
+    ("gpt-5-codex*", None): gpt("gpt-5-codex", effort("max"), asks("high")),
+    ("gpt-5-pro*", None): gpt("gpt-5-pro", effort("low"), asks("high")),
+    ("gpt-5-1*", None): gpt("gpt-5.1", effort("max"), asks("high")),
+    ("gpt-5-1-codex*", None): gpt("gpt-5.1-codex-mini", OFF, asks("low")),
+    ("gpt-5-1-codex-max*", None): gpt("gpt-5.1-codex-max", effort("max"), asks("xhigh")),
+    ("gpt-5-6*", None): gpt("gpt-5.6", effort("max"), asks("max")),
+    ("gpt-5-[1-4]", None): gpt("gpt-5.2", WARM, WARM),
+    ("gpt-5-[1-4]-*", None): gpt("gpt-5.2-2025-12-11", WARM, WARM),
+    ("gpt-5-[1-4]-codex*", None): gpt("gpt-5.2-codex", WARM, NO_WARMTH),
+    ("gpt-5-[1-4]-pro*", None): gpt("gpt-5.4-pro", WARM, NO_WARMTH),
+    ("gpt-5-[4-6]", None): gpt("gpt-5.6", WITH_TOOLS, asks("none")),
+    ("gpt-5-[4-6]-*", None): gpt("gpt-5.6-luna", WITH_TOOLS, asks("none")),
+    ("gpt-6*", None): gpt("gpt-6-sol", WARM, NO_WARMTH),
+    ("gpt-5-[6-9]*", "openai"): gpt("gpt-5.6", CACHED, BREAKPOINT),
+    ("gpt-6*", "openai"): gpt("gpt-6-sol", CACHED, BREAKPOINT),
+    ("gpt-5*chat*", None): gpt("gpt-5.5-chat-latest", WARM, WARM),
+    ("grok-*", None): at("xai", "grok-4.5", STOP, {"stop": None}),
+    ("grok-4-3*", None): at("xai", "grok-4.3", OFF, asks("none")),
+    ("grok-2*", None): at("xai", "grok-2-1212", STOP, STOPS),
+    ("grok-3*", None): at("xai", "grok-3", STOP, STOPS),
+    ("grok-3-mini*", None): at("xai", "grok-3-mini", effort("medium"), asks("low")),
+    ("grok-4", None): at("xai", "grok-4", effort("high"), asks(None)),
+    ("grok-4-0*", None): at("xai", "grok-4-0709", effort("high"), asks(None)),
+    ("grok-4-1*", None): at("xai", "grok-4.1", effort("high"), asks(None)),
+    ("grok-4-20*", None): at("xai", "grok-4.20-beta", effort("high"), asks(None)),
+    ("grok-4-fast*", None): at("xai", "grok-4-fast", effort("high"), asks(None)),
+    ("grok-code*", None): at("xai", "grok-code-fast-1", effort("high"), asks(None)),
+    ("grok-*non-reasoning*", None): at("xai", "grok-4-1-fast-non-reasoning", STOP, STOPS),
+    ("*[sx]tral-*", None): Case(
+        "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        {"messages": ASKED["messages"]},
+        {
+            "messages": [
+                HI,
+                {**CALLED, "reasoning_content": "Hm."},
+                {**DONE, "content": "done\n\n<user>\nNote.\n</user>"},
+            ]
+        },
+    ),
+    ("devstral-*", None): Case(
+        "Devstral-Small-2507",
+        SPOKEN,
+        {
+            "messages": [
+                {"role": "user", "content": "(The assistant speaks first.)"},
+                *SPOKEN["messages"],
+            ]
+        },
+    ),
+    ("mistral-small-latest", "mistral"): at("mistral", "mistral-small-latest", effort("max"), asks("high")),
+    ("mistral-small-26*", "mistral"): at("mistral", "mistral-small-2603", effort("max"), asks("high")),
+    ("mistral-medium-3-5*", "mistral"): at("mistral", "mistral-medium-3.5", effort("max"), asks("high")),
+    ("mistral-large-4*", "mistral"): at("mistral", "mistral-large-4", effort("low"), asks("low")),
+    ("gpt-oss*", "groq"): at("groq", "openai/gpt-oss-20b", effort("max"), asks("high")),
+    ("kimi-k2*", "groq"): at("groq", "moonshotai/kimi-k2-instruct", FORMAT, SCHEMA_KEPT),
+    ("llama-4*", "groq"): at("groq", "meta-llama/llama-4-scout", FORMAT, SCHEMA_KEPT),
+    ("kimi-*", "moonshot"): at("moonshot", "kimi-k3", WARM, NO_WARMTH),
+    ("kimi-k2*", "moonshot"): at("moonshot", "kimi-k2.6", OFF, OFF),
+    ("kimi-for-coding*", "moonshot"): at("moonshot", "kimi-for-coding", OFF, OFF),
+    ("moonshot-v1*", "moonshot"): at("moonshot", "moonshot-v1-8k", effort("high"), asks(None)),
+    ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.3", effort("low"), asks("low")),
+    ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_KEPT),
+    ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, asks("none")),
+}
+
+
+def answered(case: Case) -> Json:
+    """The members of what is sent that the case is about."""
+    body = {"max_tokens": 9000, "messages": [{"role": "user", "content": "Hi"}], **case.asked}
+    found = sent(case.url, case.client, case.upstream, case.model, body)
+    return {name: found.get(name) for name in case.sent}
+
+
+@pytest.mark.parametrize("row", CASES, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_what_a_model_is_sent_because_of_its_row(
+    row: tuple[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert answered(CASES[row]) == CASES[row].sent
+    rows = tuple(family for family in MODEL_FAMILIES if (family.pattern, family.provider) != row)
+    monkeypatch.setattr(_model_families, "MODEL_FAMILIES", rows)
+    assert answered(CASES[row]) != CASES[row].sent
+
+
+def test_every_family_has_a_case_of_a_model_of_its_own() -> None:
+    assert [(family.pattern, family.provider) for family in MODEL_FAMILIES] == list(CASES)
+    for (pattern, provider), case in CASES.items():
+        fits = [(family.pattern, family.provider) for family in families_of(case.model, provider)]
+        assert (pattern, provider) in fits
+
+
+# Where it is written, and when it was looked up.
+
+
+def test_every_row_has_a_source_and_a_date() -> None:
+    rows: list[Provider | ModelFamily] = [*PROVIDERS, *MODEL_FAMILIES]
+    for row in rows:
+        assert row.source, row
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date), row

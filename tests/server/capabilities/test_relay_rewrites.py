@@ -1,0 +1,333 @@
+"""Upstreams that implement the protocol only in part: exact relays pass their answers, mended ones repair them."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from anthropic import AsyncAnthropic
+from gateway.fakes import Script
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    ScriptedGateway,
+    messages_answer,
+    scripted,
+    stream,
+    whole,
+)
+from openai import AsyncOpenAI
+from virtual_time import REAL_BACKENDS
+
+from dragoman import PROTOCOLS
+from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES, RelayRewrite
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.proxying.plan import Plan, make_plan
+from dragoman_server.settings import Settings, UpstreamSettings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0])]
+
+
+def openai_of(gateway: ScriptedGateway) -> AsyncOpenAI:
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(gateway.app))
+    return AsyncOpenAI(api_key="none", base_url="http://localhost/v1", http_client=http, max_retries=0)
+
+
+def anthropic_of(gateway: ScriptedGateway) -> AsyncAnthropic:
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(gateway.app))
+    return AsyncAnthropic(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
+
+
+# Responses, as llama.cpp's server speaks them: no event has a sequence number or an output index.
+
+ARGUMENTS = '{"city": "Oslo"}'
+CALL = {"type": "function_call", "id": "fc_7", "call_id": "call_7", "name": "weather", "status": "completed"}
+MESSAGE = {"type": "message", "id": "msg_7", "role": "assistant"}
+SAID = {"type": "output_text", "text": "Let me look.", "annotations": [], "logprobs": []}
+OUTPUT = [{**MESSAGE, "status": "completed", "content": [SAID]}, {**CALL, "arguments": ARGUMENTS}]
+
+
+def bare_response(status: str, **more: Any) -> dict[str, Any]:
+    return {"id": "resp_7", "object": "response", "created_at": 7, "model": "m", "status": status, **more}
+
+
+BARE_RESPONSES = stream(
+    {"type": "response.created", "response": bare_response("in_progress")},
+    {"type": "response.in_progress", "response": bare_response("in_progress")},
+    {
+        "type": "response.output_item.added",
+        "item": {**MESSAGE, "status": "in_progress", "content": []},
+    },
+    {
+        "type": "response.content_part.added",
+        "item_id": "msg_7",
+        "part": {"type": "output_text", "text": ""},
+    },
+    {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "Let me "},
+    {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "look."},
+    {"type": "response.output_text.done", "item_id": "msg_7", "text": "Let me look."},
+    {"type": "response.content_part.done", "item_id": "msg_7", "part": SAID},
+    {"type": "response.output_item.done", "item": OUTPUT[0]},
+    {"type": "response.output_item.added", "item": {**CALL, "status": "in_progress", "arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "item_id": "fc_7", "delta": ARGUMENTS},
+    {"type": "response.function_call_arguments.done", "item_id": "fc_7", "arguments": ARGUMENTS},
+    {"type": "response.output_item.done", "item": OUTPUT[1]},
+    {
+        "type": "response.completed",
+        "response": bare_response(
+            "completed", output=OUTPUT, usage={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+        ),
+    },
+)
+
+
+async def final_response(relay: str) -> Any:
+    gateway = scripted(RESPONSES, BARE_RESPONSES, upstream={"relay": relay})
+    async with openai_of(gateway) as client, client.responses.stream(model="up/m", input="Hi") as events:
+        return await events.get_final_response()
+
+
+async def test_the_official_sdk_cannot_read_responses_without_indexes() -> None:
+    with pytest.raises((IndexError, TypeError, KeyError, AttributeError)):
+        await final_response("exact")
+
+
+async def test_the_official_sdk_reads_them_mended() -> None:
+    final = await final_response("rewrite")
+    assert (final.id, final.status, final.output_text) == ("resp_7", "completed", "Let me look.")
+    call = final.output[1]
+    assert (call.id, call.call_id, call.name, call.arguments) == ("fc_7", "call_7", "weather", ARGUMENTS)
+    assert (final.usage.input_tokens, final.usage.output_tokens) == (3, 4)
+
+
+# Messages without event lines and pings.
+
+HEAD = {
+    "id": "msg_7",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {"input_tokens": 3, "output_tokens": 1},
+}
+BARE_MESSAGES = Script(
+    [
+        frame.partition(b"\n")[2]  # no event line
+        for frame in stream(
+            {"type": "message_start", "message": HEAD},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+            {"type": "message_stop"},
+        ).body
+        if isinstance(frame, bytes)
+    ],
+    headers=[("content-type", "text/event-stream")],
+)
+
+
+async def final_message(relay: str) -> Any:
+    gateway = scripted(MESSAGES, BARE_MESSAGES, upstream={"relay": relay})
+    messages: Any = [{"role": "user", "content": "Hi"}]
+    async with (
+        anthropic_of(gateway) as client,
+        client.messages.stream(model="up/m", max_tokens=9, messages=messages) as events,
+    ):
+        return await events.get_final_message()
+
+
+async def test_the_official_sdk_skips_events_without_names() -> None:
+    with pytest.raises(AssertionError):
+        await final_message("exact")
+
+
+async def test_mended_events_have_names() -> None:
+    final = await final_message("rewrite")
+    assert (final.id, final.content[0].text, final.stop_reason) == ("msg_7", "Hi", "end_turn")
+    assert (final.usage.input_tokens, final.usage.output_tokens) == (3, 4)
+
+
+# Where it is known that a relay needs mending.
+
+OPENAI = "https://api.openai.com/v1"
+
+
+def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
+    upstream = UpstreamSettings(name="up", protocol=protocol, base_url=url, **more)
+    return capabilities_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
+
+
+@pytest.mark.parametrize(
+    ("url", "protocol", "model", "relay"),
+    [
+        ("http://localhost:8080/v1", RESPONSES, "m", "rewrite"),
+        ("http://192.168.0.7:8080/v1", RESPONSES, "m", "rewrite"),
+        ("http://127.0.0.1:8000/v1", RESPONSES, "m", "rewrite"),
+        ("http://localhost:8080/v1", CHAT, "m", "exact"),
+        ("http://localhost:8081/v1", RESPONSES, "m", "exact"),
+        ("http://localhost/v1", RESPONSES, "m", "exact"),
+        ("http://localhost:odd/v1", RESPONSES, "m", "exact"),
+        ("https://llm.example:8080/v1", RESPONSES, "m", "exact"),
+        (OPENAI, CHAT, "gpt-5.6-luna", "rewrite"),
+        (OPENAI, CHAT, "gpt-5.4", "rewrite"),
+        (OPENAI, CHAT, "gpt-6", "rewrite"),
+        (OPENAI, CHAT, "gpt-5.3", "exact"),
+        (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
+        ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
+        ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "rewrite"),
+        ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
+        ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "rewrite"),
+        ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "rewrite"),
+    ],
+)
+def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, model: str, relay: str) -> None:
+    assert relay_at(url, protocol, model) == relay
+    for said in ("exact", "rewrite"):
+        assert relay_at(url, protocol, model, relay=said) == said
+
+
+def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
+    """A mended Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
+    local: dict[str, Any] = {
+        "protocol": CHAT,
+        "protocols": (CHAT, RESPONSES),
+        "base_url": "http://127.0.0.1:8000/v1",
+    }
+    upstream = UpstreamSettings(name="up", **local)
+    settings = Settings(upstreams=(upstream,))
+    assert "store" in capabilities_for(settings, upstream, "m", CHAT).refuses
+    assert "store" not in capabilities_for(settings, upstream, "m", RESPONSES).refuses
+
+
+@pytest.mark.parametrize("row", RELAY_REWRITES, ids=lambda row: row.server)
+def test_every_row_has_a_reason_a_source_and_a_date(row: RelayRewrite) -> None:
+    assert row.why
+    assert row.source
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date)
+
+
+def planned(body: dict[str, Any], **upstream: Any) -> Plan:
+    settings = Settings(upstreams=(UpstreamSettings(name="up", **upstream),))
+    data = json.dumps(body).encode()
+    return make_plan(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0)
+
+
+# pi, opencode: to a host that they do not know they send what OpenAI takes.
+FROM_AGENT: dict[str, Any] = {
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {"id": "abcdefghi", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "abcdefghi", "content": "r"},
+    ],
+    "store": False,
+    "max_completion_tokens": 9,
+    "reasoning_effort": "medium",
+}
+SENT_TURN: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": FROM_AGENT["messages"][2]["tool_calls"],
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "settings", "reasoning"),
+    [
+        (
+            "https://api.deepseek.com/v1",
+            "deepseek-v4-pro",
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
+            {"reasoning_content": "Hm."},
+        ),
+        ("https://api.mistral.ai/v1", "mistral-large-latest", {}, {}),
+        (
+            "https://api.groq.com/openai/v1",
+            "openai/gpt-oss-120b",
+            {"reasoning_effort": "medium"},
+            {"reasoning": "Hm."},
+        ),
+    ],
+)
+def test_chat_clients_of_strict_hosts(
+    url: str, model: str, settings: dict[str, Any], reasoning: dict[str, Any]
+) -> None:
+    body = {"model": f"up/{model}", **FROM_AGENT}
+    plan = planned(body, protocol=CHAT, base_url=url)
+    turn = {**SENT_TURN, **reasoning}
+    system, asked, _, result = FROM_AGENT["messages"]
+    assert json.loads(plan.translated.body) == {
+        "model": model,
+        "messages": [{**system, "role": "system"}, asked, turn, result],
+        "max_tokens": 9,
+        **settings,
+    }
+
+
+def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
+    function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    asked = {
+        "model": "up/gpt-5.6-luna",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [function],
+        "reasoning_effort": "high",
+    }
+    plan = planned(asked, protocol=CHAT, base_url=OPENAI)
+    sent = json.loads(plan.translated.body)
+    assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])
+    assert [loss.path for loss in plan.translated.losses] == ["/reasoning_effort"]
+
+
+# A mended upstream's other endpoints.
+
+
+async def test_a_mended_upstream_counts() -> None:
+    """What is asked is what its endpoint for counts takes, and what it says is no answer to be mended."""
+    gateway = scripted(
+        MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
+    )
+    asked = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    client = await gateway.call("/v1/messages/count_tokens", asked)
+    assert (client.status, json.loads(client.body)) == (200, {"input_tokens": 42})
+    assert gateway.sent[0].url.endswith("/v1/messages/count_tokens")
+    assert gateway.sent[0].body.keys() == {"model", "messages"}
+
+
+async def test_a_mended_upstream_compacts() -> None:
+    compaction = {"id": "resp_7", "object": "response.compaction", "output": [{"type": "compaction"}]}
+    gateway = scripted(RESPONSES, whole(compaction), upstream={"relay": "rewrite"})
+    client = await gateway.call("/v1/responses/compact", {"model": "up/m", "input": "Hi"})
+    assert (client.status, json.loads(client.body)) == (200, compaction)
+
+
+async def test_the_betas_of_a_mended_client_reach_the_upstream() -> None:
+    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite"})
+    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "odd-2026-01-01"}
+    client = await gateway.call("/v1/messages", asked, headers)
+    sent = gateway.sent[0].headers
+    assert client.status == 200
+    assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "odd-2026-01-01")
+
+
+async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
+    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite", "unwraps_signatures": True})
+    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
+    await gateway.call("/v1/messages", asked)
+    assert gateway.sent[0].body == {**asked, "model": "m"}

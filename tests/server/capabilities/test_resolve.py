@@ -1,0 +1,365 @@
+"""What a model at an upstream takes: hosts, families and configuration, laid one over the other."""
+
+import dataclasses
+from typing import Any, get_type_hints
+
+import msgspec
+import pytest
+
+from dragoman import Capabilities
+from dragoman_server.capabilities import resolve as _targets
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.resolve import capabilities_for
+from dragoman_server.config.values import check_value
+from dragoman_server.settings import (
+    CAPABILITY_KEYS,
+    SIMULATOR_UPSTREAM,
+    UPSTREAM_KEYS,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+
+ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
+NOBODY = "http://127.0.0.1:9000/v1"
+SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
+
+
+def upstream(url: str = NOBODY, **said: Any) -> UpstreamSettings:
+    protocol = "anthropic_messages" if url == ANTHROPIC else "openai_chat"
+    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **said)
+
+
+def capabilities(
+    model: str = "some-model", url: str = NOBODY, rows: tuple[ModelCapabilitySettings, ...] = (), **said: Any
+) -> Capabilities:
+    own = upstream(url, **said)
+    return capabilities_for(Settings(upstreams=(own,), capabilities=rows), own, model)
+
+
+def test_every_capability_is_a_field_of_the_core() -> None:
+    fields = {field for field, _ in _targets._FIELDS.values()}
+    assert fields == set(Capabilities.__struct_fields__)
+    assert _targets._FIELDS.keys() == CAPABILITY_KEYS.keys()
+    assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
+
+
+def test_every_choice_is_one_that_the_core_knows() -> None:
+    for name, (field, convert) in _targets._FIELDS.items():
+        key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
+        for choice in key.choices:
+            value = convert((choice,) if "list" in key.kind.value else choice)
+            msgspec.convert(msgspec.to_builtins(value), hint)
+
+
+def test_defaults_are_the_cores() -> None:
+    for name, (field, convert) in _targets._FIELDS.items():
+        default = CAPABILITY_KEYS[name].default
+        if default is not None:
+            assert convert(default) == getattr(Capabilities(), field), name
+    assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+def test_what_hosts_take_could_stand_in_a_file(provider: Any) -> None:
+    for name, value in provider.capabilities.items():
+        if value is not None:
+            given = list(value) if isinstance(value, tuple) else value
+            assert check_value(UPSTREAM_KEYS[name], given, given) == value
+
+
+def test_what_families_take_could_stand_in_a_file() -> None:
+    for family in MODEL_FAMILIES:
+        assert family.provider in (None, *(provider.name for provider in PROVIDERS))
+        assert family.pattern == normalized_model_name(family.pattern)
+        for name, value in family.capabilities.items():
+            if value is not None:
+                given: Any = list(value) if isinstance(value, tuple) else value
+                assert check_value(CAPABILITY_KEYS[name], given, given) == value, family.pattern
+
+
+# Hosts.
+
+COMPATIBLE = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
+HOSTED = frozenset({"web_search", "code_execution", "mcp"})
+HOSTS: dict[str, dict[str, Any]] = {
+    NOBODY: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
+    "https://api.openai.com.evil.example/v1": COMPATIBLE,
+    "https://api.x.ai/v1": COMPATIBLE,
+    OPENAI: {
+        "max_tokens_field": "max_completion_tokens",
+        "reasoning_field": None,
+        "custom_tools": True,
+        "developer_role": True,
+        "mid_system": True,
+        "cache_marks": "none",
+        # Not in Chat Completions: "Unknown parameter: 'web_search_options'."
+        "hosted_tools": HOSTED - {"web_search"},
+        "efforts": None,
+    },
+    "https://eu.api.openai.com/v1": {"hosted_tools": HOSTED - {"web_search"}, "developer_role": True},
+    ANTHROPIC: {"hosted_tools": HOSTED, "thinking": "adaptive", "efforts": None},
+    "https://api.deepseek.com/v1": {
+        "max_tokens_field": "max_tokens",
+        "reasoning_setting": "thinking",
+        "efforts": ("none", "minimal", "low", "medium", "high", "max"),
+        "structured_output": "object",
+    },
+    "https://openrouter.ai/api/v1": {"reasoning_setting": "reasoning", "reasoning_field": "reasoning"},
+    "https://api.groq.com/openai/v1": {
+        "reasoning_field": "reasoning",
+        "reasoning_setting": None,
+        "structured_output": "object",
+    },
+    "https://api.mistral.ai/v1": {"call_ids": "alnum9", "reasoning_field": None, "reasoning_setting": None},
+}
+
+
+@pytest.mark.parametrize("url", HOSTS)
+def test_what_a_host_takes(url: str) -> None:
+    found = capabilities(url=url)
+    assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url]
+
+
+def test_the_simulator_takes_everything_a_chat_server_can() -> None:
+    found = capabilities_for(Settings(), SIMULATOR_UPSTREAM, "echo")
+    assert found.max_tokens_field == "max_completion_tokens"
+    assert found.efforts == ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+# Families.
+
+NEWEST = ("none", "low", "medium", "high", "xhigh", "max")
+CLAUDE: dict[str, dict[str, Any]] = {
+    "claude-opus-5": {
+        "thinking": "adaptive",
+        "sampling": False,
+        "mid_system": True,
+        "efforts": NEWEST,
+        "forced_tools": "not_thinking",
+        "prefill": False,
+    },
+    "claude-opus-5-5": {"thinking": "adaptive", "sampling": False, "mid_system": True},
+    "claude-sonnet-7": {"thinking": "adaptive", "sampling": False, "mid_system": True},
+    "claude-opus-4-8": {"thinking": "adaptive", "sampling": False, "mid_system": True},
+    "claude-fable-5": {"thinking": "adaptive", "efforts": ("low", "medium", "high", "xhigh", "max")},
+    "claude-opus-4-7": {"thinking": "adaptive", "sampling": False, "mid_system": False, "efforts": NEWEST},
+    "claude-opus-4-6": {
+        "thinking": "adaptive",
+        "sampling": True,
+        "sampling_pair": False,
+        "mid_system": False,
+        "forced_tools": "not_thinking",
+        "prefill": False,
+    },
+    "claude-sonnet-4-6": {"efforts": ("none", "low", "medium", "high", "max"), "structured_output": "schema"},
+    "claude-haiku-4-5-20251001": {"thinking": "budget", "sampling": True, "structured_output": "schema"},
+    "claude-opus-4-5@20251101": {"thinking": "budget", "mid_system": False, "sampling_pair": False},
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0": {"thinking": "budget"},
+    "anthropic/claude-haiku-4.5": {"thinking": "budget", "prefill": True, "forced_tools": "not_thinking"},
+    "claude-opus-4-1-20250805": {"thinking": "budget", "structured_output": "none", "sampling_pair": False},
+    "claude-sonnet-4-20250514": {"thinking": "budget", "structured_output": "none", "sampling_pair": True},
+    "claude-sonnet-4@20250514": {"thinking": "budget"},
+    "claude-opus-4-0": {"thinking": "budget"},
+    "claude-3-7-sonnet-latest": {"thinking": "budget", "structured_output": "none"},
+    "claude-3-5-haiku-20241022": {"thinking": "none", "structured_output": "none", "sampling": True},
+    "claude-3-opus-20240229": {"thinking": "none"},
+}
+REFUSED = SAMPLING | {"top_logprobs", "logit_bias", "stop"}
+GPT: dict[str, dict[str, Any]] = {
+    "gpt-5": {
+        "efforts": ("minimal", "low", "medium", "high"),
+        "refuses": REFUSED,
+        "sampling_at_none": False,
+        "tools_with_effort": True,
+    },
+    "gpt-5-2025-08-07": {"efforts": ("minimal", "low", "medium", "high"), "sampling_at_none": False},
+    "gpt-5-mini": {"efforts": ("minimal", "low", "medium", "high"), "refuses": REFUSED},
+    "gpt-5-pro": {"efforts": ("high",)},
+    "gpt-5.1": {
+        "efforts": ("none", "low", "medium", "high"),
+        "refuses": REFUSED,
+        "sampling_at_none": True,
+        "tools_with_effort": True,
+    },
+    "gpt-5.1-codex": {"sampling_at_none": False},
+    "gpt-5.2": {
+        "efforts": ("none", "low", "medium", "high", "xhigh"),
+        "custom_tools": True,
+        "sampling_at_none": True,
+    },
+    "gpt-5.2-pro": {"sampling_at_none": False},
+    "gpt-5.4-mini": {"sampling_at_none": True, "tools_with_effort": False},
+    "gpt-5.6-terra": {
+        "efforts": ("none", "low", "medium", "high", "xhigh", "max"),
+        "refuses": REFUSED,
+        "sampling_at_none": False,
+        "tools_with_effort": False,
+    },
+    "openai/gpt-5.2-2025-12-11": {"efforts": ("none", "low", "medium", "high", "xhigh")},
+    "gpt-5-chat-latest": {"thinking": "none", "reasoning_setting": None, "refuses": frozenset()},
+    "gpt-5.3-chat-latest": {"thinking": "none", "reasoning_setting": None},
+    "o1": {"efforts": ("low", "medium", "high"), "refuses": REFUSED | {"verbosity", "parallel_tool_calls"}},
+    "o3-mini": {"efforts": ("low", "medium", "high"), "custom_tools": False},
+    "o4-mini-2025-04-16": {"refuses": REFUSED | {"verbosity"}},
+    "gpt-4.1": {"reasoning_setting": None, "efforts": (), "structured_output": "schema"},
+    "gpt-4.1-nano": {"structured_output": "schema"},
+    "gpt-4o-mini": {
+        "reasoning_setting": None,
+        "structured_output": "schema",
+        "refuses": frozenset({"verbosity"}),
+    },
+    "gpt-4": {"structured_output": "object", "thinking": "none"},
+    "gpt-4-1106-preview": {"structured_output": "object"},
+    "gpt-4-turbo": {"structured_output": "object"},
+    "gpt-3.5-turbo": {"structured_output": "object"},
+    "gpt-6": {
+        "efforts": ("low", "medium", "high", "xhigh"),
+        "refuses": REFUSED,
+        "sampling_at_none": False,
+        "tools_with_effort": False,
+    },
+    "openai/gpt-5.2:nitro": {"sampling_at_none": True},
+    "openai.gpt-5.6": {"refuses": REFUSED, "tools_with_effort": False},
+    "gpt-6-astra": {"refuses": REFUSED, "tools_with_effort": False},
+    "gpt-oss-120b": {"efforts": None},
+}
+OTHERS: dict[tuple[str, str], dict[str, Any]] = {
+    (OPENAI, "gpt-5.5"): {"cache_marks": "none"},
+    (OPENAI, "gpt-5.6-luna"): {"cache_marks": "breakpoint"},
+    (OPENAI, "gpt-6"): {"cache_marks": "breakpoint"},
+    (NOBODY, "gpt-6"): {"cache_marks": "none"},
+    ("https://api.x.ai/v1", "grok-4.5"): {"efforts": ("low", "medium", "high")},
+    ("https://api.x.ai/v1", "grok-4.3"): {"efforts": ("none", "low", "medium", "high")},
+    ("https://api.x.ai/v1", "grok-4"): {
+        "reasoning_setting": None,
+        "refuses": frozenset({"presence_penalty", "frequency_penalty", "stop"}),
+    },
+    ("https://api.x.ai/v1", "grok-4-1-fast-non-reasoning"): {
+        "reasoning_setting": None,
+        "refuses": frozenset(),
+    },
+    ("https://api.x.ai/v1", "grok-3-mini"): {"efforts": ("low", "high")},
+    ("https://api.mistral.ai/v1", "mistral-small-latest"): {
+        "efforts": ("none", "high"),
+        "reasoning_setting": "reasoning_effort",
+        "call_ids": "alnum9",
+    },
+    ("https://api.mistral.ai/v1", "magistral-medium-latest"): {"reasoning_setting": None},
+    (NOBODY, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
+    ("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"): {
+        "efforts": ("low", "medium", "high"),
+        "reasoning_setting": "reasoning_effort",
+        "structured_output": "schema",
+    },
+    (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
+    (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
+    (NOBODY, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
+}
+FAMILIES = {
+    **{(ANTHROPIC, model): takes for model, takes in CLAUDE.items()},
+    **{(OPENAI, model): takes for model, takes in GPT.items()},
+    **OTHERS,
+}
+
+
+@pytest.mark.parametrize(("url", "model"), FAMILIES, ids=lambda part: str(part).rpartition("//")[2])
+def test_what_a_family_takes(url: str, model: str) -> None:
+    expected = FAMILIES[url, model]
+    found = capabilities(model, url)
+    assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
+        name: value for name, value in expected.items() if name != "refuses"
+    }
+    if "refuses" in expected:
+        # What the host refuses of any model comes to it.
+        assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses
+
+
+# The configuration.
+
+
+def test_who_says_something_later_says_it_over_the_others() -> None:
+    model = "claude-haiku-4-5"
+    assert capabilities(model, ANTHROPIC).thinking == "budget"
+    assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
+    rows = (
+        ModelCapabilitySettings(model="claude-*", thinking="none", mid_system=True),
+        ModelCapabilitySettings(model="claude-haiku-*", thinking="budget"),
+        ModelCapabilitySettings(model="claude-haiku-*", upstream="other", thinking="none"),
+        ModelCapabilitySettings(model="gpt-*", thinking="none"),
+    )
+    found = capabilities(model, ANTHROPIC, rows, thinking="adaptive", cache_marks="breakpoint")
+    assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "model", "fits"),
+    [
+        ("qwen3", "qwen3", True),
+        ("qwen3", "qwen3-8b", False),
+        ("qwen3*", "qwen3-8b", True),
+        ("*", "anything/at:all", True),
+        ("Qwen3", "qwen3", False),
+        ("m[1m]", "m[1m]", True),
+        ("m[1m]", "m1", False),
+        ("m?", "mx", False),
+    ],
+)
+def test_the_pattern_of_a_row(pattern: str, model: str, fits: bool) -> None:
+    assert (
+        capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
+        is fits
+    )
+
+
+def test_a_row_can_empty_what_was_said() -> None:
+    row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
+    found = capabilities("gpt-5.2", OPENAI, (row,))
+    assert (found.refuses, found.efforts) == (frozenset(), ("low",))
+
+
+def test_no_efforts_is_no_reasoning() -> None:
+    found = capabilities(efforts=(), thinking="adaptive", reasoning_setting="reasoning")
+    assert (found.efforts, found.thinking, found.reasoning_setting) == ((), "none", None)
+
+
+@pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
+def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
+    one = upstream(max_tokens=own)
+    settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
+    assert capabilities_for(settings, one, "m").max_tokens == limit
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "said", "takes"),
+    [
+        ("auto", "claude-opus-4-6", None, True),
+        ("auto", "claude-opus-4-7", None, False),
+        ("auto", "claude-opus-4-7", True, True),
+        ("auto", "other", None, True),
+        ("2023-06-01", "claude-opus-4-6", None, True),
+        ("2023-06-01", "claude-opus-5", None, False),
+        ("vertex-2023-10-16", "claude-opus-4-6", None, True),
+        ("2026-10-21", "claude-opus-4-6", None, False),
+        ("2027-01-01", "other", None, False),
+        ("2026-10-21", "claude-opus-4-6", True, True),
+        ("2023-06-01", "claude-opus-4-6", False, False),
+    ],
+)
+def test_sampling_goes_with_version_and_model(
+    version: str, model: str, said: bool | None, takes: bool
+) -> None:
+    assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes
+
+
+def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = upstream()
+    settings = Settings(upstreams=(one,))
+    assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
+    assert dataclasses.replace(settings, upstreams=()).resolved_capabilities == {}
+    monkeypatch.setattr(_targets, "_MAX_CACHED", 3)
+    for number in range(10):
+        capabilities_for(settings, one, f"m{number}")
+        assert len(settings.resolved_capabilities) <= 3

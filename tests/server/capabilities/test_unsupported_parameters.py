@@ -1,0 +1,225 @@
+"""What an upstream cannot do and the gateway does for it, through the application: `n`, `stop`, figures of usage."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from gateway.fakes import Script, Sleep
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    chat_answer,
+    chunk,
+    events_in,
+    messages_answer,
+    responses_answer,
+    scripted,
+    stream,
+    whole,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+ASK = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def said(text: str) -> Script:
+    return whole(messages_answer([{"type": "text", "text": text}]))
+
+
+def item(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": content}
+
+
+# n.
+
+
+async def test_several_answers_are_asked_for_one_by_one_and_their_usage_is_summed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gateway = scripted(MESSAGES, said("a"), said("b"), said("c"))
+    with caplog.at_level(logging.INFO):
+        client = await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
+    body = json.loads(client.body)
+    assert len(gateway.sent) == 3
+    assert all("n" not in sent.body for sent in gateway.sent)
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
+    assert sorted(choice["message"]["content"] for choice in body["choices"]) == ["a", "b", "c"]
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (9, 12)
+    assert "dragoman-loss" not in client.headers
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert (line["input_tokens"], line["output_tokens"]) == (9, 12)
+
+
+async def test_several_answers_in_one_stream() -> None:
+    gateway = scripted(RESPONSES, *[whole(responses_answer([item(text)])) for text in "ab"])
+    asked = {**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
+    client = await gateway.call(PATHS[CHAT], asked)
+    texts = {0: "", 1: ""}
+    found = events_in(client.body)
+    for each in found:
+        for choice in each["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert sorted(texts.values()) == ["a", "b"]
+    assert found[-1]["usage"]["total_tokens"] == 14
+    assert client.body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_an_upstream_with_choices_is_asked_once() -> None:
+    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})))
+    await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
+    assert [sent.body["n"] for sent in gateway.sent] == [3]
+
+
+@pytest.mark.promise("S7")
+async def test_more_answers_than_the_gateway_asks_for() -> None:
+    gateway = scripted(MESSAGES, said("a"))
+    client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
+    assert (client.status, gateway.sent) == (400, [])
+    assert "at most 16" in json.loads(client.body)["error"]["message"]
+
+
+# stop.
+
+
+def delta(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}", "output_index": 0, "content_index": 0, "item_id": "m_1", **more}
+
+
+def streamed(*texts: str) -> Script:
+    created = {**responses_answer([]), "status": "in_progress"}
+    empty = {**item(""), "content": [], "status": "in_progress"}
+    part = {"type": "output_text", "text": "", "annotations": []}
+    whole_text = "".join(texts)
+    return stream(
+        {"type": "response.created", "response": created},
+        {"type": "response.output_item.added", "output_index": 0, "item": empty},
+        delta("content_part.added", part=part),
+        *[delta("output_text.delta", delta=text) for text in texts],
+        delta("output_text.done", text=whole_text),
+        delta("content_part.done", part={**part, "text": whole_text}),
+        {"type": "response.output_item.done", "output_index": 0, "item": item(whole_text)},
+        {"type": "response.completed", "response": responses_answer([item(whole_text)])},
+    )
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES])
+async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
+    gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
+    name = "stop" if client == CHAT else "stop_sequences"
+    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
+    body = json.loads(answer.body)
+    assert not {"stop", "stop_sequences"} & gateway.sent[0].body.keys()
+    if client == CHAT:
+        assert body["choices"][0]["message"]["content"] == "one\n"
+        assert body["choices"][0]["finish_reason"] == "stop"
+    else:
+        assert [block["text"] for block in body["content"]] == ["one\n"]
+        assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", "END")
+    assert "dragoman-loss" not in answer.headers
+
+
+async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
+    script = streamed("one E", "N", "D two", " three")
+    script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
+    gateway = scripted(RESPONSES, script)
+    answer = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    texts = [
+        each["choices"][0]["delta"].get("content") or "" for each in events_in(answer.body) if each["choices"]
+    ]
+    assert "".join(texts) == "one "
+    assert answer.body.endswith(b"data: [DONE]\n\n")
+    (door,) = gateway.upstreams.doors
+    assert door.open_count == 0
+    assert door.closed_at is not None
+    assert door.closed_at < 60, "nobody waits for what the client will not see"
+
+
+async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
+    gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
+    answer = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    texts = [
+        each["choices"][0]["delta"].get("content") or "" for each in events_in(answer.body) if each["choices"]
+    ]
+    assert "".join(texts) == "one ENCEN"
+
+
+# Usage.
+
+
+@pytest.mark.parametrize(
+    ("streams", "done"),
+    [(True, True), (True, False), (False, True)],
+    ids=["stream", "stream, cut between finish and usage", "whole"],
+)
+async def test_figures_that_nobody_told_are_estimates_and_say_so(
+    streams: bool, done: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "Hello there, this is an answer."
+    if streams:
+        script = stream(chunk({"role": "assistant", "content": text}), chunk({}, "stop"), done=done)
+    else:
+        script = whole(chat_answer({"content": text}, usage=None))
+    body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi there. " * 20}]}
+    with caplog.at_level(logging.INFO):
+        client = await scripted(CHAT, script).call(PATHS[MESSAGES], {**body, "stream": streams})
+    if streams:
+        assert client.headers["dragoman-estimate"] == "input_tokens"
+        usage = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
+    else:
+        assert client.headers["dragoman-loss"] == "1; estimated=answer:/usage"
+        usage = json.loads(client.body)["usage"]
+    assert 30 < usage["input_tokens"] < 100
+    assert usage["output_tokens"] == 8
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert line["losses"] == ["estimated answer:/usage"]
+    assert line["estimated"] is True
+
+
+async def test_a_chat_upstream_is_asked_for_figures() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
+    script = stream(
+        chunk({"role": "assistant", "content": "Hello"}), chunk({}, "stop"), chunk(usage=usage), done=True
+    )
+    gateway = scripted(CHAT, script)
+    client = await gateway.call(PATHS[MESSAGES], {**ASK, "max_tokens": 9, "stream": True})
+    assert gateway.sent[0].body["stream_options"] == {"include_usage": True}
+    told = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
+    assert (told["input_tokens"], told["output_tokens"]) == (3, 4)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_figures_are_shown_to_a_chat_client_that_asked(asked: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if asked else {}
+    client = await scripted(MESSAGES, said("Hello")).call(PATHS[CHAT], {**ASK, "stream": True, **options})
+    assert any(each.get("usage") for each in events_in(client.body)) is asked
+
+
+# Settings that a model refuses.
+
+
+async def test_settings_that_the_model_refuses_are_left_out_and_told() -> None:
+    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream={"refuses": ("temperature",)})
+    body = {"model": "up/m", "input": "Hi", "temperature": 0.5, "top_p": 0.5}
+    client = await gateway.call(PATHS[RESPONSES], body)
+    assert "temperature" not in gateway.sent[0].body
+    assert gateway.sent[0].body["top_p"] == 0.5
+    assert client.headers["dragoman-loss"] == "1; dropped=/temperature"
+
+
+@pytest.mark.parametrize(
+    ("model", "effort"), [("m", "high"), ("gpt-5-mini", "minimal"), ("gpt-5.1", "none"), ("little", None)]
+)
+async def test_the_effort_is_one_that_the_model_takes(model: str, effort: str | None) -> None:
+    said = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
+    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=said)
+    asked = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
+    body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": asked}}
+    client = await gateway.call(PATHS[RESPONSES], body)
+    assert gateway.sent[0].body.get("reasoning_effort") == effort
+    assert "/reasoning/effort" in client.headers["dragoman-loss"]

@@ -1,0 +1,570 @@
+"""The command: exit codes, output, and the lines of the banner, which must be fit to paste into a shell."""
+
+import ast
+import io
+import json
+import re
+import shlex
+import signal
+import socket
+import sys
+import tomllib
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from command.process import Server
+from sdk_clients.processes import Simulator
+
+from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.cli.banner import (
+    Example,
+    Line,
+    ModelLists,
+    Style,
+    banner,
+    commands,
+    example_of,
+    print_lines,
+)
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.config_commands import ConfigEditError, remove_client_key
+from dragoman_server.config.loader import load
+from dragoman_server.keys import hash_client_key
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.serving.sockets import BoundAddress
+from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.fields import SettingKind
+from dragoman_server.settings.secret import Secret
+
+CANARY = "sk-canary-0123456789-abcdefghij-wq7zk"
+
+LOCAL = """\
+[[upstreams]]
+name = "local"
+protocol = "openai_chat"
+base_url = "http://127.0.0.1:9000/v1/account-${LOCAL_KEY}"
+api_key = "${LOCAL_KEY}"
+"""
+
+WRONG = '[server]\nprot = 1\nbackend = "tri"\n'
+WRONG_LINES = [
+    'dragoman.toml:2: server.prot: unknown key; did you mean "port"?',
+    'dragoman.toml:3: server.backend: unknown backend "tri"; did you mean "trio"?',
+]
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "DRAGOMAN_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(*arguments: str, **environ: str) -> Result:
+    return CliRunner(env=environ).invoke(main, arguments)
+
+
+def test_version() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, "dragoman 0.1.0\n")
+
+
+@pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
+def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    for name, key in SERVER_KEYS.items():
+        flag = "--" + name.replace("_", "-")
+        if key.kind is SettingKind.SECRET:
+            assert flag not in text  # everybody on a machine can read command lines
+        else:
+            assert flag in text
+            assert f"[DRAGOMAN_{name.upper()}]" in text
+    assert "[DRAGOMAN_CONFIG]" in text
+
+
+@pytest.mark.parametrize("command", [("serve",), ("config", "check"), ("config", "show")])
+def test_a_wrong_configuration_exits_with_2_and_all_its_lines(command: tuple[str, ...]) -> None:
+    Path("dragoman.toml").write_text(WRONG)
+    result = run(*command)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == WRONG_LINES
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("arguments", [("serve", "--prot", "1"), ("config", "chekc"), ("sreve",)])
+def test_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
+    result = run("config", "check", "--port", "http", "--backend", "tri")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        'command line: --port: expected an integer, found "http"',
+        'command line: --backend: unknown backend "tri"; did you mean "trio"?',
+    ]
+
+
+def test_check_says_what_it_checked_and_warns() -> None:
+    Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
+    public = ("--host", "0.0.0.0", "--allow-public-without-keys")
+    result = run("config", "check", "--config", "other.toml", *public, LOCAL_KEY=CANARY)
+    assert (result.exit_code, result.stdout) == (0, "other.toml: correct; upstreams: 1, models: 1\n")
+    assert result.stderr.startswith("warning: server.host: 0.0.0.0 is reachable from other machines")
+
+
+def test_check_without_a_file() -> None:
+    assert (
+        run("config", "check").stdout == "no file, the environment alone: correct; upstreams: 0, models: 0\n"
+    )
+
+
+def test_show_with_origin_prints_the_precedence() -> None:
+    Path("dragoman.toml").write_text("[server]\nhost = '127.0.0.2'\nport = 1\nworkers = 2\n" + LOCAL)
+    arguments = ("config", "show", "--origin", "--port", "3", "--no-http2")
+    result = run(*arguments, LOCAL_KEY=CANARY, DRAGOMAN_PORT="2", DRAGOMAN_WORKERS="4")
+    assert result.exit_code == 0
+    shown = [re.sub(" +#", " #", line) for line in result.stdout.splitlines()]
+    assert 'server.host = "127.0.0.2" # dragoman.toml:2' in shown
+    assert "server.port = 3 # --port" in shown
+    assert "server.workers = 4 # environment DRAGOMAN_WORKERS" in shown
+    assert "server.http2 = false # --http2" in shown
+    assert 'server.backend = "asyncio" # default' in shown
+    assert 'upstreams[0].api_key = "****q7zk" # dragoman.toml:9, LOCAL_KEY' in shown
+    assert CANARY not in result.output
+
+
+def test_what_show_prints_is_toml() -> None:
+    Path("dragoman.toml").write_text(LOCAL + '[models]\n"gpt-4.1" = "local/x"\n')
+    result = run("config", "show", LOCAL_KEY=CANARY)
+    server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
+    document = tomllib.loads("\n".join(server))
+    assert document["server"]["cors_origins"] == ["loopback"]
+    assert document["models"] == {"gpt-4.1": "local/x"}
+    assert "#" not in result.stdout
+
+
+def test_choices_are_completed() -> None:
+    option = next(p for p in main.commands["serve"].params if p.name == "backend")
+    assert option._custom_shell_complete is not None
+    assert option._custom_shell_complete(None, option, "u") == ["uvloop"]  # type: ignore[arg-type]
+
+
+# The banner.
+
+LISTENING = BoundAddress("http", "127.0.0.1", 8080, "trio")
+
+
+def lines_of(settings_text: str, listening: BoundAddress = LISTENING, **environ: str) -> list[Line]:
+    Path("dragoman.toml").write_text(settings_text)
+    return list(banner(load(environ=environ), listening, "1.2.3"))
+
+
+@pytest.mark.promise("S3")
+def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
+    lines = lines_of(LOCAL, LOCAL_KEY=CANARY)
+    texts = [line.text for line in lines]
+    assert texts[0] == "Dragoman 1.2.3, configured by dragoman.toml"
+    # The path of a URL may hold a secret, so it is left out.
+    assert texts[2] == "  local: http://127.0.0.1:9000, openai_chat, key ****q7zk"
+    assert "  sim: built in, needs no key" not in texts  # it can be used, but there is a real one
+    assert lines[-1] == Line(Style.TITLE, "Dragoman listens on http://127.0.0.1:8080 (trio)")
+    assert CANARY not in "\n".join(texts)
+
+
+def test_the_banner_names_the_simulator_where_it_is_asked_for() -> None:
+    lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
+    assert lines[3].text == "  sim: built in, needs no key"
+
+
+def test_the_banner_shows_warnings() -> None:
+    public = {"DRAGOMAN_HOST": "0.0.0.0", "DRAGOMAN_ALLOW_PUBLIC_WITHOUT_KEYS": "true"}
+    texts = [line.text for line in lines_of("", **public) if line.style is Style.WARNING]
+    assert len(texts) == 1
+    assert texts[0].startswith("warning: server.host: 0.0.0.0")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:8080"), ("::", "http://[::1]:8080"), ("10.0.0.1", "http://10.0.0.1:8080")],
+)
+def test_the_banner_gives_addresses_that_can_be_called(host: str, url: str) -> None:
+    lines = lines_of("", BoundAddress("http", host, 8080, "asyncio"))
+    copied = [line.text for line in lines if line.style is Style.COMMAND]
+    assert len(copied) == 6
+    for text in copied:
+        assert url in text
+
+
+def upstream(name: str, *models: str) -> UpstreamSettings:
+    return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
+
+
+TOLD: ModelLists = {
+    "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
+    "b": "it answered with status 404",
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "lists", "example"),
+    [
+        (Settings(), {}, Example("sim/echo")),
+        # What people have named comes first.
+        (
+            Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
+            {},
+            Example("a/d"),
+        ),
+        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
+        (
+            Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
+            {},
+            Example("a/y"),
+        ),
+        (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
+        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
+        (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
+        # Then what an upstream lists that can be talked to.
+        (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
+        (Settings(upstreams=(upstream("a"),)), {}, None),
+        (Settings(upstreams=(upstream("b"),)), TOLD, None),
+    ],
+)
+def test_the_example_is_a_real_model(settings: Settings, lists: ModelLists, example: Example | None) -> None:
+    assert example_of(settings, lists) == example
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
+def test_with_a_key_alone_every_line_has_a_model_of_that_provider(provider: Provider) -> None:
+    variable = provider.keys[0][0]
+    model = f"{provider.name}/{provider.capabilities['default_model']}"
+    copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
+    assert len(copied) == 6
+    for text in copied:
+        assert model in text
+        assert "sim/" not in text
+
+
+def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
+    texts = [line.text for line in lines_of("")]
+    assert texts[1:5] == [
+        "Upstreams",
+        "  sim: built in, needs no key",
+        "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
+        "provider's key,",
+        "  or name a server in dragoman.toml (see docs/configuration.md), and start again",
+    ]
+
+
+def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None:
+    Path("dragoman.toml").write_text(LOCAL)
+    loaded = load(environ={"LOCAL_KEY": CANARY})
+    texts = [
+        line.text for line in banner(loaded, LISTENING, "1.2.3", {"local": "it answered with status 401"})
+    ]
+    assert (
+        "warning: the models of local are not known (it answered with status 401): write one in place of MODEL, "
+        'and add default_model = "MODEL" below its [[upstreams]]'
+    ) in texts
+    assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
+
+
+def test_claude_code_is_told_the_context_of_the_model() -> None:
+    made = commands("http://127.0.0.1:8080", Example("local/qwen3", 32_768))
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
+    assert (
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS" not in commands("http://127.0.0.1:8080", Example("x"))["Claude Code"]
+    )
+
+
+@pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
+def test_the_commands_survive_a_shell(model: str) -> None:
+    url = "http://127.0.0.1:8080"
+    words = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
+    assert list(words) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+
+    for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
+        curl = words[title]
+        assert url + path in curl
+        assert json.loads(curl[curl.index("-d") + 1])["model"] == model
+
+    for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
+        assert words[title][:2] == ["python", "-c"]
+        strings = [n.value for n in ast.walk(ast.parse(words[title][2])) if isinstance(n, ast.Constant)]
+        assert {base, model} <= set(strings)
+
+    assert words["Claude Code"] == [
+        f"ANTHROPIC_BASE_URL={url}",
+        "ANTHROPIC_AUTH_TOKEN=any",
+        f"ANTHROPIC_MODEL={model}",
+        "claude",
+    ]
+
+    codex = words["Codex"]
+    assert codex[:3] == ["codex", "-c", "model_provider=dragoman"]
+    assert codex[-2:] == ["-m", model]
+    # Codex reads the value of -c as TOML.
+    provider = tomllib.loads(codex[4])["model_providers"]["dragoman"]
+    assert provider == {"name": "dragoman", "base_url": url + "/v1", "wire_api": "responses"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+LONG = [Line(Style.COMMAND, "  " + "word " * 60 + "[bold]:smile: 1"), Line(Style.TITLE, "last")]
+
+
+def test_a_terminal_gets_colours_and_no_wrapped_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    print_lines(LONG, stream, {"TERM": "xterm-256color"})
+    text = stream.getvalue()
+    assert "\x1b[" in text
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() == [line.text for line in LONG]
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ"),
+    [(io.StringIO(), {}), (Terminal(), {"NO_COLOR": "1"}), (Terminal(), {"TERM": "dumb"})],
+    ids=["pipe", "NO_COLOR", "dumb"],
+)
+def test_elsewhere_the_lines_are_plain(stream: io.StringIO, environ: dict[str, str]) -> None:
+    print_lines(LONG, stream, environ)
+    assert stream.getvalue().splitlines() == [line.text for line in LONG]
+
+
+# The whole command, in a process.
+
+
+@pytest.mark.process
+def test_serve_prints_the_banner_and_serves(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text('[server]\nport = 1\nbackend = "asyncio"\n' + LOCAL)
+    environ = {"DRAGOMAN_CONFIG": str(file), "DRAGOMAN_PORT": "0", "LOCAL_KEY": CANARY}
+    with Server("--backend", "trio", env=environ).ready() as server:
+        assert server.backend == "trio"
+        assert server.get("/") == b"hello"
+    assert server.output[0] == f"Dragoman 0.1.0, configured by {file}"
+    curl = next(line for line in server.output if line.startswith("  curl"))
+    assert f"http://127.0.0.1:{server.port}/v1/chat/completions" in curl
+    assert CANARY not in "\n".join(server.output)
+
+
+@pytest.mark.process
+def test_serve_with_a_wrong_configuration_exits_with_2() -> None:
+    with Server("--port", "70000") as server:
+        assert server.wait() == 2
+    assert server.output == ["command line: --port: 70000 is out of range: from 0 to 65535"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("backend", ["asyncio", "uvloop", "trio"])
+def test_simulate_serves_the_simulator(backend: str) -> None:
+    with Simulator("--backend", backend).ready() as server:
+        assert server.backend == backend
+        assert server.stats() == {"opened": 0, "closed": 0, "aborted": 0}
+        assert b'"echo"' in server.get("/v1/models")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert server.output == [f"The simulator listens on http://127.0.0.1:{server.port} ({backend})"]
+
+
+@pytest.mark.process
+def test_simulate_on_a_port_in_use_exits_with_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # The last one of two flags counts.
+        with Simulator("--port", str(port)) as server:
+            assert server.wait() == 1
+    assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+
+
+@pytest.mark.parametrize("arguments", [("--port", "70000"), ("--backend", "tri"), ("--config", "x.toml")])
+def test_simulate_with_a_wrong_command_line_exits_with_2(arguments: tuple[str, ...]) -> None:
+    assert run("simulate", *arguments).exit_code == 2
+
+
+def test_the_module_is_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import dragoman_server.__main__ as module
+
+    monkeypatch.setattr("sys.argv", ["__main__.py", "--version"])
+    with pytest.raises(SystemExit) as left:
+        module.main()
+    assert (left.value.code, capsys.readouterr().out) == (0, f"dragoman {version('dragoman')}\n")
+
+
+def test_looking_at_the_configuration_does_not_import_the_server() -> None:
+    import subprocess
+
+    code = (
+        "import sys; from dragoman_server.cli.commands import main; main(['config', 'check'], standalone_mode=False); "
+        "print([m for m in ('hypercorn', 'trio', 'httpx2', 'starlette') if m in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+# Client keys.
+
+SECRET = "a-secret-of-some-length-0123456789-wq7zk"
+
+
+def add(name: str, **environ: str) -> tuple[str, str]:
+    """A new key, and the configuration with it."""
+    result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
+    assert result.exit_code == 0
+    key, _, lines = result.stdout.partition("\n")
+    return key, lines
+
+
+@pytest.mark.promise("S2")
+def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
+    key, lines = add("ci")
+    assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
+    Path("dragoman.toml").write_text(lines)
+    (found,) = load(environ={"DRAGOMAN_SECRET": SECRET}).settings.client_keys
+    assert (found.name, found.hash) == ("ci", hash_client_key(key, Secret(SECRET)))
+    assert key not in lines
+    assert run("keys", "list", DRAGOMAN_SECRET=SECRET).stdout == "ci\n"
+    assert add("other")[0] != key
+
+
+def test_keys_are_listed_with_what_they_may_do() -> None:
+    more = 'loss_policy = "refuse"\nmay_loosen = true\n'
+    limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
+    broke = 'budget = 0\nbudget_period = "total"\n'
+    prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
+    made = [
+        add(name)[1] + said for name, said in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
+    ]
+    Path("keys.toml").write_text("".join(made) + prices)
+    result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
+    assert result.stdout.splitlines() == [
+        "ci loss_policy=refuse may_loosen",
+        "web models=fast,up/* requests_per_minute=60 tokens_per_minute=100000 budget=2.5/month",
+        "old budget=0/total",
+        "dev",
+    ]
+
+
+def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
+    Path("dragoman.toml").write_text('[server]\nhost = "0.0.0.0"\n')
+    assert run("config", "check").exit_code == 2
+    lines = add("ci")[1]
+    with Path("dragoman.toml").open("a") as file:
+        file.write(lines)
+    assert run("config", "check", DRAGOMAN_SECRET=SECRET).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (("add", "ci"), {}, "keys need server.secret"),
+        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is no name'),
+        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is a key of the name 'old' already"),
+        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key of the name 'odl'; there are old"),
+    ],
+)
+def test_what_the_key_commands_refuse(
+    arguments: tuple[str, ...], environ: dict[str, str], message: str
+) -> None:
+    if environ:
+        Path("dragoman.toml").write_text(add("old")[1])
+    result = run("keys", *arguments, **environ)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+BEFORE = "# Ours.\r\n[server]\nport = 1\n\n"
+BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("name", ["first", "middle", "last"])
+def test_a_revoked_key_is_gone_and_nothing_else(name: str, mark: str) -> None:
+    tables = {
+        each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
+        for each in ("first", "middle", "last")
+    }
+    file = Path("dragoman.toml")
+    file.write_bytes((mark + BEFORE + "".join(tables.values()) + BEHIND).encode())
+    file.chmod(0o640)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert (
+        result.stdout == "dragoman.toml: 3 lines removed; the key counts until the gateway is started anew\n"
+    )
+    left = "".join(table for each, table in tables.items() if each != name)
+    assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [each.name for each in Path().iterdir()] == ["dragoman.toml"]
+
+
+@pytest.mark.parametrize(
+    ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
+)
+def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: str, line: int) -> None:
+    tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
+    text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
+    Path("dragoman.toml").write_text(text)
+    result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    told = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
+    assert told in result.stderr
+
+
+def test_a_file_that_went_away_is_told() -> None:
+    with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
+        remove_client_key(Path("gone.toml"), 0)
+
+
+def test_a_file_that_cannot_be_written_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, target: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    text = add("a")[1]
+    Path("dragoman.toml").write_text(text)
+    monkeypatch.setattr(Path, "replace", refuse)
+    result = run("keys", "revoke", "a", DRAGOMAN_SECRET=SECRET)
+    assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
+    assert "Permission denied" in result.stderr
+    assert len(list(Path().iterdir())) == 1
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_the_banner_has_a_place_for_the_key(configured: bool) -> None:
+    made = commands("http://127.0.0.1:8080", Example("sim/echo"), needs_key=configured)
+    assert {"YOUR_KEY" in line for line in made.values()} == {configured}
+    assert ('env_key="DRAGOMAN_KEY"' in made["Codex"]) is configured
+
+
+# The extra for grammars.
+
+
+@pytest.mark.parametrize(
+    ("settings", "installed", "noted"),
+    [
+        ("", False, True),
+        ("", True, False),
+        ("custom_tools = true\n", False, False),
+        ("[server]\ncheck_grammars = false\n", False, False),
+    ],
+)
+def test_check_notes_that_grammars_are_not_checked(
+    settings: str, installed: bool, noted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.cli.commands.grammar_check_available", lambda: installed)
+    Path("dragoman.toml").write_text(LOCAL + settings)
+    result = run("config", "check", LOCAL_KEY=CANARY)
+    assert result.exit_code == 0
+    assert ("note: what models write for tools with a grammar is not checked" in result.stderr) is noted
+    assert (": local" in result.stderr) is noted

@@ -1,0 +1,301 @@
+"""Configuration of accounts, rules and chains: TOML text in, settings or exact error lines out."""
+
+from pathlib import Path
+
+import pytest
+from config_text import CANARY, LOCAL, errors, load_text
+
+from dragoman import PROTOCOLS
+from dragoman_server.cli.config_commands import config_lines
+from dragoman_server.proxying.plan import find_destinations
+from dragoman_server.settings import AccountSettings, RuleSettings
+from dragoman_server.settings.secret import Secret
+
+CLOUD = LOCAL.replace('"local"', '"cloud"').replace("9000", "9001")
+# Nine lines.
+TWO = LOCAL + "\n" + CLOUD
+
+
+@pytest.fixture(autouse=True)
+def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def account(upstream: str = "local", name: str = "a", more: str = "") -> str:
+    return f'[[accounts]]\nupstream = "{upstream}"\nname = "{name}"\n{more}'
+
+
+# Good ones.
+
+
+def test_an_upstream_without_accounts_has_one() -> None:
+    settings = load_text(LOCAL + f'api_key = "{CANARY}"\nproxy = "http://proxy:1"\n').settings
+    (only,) = settings.accounts_of(settings.upstreams[0])
+    assert (only.id, only.api_key, only.weight) == ("local/default", Secret(CANARY), 1)
+    assert settings.accounts == ()
+
+
+def test_accounts_belong_to_their_upstreams() -> None:
+    text = TWO + account(name="a") + account("cloud", "a") + account(name="b")
+    settings = load_text(text).settings
+    local, cloud = settings.upstreams
+    assert [each.id for each in settings.accounts_of(local)] == ["local/a", "local/b"]
+    assert [each.id for each in settings.accounts_of(cloud)] == ["cloud/a"]
+
+
+def test_all_that_an_account_can_have() -> None:
+    more = """\
+api_key = "${KEY}"
+proxy = "socks5://user:${KEY}@proxy:1080"
+weight = 3
+requests_per_minute = 50
+tokens_per_minute = 30000
+max_concurrent_requests = 4
+"""
+    settings = load_text(LOCAL + account(more=more), {"KEY": CANARY}).settings
+    assert settings.accounts == (
+        AccountSettings(
+            upstream="local",
+            name="a",
+            api_key=Secret(CANARY),
+            proxy=Secret(f"socks5://user:{CANARY}@proxy:1080"),
+            weight=3,
+            requests_per_minute=50,
+            tokens_per_minute=30_000,
+            max_concurrent_requests=4,
+        ),
+    )
+    assert CANARY not in repr(settings)
+
+
+def test_how_an_upstream_uses_its_accounts() -> None:
+    more = 'selection = "most_remaining"\nsticky = false\nhedge_s = 2.5\n'
+    upstream = load_text(LOCAL + more).settings.upstreams[0]
+    assert (upstream.selection, upstream.sticky, upstream.hedge_s) == ("most_remaining", False, 2.5)
+    upstream = load_text(LOCAL).settings.upstreams[0]
+    assert (upstream.selection, upstream.sticky, upstream.hedge_s) == ("least_recently_used", True, 0)
+
+
+def test_all_that_a_rule_can_have() -> None:
+    text = """\
+[[rules]]
+action = "try_next"
+upstream = "local"
+statuses = [400, 418]
+codes = ["engine", "shard"]
+words = ["Out of Shards"]
+
+[[rules]]
+action = "retry_later"
+statuses = [404]
+"""
+    assert load_text(LOCAL + text).settings.rules == (
+        RuleSettings(
+            action="try_next",
+            upstream="local",
+            statuses=(400, 418),
+            codes=("engine", "shard"),
+            words=("Out of Shards",),
+        ),
+        RuleSettings(action="retry_later", statuses=(404,)),
+    )
+
+
+@pytest.mark.parametrize("action", ["return_to_client", "try_next", "cool_down", "disable", "retry_later"])
+@pytest.mark.parametrize("condition", ["statuses = [500]", 'codes = ["x"]', 'words = ["x"]'])
+def test_every_verdict_and_every_condition_will_do(action: str, condition: str) -> None:
+    text = f'[[rules]]\naction = "{action}"\n{condition}\n'
+    (rule,) = load_text(LOCAL + text).settings.rules
+    assert rule.action == action
+
+
+def test_a_model_may_lead_to_a_chain() -> None:
+    text = (
+        TWO
+        + '[models]\nfast = ["local/small", "cloud/${SIZE}", "sim/echo"]\n"gpt-*" = ["cloud/x"]\none = "local/y"\n'
+    )
+    settings = load_text(text, {"SIZE": "tiny"}).settings
+    assert settings.models == {
+        "fast": ("local/small", "cloud/tiny", "sim/echo"),
+        "gpt-*": ("cloud/x",),
+        "one": "local/y",
+    }
+    for model, expected in (
+        ("fast", [("local", "small"), ("cloud", "tiny"), ("sim", "echo")]),
+        ("gpt-5", [("cloud", "x")]),
+        ("one", [("local", "y")]),
+    ):
+        found = find_destinations(settings, PROTOCOLS["openai_chat"], model)
+        assert [(each.settings.name, each.upstream_model) for each in found] == expected
+
+
+def test_what_is_shown_of_accounts_has_no_keys() -> None:
+    text = LOCAL + account(more='api_key = "${KEY}"\nproxy = "http://user:${KEY}@proxy:1"\nweight = 2\n')
+    text += '[[rules]]\naction = "try_next"\nstatuses = [400]\n[models]\nfast = ["local/a", "sim/echo"]\n'
+    loaded = load_text(text, {"KEY": CANARY})
+    shown = list(config_lines(loaded, with_origin=False))
+    assert CANARY not in "\n".join(shown)
+    for line in (
+        'rules[0].action = "try_next"',
+        "rules[0].statuses = [400]",
+        'models.fast = ["local/a", "sim/echo"]',
+    ):
+        assert line in shown
+    assert "accounts[0].weight = 2" in shown
+
+
+# Each text has one fault, which gives exactly this line.
+
+FAULTS = {
+    "an account of nobody": (
+        LOCAL + account("locol"),
+        'dragoman.toml:6: accounts[0].upstream: names no upstream; did you mean "local"?',
+    ),
+    "an account of nobody like it": (
+        LOCAL + account("zzz"),
+        "dragoman.toml:6: accounts[0].upstream: names no upstream; there are local, sim",
+    ),
+    "an account without an upstream": (
+        LOCAL + '[[accounts]]\nname = "a"\n',
+        "dragoman.toml:5: accounts[0].upstream: missing",
+    ),
+    "an account without a name": (
+        LOCAL + '[[accounts]]\nupstream = "local"\n',
+        "dragoman.toml:5: accounts[0].name: missing",
+    ),
+    "a name twice": (
+        LOCAL + account() + account(),
+        'dragoman.toml:10: accounts[1].name: "a" is already an account of this upstream',
+    ),
+    "a name with a slash": (
+        LOCAL + account(name="a/b"),
+        'dragoman.toml:7: accounts[0].name: "a/b" is no name: use letters, digits, dots, dashes and underscores',
+    ),
+    "a key in two places": (
+        LOCAL + f'api_key = "{CANARY}"\n' + account(),
+        "dragoman.toml:6: accounts[0]: upstream local has an api_key as well: make that an account",
+    ),
+    "an unknown key of an account": (
+        LOCAL + account(more='apikey = "x"\n'),
+        'dragoman.toml:8: accounts[0].apikey: unknown key; did you mean "api_key"?',
+    ),
+    "a variable that is not set": (
+        LOCAL + account(more='api_key = "${NOPE}"\n'),
+        "dragoman.toml:8: accounts[0].api_key: the environment variable NOPE is not set",
+    ),
+    "a weight of nothing": (
+        LOCAL + account(more="weight = 0\n"),
+        "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
+    ),
+    "no requests": (
+        LOCAL + account(more="requests_per_minute = 0\n"),
+        "dragoman.toml:8: accounts[0].requests_per_minute: 0 is out of range: from 1 to 1000000",
+    ),
+    "no tokens": (
+        LOCAL + account(more="tokens_per_minute = 0\n"),
+        "dragoman.toml:8: accounts[0].tokens_per_minute: 0 is out of range: from 1 to 10000000000",
+    ),
+    "none at once": (
+        LOCAL + account(more="max_concurrent_requests = 0\n"),
+        "dragoman.toml:8: accounts[0].max_concurrent_requests: 0 is out of range: from 1 to 1000000",
+    ),
+    "a proxy's scheme": (
+        LOCAL + account(more=f'proxy = "ftp://user:{CANARY}@proxy"\n'),
+        "dragoman.toml:8: accounts[0].proxy: has an unknown scheme; "
+        'valid are "http", "https", "socks5", "socks5h"',
+    ),
+    "one bracket": (
+        '[accounts]\nupstream = "local"\n',
+        "dragoman.toml:1: accounts: expected an array of tables, found a table; "
+        "write [[accounts]] with two brackets, and the name as a key",
+    ),
+    "an unknown selection": (
+        LOCAL + 'selection = "wieghted"\n',
+        'dragoman.toml:5: upstreams[0].selection: unknown selection "wieghted"; did you mean "weighted"?',
+    ),
+    "a hedge before the request": (
+        LOCAL + "hedge_s = -1\n",
+        "dragoman.toml:5: upstreams[0].hedge_s: -1 is out of range: from 0 to 3600 seconds",
+    ),
+    "no attempt": (
+        "[server]\nmax_attempts = 0\n",
+        "dragoman.toml:2: server.max_attempts: 0 is out of range: from 1 to 100",
+    ),
+    "a rule without an action": (
+        "[[rules]]\nstatuses = [400]\n",
+        "dragoman.toml:1: rules[0].action: missing",
+    ),
+    "a rule about nothing": (
+        '[[rules]]\naction = "try_next"\n',
+        "dragoman.toml:1: rules[0]: has no condition: add statuses, codes or words",
+    ),
+    "an unknown action": (
+        '[[rules]]\naction = "retry"\nstatuses = [400]\n',
+        'dragoman.toml:2: rules[0].action: unknown action "retry"; did you mean "retry_later"?',
+    ),
+    "a verdict that is found by itself": (
+        '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
+        'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
+        'valid are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
+    ),
+    "a rule for nobody": (
+        LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
+        'dragoman.toml:7: rules[0].upstream: names no upstream; did you mean "local"?',
+    ),
+    "a status that is none": (
+        '[[rules]]\naction = "try_next"\nstatuses = [400, 42]\n',
+        "dragoman.toml:3: rules[0].statuses[1]: 42 is no HTTP status",
+    ),
+    "a status that is no number": (
+        '[[rules]]\naction = "try_next"\nstatuses = ["400"]\n',
+        'dragoman.toml:3: rules[0].statuses[0]: "400" is no HTTP status',
+    ),
+    "one status": (
+        '[[rules]]\naction = "try_next"\nstatuses = 400\n',
+        "dragoman.toml:3: rules[0].statuses: expected an array of integers, found an integer",
+    ),
+    "empty words": (
+        '[[rules]]\naction = "try_next"\nwords = [""]\n',
+        "dragoman.toml:3: rules[0].words[0]: is empty",
+    ),
+    "an empty chain": (
+        LOCAL + "[models]\na = []\n",
+        "dragoman.toml:6: models.a: is an empty chain",
+    ),
+    "a chain to nobody": (
+        LOCAL + '[models]\na = [\n"local/x",\n"locol/y"]\n',
+        'dragoman.toml:8: models.a[1]: unknown upstream "locol"; did you mean "local"?',
+    ),
+    "a chain without a model": (
+        LOCAL + '[models]\na = ["local"]\n',
+        'dragoman.toml:6: models.a[0]: "local" is not of the form "upstream/model"',
+    ),
+    "a chain of numbers": (
+        LOCAL + '[models]\na = ["local/x", 1]\n',
+        "dragoman.toml:6: models.a[1]: expected a string, found an integer",
+    ),
+    "a chain whose reference fails": (
+        LOCAL + '[models]\na = ["local/x", "local/${NOPE}"]\n',
+        "dragoman.toml:6: models.a[1]: the environment variable NOPE is not set",
+    ),
+    "a chain with one twice": (
+        LOCAL + '[models]\na = ["local/x", "local/y", "local/x"]\n',
+        'dragoman.toml:6: models.a[2]: "local/x" stands here twice',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_exact_line(name: str) -> None:
+    text, line = FAULTS[name]
+    assert errors(text) == [line]
+    assert CANARY not in line
+
+
+def test_several_faults_of_an_account_are_told_at_once() -> None:
+    text = LOCAL + account("zzz", "a b", "weight = 0\n") + account("cloud", "b")
+    assert errors(text) == [
+        'dragoman.toml:7: accounts[0].name: "a b" is no name: use letters, digits, dots, dashes and underscores',
+        "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
+        "dragoman.toml:10: accounts[1].upstream: names no upstream; there are local, sim",
+    ]

@@ -1,0 +1,153 @@
+"""docs/configuration.md: its tables are those of the code, and every example is a configuration that loads."""
+
+import json
+import re
+import runpy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dragoman_server.cli.commands import main
+from dragoman_server.cli.config_commands import json_schema
+from dragoman_server.config.loader import LoadedConfig, load
+from dragoman_server.settings import (
+    CLIENT_KEY_KEYS,
+    MODEL_KEYS,
+    PRICE_KEYS,
+    SERVER_KEYS,
+    UPSTREAM_KEYS,
+)
+
+DOCS = Path(__file__).parents[3] / "docs"
+TEXT = (DOCS / "configuration.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+ENVIRON = {
+    "ANTHROPIC_API_KEY": "k",
+    "LLM_HOST": "llm.example",
+    "OPENAI_API_KEY": "k",
+    "OPENROUTER_API_KEY": "k",
+    "TEAM": "red",
+    "VLLM_API_KEY": "k",
+}
+
+
+def test_the_tables_are_current() -> None:
+    # When this fails: run `python docs/generate.py`.
+    assert runpy.run_path(str(DOCS / "generate.py"))["page"](TEXT) == TEXT
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [SERVER_KEYS, UPSTREAM_KEYS, MODEL_KEYS, CLIENT_KEY_KEYS, PRICE_KEYS],
+    ids=["server", "upstreams", "capabilities", "client_keys", "prices"],
+)
+def test_every_setting_is_there(keys: dict[str, Any]) -> None:
+    for name, key in keys.items():
+        assert f"| `{name}` |" in TEXT
+        assert key.help in TEXT
+
+
+def load_example(text: str, tmp_path: Path) -> LoadedConfig:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "team").write_text("k\n")
+    (tmp_path / "secret").write_text("s" * 32 + "\n")
+    file = tmp_path / "dragoman.toml"
+    file.write_text(text)
+    return load(environ=ENVIRON, path=str(file))
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_loads(text: str, tmp_path: Path) -> None:
+    assert load_example(text, tmp_path).warnings == ()
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 9
+
+
+# The schema. No validator is at hand, so this is the part of one that our schema needs.
+
+
+def problems(schema: Any, value: Any, place: str = "") -> list[str]:
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "integer": int,
+        "number": (int, float),
+    }
+    found = []
+    if "type" in schema and not isinstance(value, kinds[schema["type"]]):
+        return [f"{place}: no {schema['type']}"]
+    if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
+        found.append(f"{place}: out of range")
+    if "enum" in schema and value not in schema["enum"]:
+        found.append(f"{place}: not in the list")
+    if "pattern" in schema and not re.search(schema["pattern"], value):
+        found.append(f"{place}: not of the form")
+    if "anyOf" in schema and all(problems(each, value, place) for each in schema["anyOf"]):
+        found.append(f"{place}: none of these")
+    found += [f"{place}/{name}: missing" for name in schema.get("required", ()) if name not in value]
+    if isinstance(value, list) and "items" in schema:
+        for index, element in enumerate(value):
+            found += problems(schema["items"], element, f"{place}/{index}")
+    if isinstance(value, dict) and "type" in schema:
+        for name, element in value.items():
+            rule = schema.get("properties", {}).get(name, schema["additionalProperties"])
+            found += problems(rule, element, f"{place}/{name}") if rule else [f"{place}/{name}: unknown"]
+    return found
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_fits_the_schema(text: str) -> None:
+    assert problems(json_schema(), tomllib.loads(text)) == []
+
+
+UPSTREAM = '[[upstreams]]\nname = "a"\nbase_url = "http://a"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[sever]", "/sever: unknown"),
+        ("server = 1", "/server: no object"),
+        ("[server]\nprot = 1", "/server/prot: unknown"),
+        ("[server]\nport = 70000", "/server/port: out of range"),
+        ('[server]\nport = "1"', "/server/port: no integer"),
+        ('[server]\nbackend = "tri"', "/server/backend: none of these"),
+        ("[server]\ncors_origins = [1]", "/server/cors_origins/0: no string"),
+        (UPSTREAM, "/upstreams/0: none of these"),
+        ('[[upstreams]]\nprotocol = "openai_chat"\nname = "a"', "/upstreams/0/base_url: missing"),
+        (UPSTREAM + 'protocols = ["chat"]', "/upstreams/0/protocols/0: none of these"),
+        (UPSTREAM + 'protocol = "openai_chat"\nsampling = "no"', "/upstreams/0/sampling: no boolean"),
+        (UPSTREAM + 'protocol = "openai_chat"\nheaders = { a = 1 }', "/upstreams/0/headers/a: no string"),
+        ('[models]\nfast = "a"', "/models/fast: none of these"),
+        ("[[capabilities]]\nsampling = true", "/capabilities/0/model: missing"),
+        ('[[capabilities]]\nmodel = "a"\nname = "b"', "/capabilities/0/name: unknown"),
+        ('[[client_keys]]\nname = "a"', "/client_keys/0/hash: missing"),
+    ],
+)
+def test_what_does_not_fit_the_schema(text: str, problem: str) -> None:
+    assert problem in problems(json_schema(), tomllib.loads(text))
+
+
+def test_a_reference_fits_where_a_choice_does() -> None:
+    text = '[server]\nbackend = "${BACKEND}"\n[models]\nfast = "${MODEL}"'
+    assert problems(json_schema(), tomllib.loads(text)) == []
+
+
+def test_defaults_fit_their_own_rules() -> None:
+    properties: Any = json_schema()["properties"]
+    for table, count in ((properties["server"], 10), (properties["upstreams"]["items"], 10)):
+        defaults = {name: each["default"] for name, each in table["properties"].items() if "default" in each}
+        assert len(defaults) >= count
+        assert problems({**table, "required": (), "anyOf": [{}]}, defaults) == []
+
+
+def test_the_command_prints_the_schema() -> None:
+    result = CliRunner().invoke(main, ["config", "schema"])
+    assert (result.exit_code, json.loads(result.stdout)) == (0, json_schema())

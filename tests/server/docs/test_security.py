@@ -1,0 +1,109 @@
+"""docs/security.md: its configurations load, its commands run, and what it says of bounds is what the code has."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hyperframe.frame import PingFrame, RstStreamFrame, SettingsFrame
+
+from dragoman._wire.sse import MAX_EVENT_BYTES
+from dragoman_server.cli.commands import main
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.http.auth import _OPEN_PATHS
+from dragoman_server.keys import hash_client_key
+from dragoman_server.proxying import attempt, plan
+from dragoman_server.serving import http2, http2_connection, request_head
+from dragoman_server.serving.http1 import READ_AHEAD_BYTES
+from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
+from dragoman_server.serving.run import _HYPERCORN
+from dragoman_server.settings import SERVER_KEYS
+from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
+
+TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(COMMANDS,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+(REFUSAL,) = re.findall(r"^```\n\$ dragoman (.*?)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+BOUNDS = TEXT.partition("## Bounds\n")[2].partition("\n## ")[0]
+SECRET = "0123456789abcdef" * 4
+
+
+@pytest.fixture(autouse=True)
+def _clean_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_an_example_loads(text: str) -> None:
+    Path("dragoman.toml").write_text(text)
+    Path("secret").write_text(SECRET + "\n")
+    Path("admin_key").write_text(SECRET[::-1] + "\n")
+    assert load(environ={"DRAGOMAN_SECRET": SECRET}).warnings == ()
+
+
+def test_the_refusal_is_what_the_command_says() -> None:
+    _, _, host = shlex.split(REFUSAL[0])
+    with pytest.raises(ConfigError) as caught:
+        load(environ={}, flags={"host": host})
+    assert str(caught.value) == " ".join(REFUSAL[1].split())
+
+
+def test_the_commands_run_in_their_order() -> None:
+    """As in a shell, with the lines that `add` printed put into the file."""
+    made, *lines = [line.partition("#")[0].strip() for line in COMMANDS.splitlines()]
+    assert made.startswith("export DRAGOMAN_SECRET=")
+    results = []
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "dragoman"
+        results.append(CliRunner(env={"DRAGOMAN_SECRET": SECRET}).invoke(main, arguments))
+        assert results[-1].exit_code == 0, results[-1].output
+        if arguments[1] == "add":
+            key, _, table = results[-1].stdout.partition("\n")
+            Path("dragoman.toml").write_text(table)
+    assert key.startswith(CLIENT_KEY_PREFIX)
+    assert hash_client_key(key, Secret(SECRET)) in table
+    assert results[1].stdout == "ci\n"
+    assert load(environ={}).settings.client_keys == ()
+
+
+@pytest.mark.promise("S7")
+def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
+    assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
+    assert f"begin with `{CLIENT_KEY_PREFIX}`" in TEXT
+    upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_RESPONSE_BYTES, MAX_EVENT_BYTES)
+    for row in (
+        f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
+        f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
+        f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
+        f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
+        f"| alternatives (`n`) | {plan.MAX_FAN_OUT} |",
+        f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
+    ):
+        assert row in TEXT
+    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)
+
+
+@pytest.mark.promise("S11")
+def test_the_limits_of_http2_are_those_of_the_code() -> None:
+    """Each number of the table, in the order in which it has them."""
+    table = TEXT.partition("A connection of HTTP/2")[2].partition("A malformed request")[0]
+    kib, rates = 1024, http2_connection._RATES
+    stream, connection = http2_connection.STREAM_WINDOW, http2_connection.CONNECTION_WINDOW
+    streams = _HYPERCORN["h2_max_concurrent_streams"]
+    bounded = http2.CONNECTION_BUFFER + streams * http2.LEAST_BUFFER
+    for text in (
+        f"| {streams}, among them",
+        f"{_HYPERCORN['h2_max_header_list_size'] // kib} KiB, as HTTP/2 counts",
+        f"{request_head.MAX_FIELDS} lines; a path of {request_head.MAX_TARGET_BYTES // kib} KiB",
+        f"{http2.STREAM_BUFFER // kib} KiB of a stream, {bounded / kib / kib} MiB of a connection",
+        f"{stream // kib} KiB of a stream, {connection // kib // kib} MiB",
+        f"does not read | {http2_connection.MAX_UNSENT // kib} KiB",
+        f"below {http2_connection.SMALL_DATA} bytes",
+        "{} at once, {} a second, of each".format(*rates[PingFrame][1]),
+        f"{http2_connection.UPDATES_PER_DATA} `WINDOW_UPDATE` for each",
+        "{} at once, {} a second | the same".format(*rates[RstStreamFrame][1]),
+        "{} at once, {} a second | the same".format(*rates[SettingsFrame][1]),
+    ):
+        assert text in table

@@ -1,0 +1,947 @@
+"""The application as a server drives it: routes, errors in the right dialect, CORS, secrets, log lines."""
+
+import io
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator, MutableMapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+import anyio
+import httpx2
+import hypercorn
+import hypercorn.asyncio
+import hypercorn.trio
+import pytest
+from failures.answers import Say
+from failures.whole import whole
+from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
+from oracle import check_error, check_models
+from oracle import samples as s
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from dragoman_server import app as app_module
+from dragoman_server.app import Application, create_app
+from dragoman_server.log import configure_logging
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamClient,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = pytest.mark.anyio
+
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
+PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
+    MESSAGES: {"model": "up/m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]},
+    RESPONSES: {"model": "up/m", "input": "Hi"},
+}
+START = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
+)
+END = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b'data: {"id":"x","model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}\n\n'
+    b"data: [DONE]\n\n"
+)
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+
+
+class FakeUpstreams(UpstreamClient):
+    """The application's client, behind which every request meets one door."""
+
+    def __init__(self, script: Script) -> None:
+        self.door = FakeDoor(script)
+        self.entered = 0
+
+    async def __aenter__(self) -> "FakeUpstreams":
+        self.entered += 1
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.entered -= 1
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        return self.door.open(*arguments, **more)
+
+
+class BrokenUpstreams(FakeUpstreams):
+    """A bug: what is raised is no UpstreamError."""
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        raise ZeroDivisionError("a bug")
+
+
+def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
+    upstream = UpstreamSettings(
+        name="up", protocol=protocol, base_url="http://127.0.0.1:9/v1", api_key=Secret(UPSTREAM_KEY)
+    )
+    other = UpstreamSettings(name="other", protocol=CHAT, base_url="http://127.0.0.1:9/v1", models=("one",))
+    return Settings(server=ServerSettings(**server), upstreams=(upstream, other))
+
+
+UPSTREAM_KEY = "sk-upstream-canary-0123456789-wq7zk"
+
+
+def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tuple[Application, FakeDoor]:
+    upstreams = FakeUpstreams(Script(list(steps), **script))
+    return create_app(settings or settings_of(), client=upstreams), upstreams.door
+
+
+async def call(
+    app: Any,
+    path: str,
+    body: bytes = b"",
+    method: str = "POST",
+    headers: dict[str, str] | None = None,
+    **scope: Any,
+) -> FakeClient:
+    client = FakeClient(body)
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    assert client.finished
+    return client
+
+
+def asking(protocol: str, **more: Any) -> bytes:
+    return json.dumps({**BODIES[protocol], **more}).encode()
+
+
+def message_of(client: FakeClient) -> str:
+    message: str = json.loads(client.body)["error"]["message"]
+    return message
+
+
+def check_refusal(protocol: str, client: FakeClient, status: int) -> None:
+    assert client.status == status
+    assert check_error(protocol, status, client.body) == []
+    assert client.headers["content-type"] == "application/json"
+    assert client.headers["content-length"] == str(len(client.body))
+    own = client.headers["dragoman-request-id"]
+    assert client.headers["request-id"] == client.headers["x-request-id"] == own
+
+
+# Log lines.
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    """All lines, as they are at the test's end; look at them with `read`."""
+    logger = logging.getLogger("dragoman")
+    before = logger.handlers[:], logger.propagate, logger.level
+    out = LogLines()
+    configure_logging("debug", "json", out.stream)
+    yield out
+    logger.handlers[:], logger.propagate, level = before
+    logger.setLevel(level)
+
+
+class LogLines(list[dict[str, Any]]):
+    def __init__(self) -> None:
+        self.stream = io.StringIO()
+
+    def read(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.stream.getvalue().splitlines()]
+
+    def one(self) -> dict[str, Any]:
+        (line,) = self.read()
+        return line
+
+
+# Errors in the dialect of the path.
+
+DEEP = b'{"model": "up/m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+BAD_BODIES: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "not valid JSON"),
+    "not JSON": (b"{", "not valid JSON"),
+    "not UTF-8": (b'{"model": "\xff"}', "not UTF-8"),
+    "an array": (b"[]", "must be a JSON object, not an array"),
+    "a string": (b'"x"', "must be a JSON object, not a string"),
+    "null": (b"null", "must be a JSON object, not null"),
+    "NaN": (b'{"model": NaN}', "not valid JSON"),
+    "a number for the model": (b'{"model": 5}', "model must be a string, not a number"),
+    "no model": (b"{}", "model is required"),
+    "an empty model": (b'{"model": ""}', "model is required"),
+    "a string for stream": (b'{"model": "up/m", "stream": "yes"}', "stream must be a boolean, not a string"),
+    "100k deep": (DEEP, "nested too deep"),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("name", BAD_BODIES)
+@pytest.mark.each_choice
+async def test_a_bad_body(protocol: str, name: str, lines: LogLines) -> None:
+    body, message = BAD_BODIES[name]
+    app, door = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
+    client = await call(app, PATHS[protocol], body)
+    check_refusal(protocol, client, 400)
+    assert message in message_of(client)
+    assert door.closed_at is None, "no upstream was called"
+    assert lines.one()["outcome"] == "refused"
+
+
+WRONG_TYPES = {
+    CHAT: ({"messages": 5}, "messages"),
+    MESSAGES: ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "text"),
+    RESPONSES: ({"input": [{"role": "user", "content": 5}]}, "input[0].content"),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_a_value_of_the_wrong_type_is_named(protocol: str) -> None:
+    changes, place = WRONG_TYPES[protocol]
+    app, _ = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
+    client = await call(app, PATHS[protocol], asking(protocol, **changes))
+    check_refusal(protocol, client, 400)
+    error = json.loads(client.body)["error"]
+    assert place in error["message"]
+    if protocol != MESSAGES:
+        assert error["param"].startswith(place)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_a_lone_surrogate_is_no_error(protocol: str) -> None:
+    body = asking(protocol, user="half \ud83d of an emoji")
+    assert b"\\ud83d" in body
+    app, _ = app_of(START + END, settings=settings_of())
+    client = await call(app, PATHS[protocol], body)
+    assert client.status == 200
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_an_unknown_model_is_a_404_with_a_suggestion(protocol: str) -> None:
+    app, _ = app_of()
+    client = await call(app, PATHS[protocol], asking(protocol, model="othr/one"))
+    check_refusal(protocol, client, 404)
+    assert 'did you mean "other/one"?' in message_of(client)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_body_that_is_too_large(protocol: str, declared: bool) -> None:
+    app, _ = app_of(settings=settings_of(max_body_bytes=2000))
+    body = asking(protocol, user="x" * 2000)
+    headers = {"content-length": str(len(body))} if declared else {}
+    client = await call(app, PATHS[protocol], body, headers=headers)
+    check_refusal(protocol, client, 413)
+    assert "more than 2000 bytes" in message_of(client)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_a_coding_that_cannot_be_read(protocol: str) -> None:
+    app, _ = app_of()
+    client = await call(app, PATHS[protocol], asking(protocol), headers={"content-encoding": "br"})
+    check_refusal(protocol, client, 415)
+    assert "'br'" in message_of(client)
+
+
+async def test_a_header_that_is_repeated_counts_whole() -> None:
+    app, _ = app_of()
+    scope = http_scope(PATHS[CHAT])
+    scope["headers"] += [(b"content-encoding", b"identity"), (b"content-encoding", b"br")]
+    client = FakeClient(asking(CHAT))
+    await app(scope, client.receive, client.send)
+    assert client.status == 415
+
+
+ELSEWHERE: list[tuple[str, str, dict[str, str], str]] = [
+    ("GET", "/nowhere", {}, CHAT),
+    ("POST", "/v1", {}, CHAT),
+    ("POST", "/v1/messages/batches", {}, MESSAGES),
+    ("GET", "/v1/responses/resp_1/none", {}, RESPONSES),
+    ("GET", "/v1/responses/resp_1/none", ANTHROPIC, RESPONSES),
+    ("POST", "/v1/chat/completions/", ANTHROPIC, CHAT),
+    ("POST", "/v1/messages/", {}, MESSAGES),
+    ("POST", "/v1/messagesx", {}, CHAT),
+    ("GET", "/v1/models/none", ANTHROPIC, MESSAGES),
+    ("GET", "/v1/models/none", {}, CHAT),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "headers", "protocol"), ELSEWHERE)
+@pytest.mark.each_choice
+async def test_a_path_without_an_endpoint(
+    method: str, path: str, headers: dict[str, str], protocol: str, lines: LogLines
+) -> None:
+    app, _ = app_of()
+    client = await call(app, path, method=method, headers=headers)
+    check_refusal(protocol, client, 404)
+    expected = "'none' is not listed" if "models" in path else "POST /v1/messages"
+    assert expected in message_of(client)
+    line = lines.one()
+    assert (line["outcome"], line["status"], line["path"]) == ("refused", 404, path)
+    assert line["id"] == client.headers["request-id"]
+    if protocol == CHAT and "models" not in path:
+        assert json.loads(client.body)["error"]["code"] == "unknown_url"
+
+
+@pytest.mark.parametrize(
+    ("path", "rest", "base"),
+    [
+        ("/chat/completions", "/chat/completions", "/v1"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
+        ("/api/v1/chat/completions", "/chat/completions", "/v1"),
+        ("/openai/chat/completions", "/chat/completions", "/v1"),
+        ("/responses", "/responses", "/v1"),
+        ("/responses/compact", "/responses", "/v1"),
+        ("/messages", "/messages", "/v1"),
+        ("/messages/count_tokens", "/messages", "/v1"),
+        ("/v1/v1/messages", "/v1/messages", ""),
+        ("/anthropic/v1/messages", "/v1/messages", ""),
+        ("/models", "/models", "/v1"),
+        ("/v1/v1/models", "/v1/models", ""),
+        ("/v1/chat/json", "/chat/json", ""),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
+@pytest.mark.each_choice
+async def test_a_wrong_base_url_is_told_the_right_one(
+    path: str, rest: str, base: str, headers: dict[str, str]
+) -> None:
+    app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
+    client = await call(app, path, headers={"host": "gate.test:8080", **headers})
+    protocol = MESSAGES if headers else CHAT
+    check_refusal(protocol, client, 404)
+    assert message_of(client) == (
+        f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
+    )
+
+
+@pytest.mark.parametrize("path", ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"])
+async def test_another_path_tells_what_there_is(path: str) -> None:
+    app, _ = app_of()
+    assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "protocol", "allowed"),
+    [
+        ("GET", "/v1/chat/completions", CHAT, {"POST"}),
+        ("GET", "/v1/messages", MESSAGES, {"POST"}),
+        ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
+        ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
+        ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
+    ],
+)
+async def test_a_method_that_is_not_allowed(method: str, path: str, protocol: str, allowed: set[str]) -> None:
+    app, _ = app_of()
+    client = await call(app, path, method=method)
+    check_refusal(protocol, client, 405)
+    assert set(client.headers["allow"].split(", ")) == allowed
+    assert message_of(client).startswith(f"{method} is not allowed here; allowed: ")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UpstreamUnreachable("http://127.0.0.1:9: cannot connect"), 502),
+        (UpstreamBroken("http://127.0.0.1:9: the connection broke"), 502),
+        (UpstreamTimeout("http://127.0.0.1:9: read timeout", UpstreamTimeoutPhase.READ), 504),
+    ],
+)
+@pytest.mark.each_choice
+async def test_an_upstream_that_is_down(
+    protocol: str, stream: bool, error: Any, status: int, lines: LogLines
+) -> None:
+    app, _ = app_of(connect=[error])
+    client = await call(app, PATHS[protocol], asking(protocol, stream=stream))
+    assert client.status in (status, 500, 529)  # Messages has fewer classes
+    check_refusal(protocol, client, client.status)
+    assert message_of(client) == str(error).replace("http://127.0.0.1:9", 'upstream "up"')
+    line = lines.one()
+    assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", client.status)
+
+
+# Bugs of our own.
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: LogLines) -> None:
+    app = create_app(settings_of(), client=BrokenUpstreams(Script()))
+    client = await call(app, PATHS[protocol], asking(protocol, stream=True))
+    check_refusal(protocol, client, 500)
+    assert b"bug" not in client.body
+    trace, line = lines.read()
+    assert "ZeroDivisionError: a bug" in trace["exception"]
+    assert client.headers["request-id"] in trace["message"]
+    assert (line["outcome"], line["status"], line["error"]) == ("failed", 500, "internal error")
+
+
+async def test_a_stream_that_a_bug_ends_is_cut(lines: LogLines) -> None:
+    """The server must hear of it, or it would end the body as if it were complete."""
+    app, _ = app_of(START, Sleep(1), "no bytes")
+    client = FakeClient(asking(CHAT, stream=True))
+    with pytest.raises(ExceptionGroup):
+        await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    assert client.status == 200
+    assert b"Hello" in client.body
+    assert not client.finished
+    assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
+
+
+@pytest.mark.parametrize(("headers", "protocol"), [(ANTHROPIC, MESSAGES), ({}, CHAT)])
+async def test_a_bug_outside_of_the_endpoints(
+    headers: dict[str, str], protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(app_module, "endpoint_names", broken)
+    app, _ = app_of(settings=settings_of(cors_origins=("https://a.example",)))
+    client = FakeClient()
+    with pytest.raises(ZeroDivisionError):  # for the server's log
+        await app(
+            http_scope("/", "GET", {**headers, "origin": "https://a.example"}),
+            client.receive,
+            client.send,
+        )
+    check_refusal(protocol, client, 500)
+    assert client.headers["access-control-allow-origin"] == "https://a.example"
+
+
+class Gone(FakeClient):
+    """A client that left, on a server which says so at `send`: from the message of this number on."""
+
+    def __init__(self, body: bytes, after: int) -> None:
+        super().__init__(body)
+        self.after = after
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if len(self.messages) >= self.after:
+            raise OSError("the client has gone")
+        await super().send(message)
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("body", [asking(CHAT, stream=True), asking(CHAT), b"{"])
+async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines: LogLines) -> None:
+    app, door = app_of(START + END)
+    client = Gone(body, after)
+    await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    assert door.open_count == 0
+    assert lines.one()["outcome"] == "client_left"
+
+
+async def test_a_client_that_leaves_before_its_last_words(lines: LogLines) -> None:
+    app = create_app(settings_of(), client=BrokenUpstreams(Script()))
+    client = Gone(asking(CHAT), 0)
+    await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
+
+
+async def test_last_words_have_a_deadline() -> None:
+    app = create_app(settings_of(), client=BrokenUpstreams(Script()))
+    client = FakeClient(asking(CHAT), pace=3600)
+    await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    assert anyio.current_time() == pytest.approx(5, abs=0.1)
+
+
+# Log lines of requests.
+
+
+async def test_the_line_of_an_answer(lines: LogLines) -> None:
+    app, _ = app_of(START, Sleep(2), END)
+    client = await call(app, PATHS[MESSAGES], asking(MESSAGES, stream=True, container="c"))
+    line = lines.one()
+    assert line.pop("time")
+    assert line == {
+        "level": "info",
+        "logger": "dragoman.requests",
+        "message": "request",
+        "id": client.headers["dragoman-request-id"],
+        "protocol": MESSAGES,
+        "path": "/v1/messages",
+        "model": "up/m",
+        "upstream": "up",
+        "upstream_protocol": CHAT,
+        "upstream_model": "m",
+        "account": "up/default",
+        "attempts": 1,
+        "stream": True,
+        "status": 200,
+        "upstream_status": 200,
+        "outcome": "completed",
+        "first_byte_s": 0.0,
+        "duration_s": 2.0,
+        "input_tokens": 3,
+        "output_tokens": 1,
+        "losses": ["dropped /container"],
+    }
+
+
+async def test_the_line_of_an_answer_that_breaks_off(lines: LogLines) -> None:
+    app, _ = app_of(START, UpstreamBroken("http://127.0.0.1:9: the connection broke"))
+    await call(app, PATHS[CHAT], asking(CHAT, stream=True))
+    line = lines.one()
+    assert (line["level"], line["outcome"], line["status"]) == ("warning", "failed", 200)
+    assert "the connection broke" in line["error"]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+async def test_the_line_of_a_client_that_left(complete: bool, lines: LogLines) -> None:
+    app, door = app_of(Sleep(100))
+    client = FakeClient(asking(CHAT), leaves_after=3)
+    if not complete:
+        client._body = None
+    await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    line = lines.one()
+    assert (line["level"], line["outcome"], line["duration_s"]) == ("info", "client_left", 3.0)
+    assert client.messages == []
+    assert door.open_count == 0
+
+
+async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) -> None:
+    app, door = app_of(Sleep(100))
+    client = FakeClient(asking(CHAT))
+    with anyio.move_on_after(2):
+        await app(http_scope(PATHS[CHAT]), client.receive, client.send)
+    line = lines.one()
+    assert (line["outcome"], line["duration_s"], line["status"]) == ("cancelled", 2.0, 503)
+    assert client.status == 503
+    assert "send the request again" in json.loads(client.body)["error"]["message"]
+    assert door.open_count == 0
+
+
+async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
+    app, _ = app_of(START + END)
+    await call(app, PATHS[CHAT], asking(CHAT, model='up/m\n{"forged": 1}'))
+    await call(app, '/v1/x\n{"forged": 1}')
+    assert len(lines.read()) == 2
+    assert all("forged" not in line for line in lines.read())
+
+
+# Streams.
+
+
+@pytest.mark.parametrize(
+    ("version", "connection"), [("1.1", "keep-alive"), ("1.0", "keep-alive"), ("2", None)]
+)
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+async def test_the_headers_of_a_stream(protocol: str, version: str, connection: str | None) -> None:
+    app, _ = app_of(START + END)
+    client = await call(app, PATHS[protocol], asking(protocol, stream=True), http_version=version)
+    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert client.headers["cache-control"] == "no-cache"
+    assert client.headers["x-accel-buffering"] == "no"
+    assert client.headers.get("connection") == connection
+    assert "content-length" not in client.headers
+
+
+@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models", "/", "/nothing"])
+async def test_options_alone_are_empty(path: str) -> None:
+    app, _ = app_of()
+    client = await call(app, path, method="OPTIONS")
+    assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0")
+    assert {"GET", "POST"} <= set(client.headers["allow"].split(", "))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+    app, _ = app_of()
+    client = await call(app, "/api/hello", method=method)
+    assert client.status == 200
+    if method == "GET":
+        assert json.loads(client.body) == {"message": "hello"}
+
+
+# CORS.
+
+ORIGIN = "https://app.example"
+
+
+@pytest.mark.parametrize("origins", [("*",), (ORIGIN, "https://b.example")])
+@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models"])
+async def test_a_preflight(path: str, origins: tuple[str, ...]) -> None:
+    app, _ = app_of(settings=settings_of(cors_origins=origins))
+    asked = {
+        "origin": ORIGIN,
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
+    }
+    client = await call(app, path, method="OPTIONS", headers=asked)
+    assert client.status == 200
+    assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN)
+    assert {"GET", "POST", "OPTIONS"} <= set(client.headers["access-control-allow-methods"].split(", "))
+    assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"]
+    assert "access-control-allow-credentials" not in client.headers
+
+
+@pytest.mark.parametrize("origins", [(ORIGIN,), ()])
+async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
+    app, _ = app_of(settings=settings_of(cors_origins=origins))
+    headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+    client = await call(app, PATHS[CHAT], method="OPTIONS", headers=headers)
+    check_refusal(CHAT, client, 403)
+    assert "access-control-allow-origin" not in client.headers
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize(
+    ("origins", "origin", "allowed"),
+    [
+        (("*",), ORIGIN, "*"),
+        ((ORIGIN,), ORIGIN, ORIGIN),
+        ((ORIGIN,), "https://evil.example", None),
+        (("null",), "null", "null"),
+        ((), ORIGIN, None),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/chat/completions", asking(CHAT), 200),
+        ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
+        ("POST", "/v1/messages", b"{", 400),
+        ("GET", "/v1/messages", b"", 405),
+        ("GET", "/nothing", b"", 404),
+        ("GET", "/v1/models", b"", 200),
+    ],
+)
+@pytest.mark.each_choice
+async def test_who_may_read_an_answer(
+    origins: tuple[str, ...],
+    origin: str,
+    allowed: str | None,
+    method: str,
+    path: str,
+    body: bytes,
+    status: int,
+) -> None:
+    app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
+    client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
+    assert client.status == (403 if allowed is None else status)
+    assert client.headers.get("access-control-allow-origin") == allowed
+    assert "access-control-allow-credentials" not in client.headers
+    if allowed not in (None, "*"):
+        assert "origin" in client.headers["vary"].lower()
+
+
+# Relays: what goes out and what comes back is what came in, byte for byte.
+
+# Spelled as no writer of ours would: blanks, escapes, numbers, a name twice, one that nobody knows.
+ODD = (
+    b'\r\n{ "zz_unknown" : {"b":1.00,"a":[ ]} ,"zz_unknown":-0.0, "model" :\t"up/m", "user": "\\u0068\\u00e9 \\/",'
+    b'"max_tokens":1e2, "stream":STREAM,"input":"Hi","messages" : [ {"content": "Hi" ,"role":"user"}]} \n'
+)
+ODD_STREAMS = {
+    protocol: s.render(protocol, payloads())
+    .replace(b'":', b'" :  ')
+    .replace(b"\n\n", b"\nid: 7\n: ok\n\n", 1)
+    for protocol, payloads in ((CHAT, s.chat), (MESSAGES, s.messages), (RESPONSES, s.responses))
+}
+DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
+
+
+@pytest.mark.promise("R12")
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
+    body = ODD.replace(b"STREAM", str(stream).lower().encode())
+    answer = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    if stream:
+        answer = ODD_STREAMS[protocol]
+    # In pieces that respect nothing.
+    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    app, door = app_of(*pieces, settings=settings_of(protocol))
+    client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
+    assert client.status == 200
+    assert door.content == body.replace(b'"up/m"', b'"m"')
+    assert {name for name, _ in door.sent_headers} <= DECLARED
+    assert client.body == answer
+
+
+# Routing depends on the path alone.
+
+ROUTING = [
+    {"headers": {"host": "evil.example"}},
+    {"headers": {"x-forwarded-host": "evil.example", "x-forwarded-prefix": "/v1/responses"}},
+    {"headers": {"x-original-url": "/v1/responses", "x-rewrite-url": "/v1/responses"}},
+    {"headers": {"x-http-method-override": "GET"}},
+    {"raw_path": b"/v1/responses"},
+    {"raw_path": b"/v1%2Fmessages"},
+    {"server": ("evil.example", 1)},
+    {"query_string": b"path=/v1/responses"},
+]
+
+
+@pytest.mark.promise("S1")
+@pytest.mark.parametrize("scope", ROUTING, ids=range(len(ROUTING)))
+async def test_nothing_but_the_path_routes(scope: dict[str, Any]) -> None:
+    app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
+    client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
+    assert json.loads(client.body)["type"] == "message"
+    assert door.url == "http://127.0.0.1:9/v1/chat/completions"
+
+
+@pytest.mark.promise("S1")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1%2Fmessages",
+        "/v1/mess%61ges",
+        "//v1/messages",
+        "/v1//messages",
+        "/x/../v1/messages",
+        "/V1/messages",
+    ],
+)
+async def test_a_path_that_only_looks_alike(path: str) -> None:
+    app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
+    client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
+    assert client.status == 404
+    assert "location" not in client.headers
+
+
+# Secrets.
+
+CLIENT_SECRETS = {
+    "authorization": "Bearer client-canary-1",
+    "x-api-key": "client-canary-2",
+    "cookie": "session=client-canary-3",
+    "proxy-authorization": "Basic client-canary-4",
+    "api-key": "client-canary-5",
+    "x-goog-api-key": "client-canary-6",
+    "openai-organization": "client-canary-7",
+    "openai-project": "client-canary-8",
+    "x-forwarded-for": "client-canary-9",
+}
+UPSTREAM_NOISE = [
+    ("set-cookie", "upstream-canary-1"),
+    ("connection", "x-nominated"),
+    ("x-nominated", "upstream-canary-2"),
+    ("keep-alive", "upstream-canary-3"),
+    ("transfer-encoding", "upstream-canary-4"),
+    ("x-internal", "upstream-canary-5"),
+    ("server", "upstream-canary-6"),
+]
+ANSWERS: dict[str, dict[str, Any]] = {
+    "a stream": {"body": [START + END]},
+    "an error": {"body": [b'{"error":{"message":"no","type":"invalid_request_error"}}'], "status": 401},
+    "no JSON": {"body": [b"<html>no</html>"], "status": 503},
+    "a broken stream": {"body": [START, UpstreamBroken("http://127.0.0.1:9: the connection broke")]},
+    "nobody": {"connect": [UpstreamUnreachable("http://127.0.0.1:9: cannot connect")]},
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.each_choice
+async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:
+    settings = settings_of()
+    script = Script(headers=UPSTREAM_NOISE, **ANSWERS[answer])
+    upstreams = FakeUpstreams(script)
+    app = create_app(settings, client=upstreams)
+    client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
+
+    door = upstreams.door
+    went_out = repr((door.url, door.sent_headers, door.content))
+    assert "client-canary" not in went_out
+    assert ("authorization", f"Bearer {UPSTREAM_KEY}") in door.sent_headers
+
+    came_back = repr([message for _, message in client.messages])
+    seen = came_back + lines.stream.getvalue() + repr(settings) + repr(app)
+    assert UPSTREAM_KEY not in seen
+    assert "upstream-canary" not in seen
+    assert "client-canary" not in seen
+    assert lines.read() != []
+
+
+async def test_a_bug_shows_no_secret(lines: LogLines) -> None:
+    app = create_app(settings_of(), client=BrokenUpstreams(Script()))
+    client = await call(app, PATHS[CHAT], asking(CHAT), headers=CLIENT_SECRETS)
+    seen = client.body.decode() + lines.stream.getvalue()
+    assert UPSTREAM_KEY not in seen
+    assert "client-canary" not in seen
+
+
+# Models, health.
+
+
+@pytest.mark.parametrize(("headers", "protocol"), [(ANTHROPIC, MESSAGES), ({}, CHAT)])
+async def test_the_list_of_models(headers: dict[str, str], protocol: str) -> None:
+    app, _ = app_of()
+    client = await call(app, "/v1/models", method="GET", headers=headers)
+    assert client.status == 200
+    assert check_models(protocol, client.body) == []
+    names = [entry["id"] for entry in json.loads(client.body)["data"]]
+    assert "other/one" in names
+    for name in names:
+        one = await call(app, f"/v1/models/{name}", method="GET", headers=headers)
+        assert json.loads(one.body)["id"] == name
+
+
+async def test_ready_while_the_lifespan_lasts() -> None:
+    upstreams = FakeUpstreams(Script())
+    app = create_app(settings_of(), client=upstreams)
+    assert (await call(app, "/readyz", method="GET")).status == 503
+    async with app.lifespan():
+        assert upstreams.entered == 1
+        assert (await call(app, "/readyz", method="GET")).status == 200
+        assert json.loads((await call(app, "/healthz", method="GET")).body) == {"status": "ok"}
+    assert upstreams.entered == 0
+    assert (await call(app, "/readyz", method="GET")).status == 503
+    assert (await call(app, "/healthz", method="GET")).status == 200
+
+
+async def test_the_root_says_who_is_there() -> None:
+    app, _ = app_of()
+    client = await call(app, "/", method="GET")
+    assert client.status == 200
+    body = json.loads(client.body)
+    assert body["name"] == "dragoman"
+    simple = ["/chat/json", "/chat/stream", "/chat/sse"]
+    assert [line.split()[1] for line in body["endpoints"]] == [*PATHS.values(), *simple]
+    assert (await call(app, "/", method="HEAD")).status == 200
+
+
+async def test_not_ready_without_anything_to_ask() -> None:
+    app = create_app(Settings(server=ServerSettings(simulator=False)), client=FakeUpstreams(Script()))
+    async with app.lifespan():
+        assert (await call(app, "/readyz", method="GET")).status == 503
+
+
+async def test_the_simulator_answers_without_an_upstream() -> None:
+    app = create_app(Settings(), client=FakeUpstreams(Script()))
+    client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
+    assert client.status == 200
+
+
+async def test_lifespan_messages_open_and_close_the_client() -> None:
+    upstreams = FakeUpstreams(Script())
+    app = create_app(settings_of(), client=upstreams)
+    sent: list[str] = []
+    inbox = ["lifespan.startup", "lifespan.shutdown"]
+
+    async def receive() -> MutableMapping[str, Any]:
+        assert upstreams.entered == len(sent)
+        return {"type": inbox.pop(0)}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message["type"])
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert upstreams.entered == 0
+
+
+# Inside another application.
+
+
+async def test_mounted_in_another_application() -> None:
+    gateway = create_app(Settings())  # with a client of its own
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with gateway.lifespan():
+            yield
+
+    outer = Starlette(routes=[Mount("/llm", gateway)], lifespan=lifespan)
+    transport = httpx2.ASGITransport(outer)
+    async with (
+        outer.router.lifespan_context(outer),
+        httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http,
+    ):
+        answer = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
+        assert answer.json()["content"][0]["text"] == "Hi"
+        assert (await http.get("/llm/readyz")).status_code == 200
+        wrong = await http.get("/llm/v1/messages")
+        assert check_error(MESSAGES, wrong.status_code, wrong.content) == []
+        assert wrong.status_code == 405
+        missing = await http.get("/llm/v1/messages/none")
+        assert check_error(MESSAGES, missing.status_code, missing.content) == []
+        assert missing.status_code == 404
+
+
+# WebSocket.
+
+
+class Handshake:
+    """The server's side of a WebSocket handshake."""
+
+    def __init__(self) -> None:
+        self.messages: list[MutableMapping[str, Any]] = []
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.messages.append(message)
+
+
+def websocket_scope(path: str, **more: Any) -> dict[str, Any]:
+    return {**http_scope(path), "type": "websocket", "scheme": "ws", "subprotocols": [], **more}
+
+
+@pytest.mark.parametrize(("path", "protocol"), [("/v1/responses", RESPONSES), ("/v1/messages", MESSAGES)])
+async def test_a_websocket_is_refused_with_426(path: str, protocol: str, lines: LogLines) -> None:
+    app, _ = app_of()
+    peer = Handshake()
+    await app(websocket_scope(path, extensions={"websocket.http.response": {}}), peer.receive, peer.send)
+    start, body = peer.messages
+    assert (start["type"], start["status"]) == ("websocket.http.response.start", 426)
+    assert (body["type"], body["more_body"]) == ("websocket.http.response.body", False)
+    assert check_error(protocol, 426, body["body"]) == []
+    headers = dict(start["headers"])
+    assert headers[b"content-length"] == str(len(body["body"])).encode()
+    assert (lines.one()["status"], lines.one()["outcome"]) == (426, "refused")
+
+
+async def test_a_websocket_where_the_server_has_no_such_answer() -> None:
+    app, _ = app_of()
+    peer = Handshake()
+    await app(websocket_scope("/v1/responses"), peer.receive, peer.send)
+    assert peer.messages == [{"type": "websocket.close", "code": 1008}]
+
+
+# What Codex sends, and what it wants to hear.
+HANDSHAKE = (
+    b"GET /v1/responses HTTP/1.1\r\n"
+    b"host: 127.0.0.1\r\n"
+    b"connection: Upgrade\r\n"
+    b"upgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    b"authorization: Bearer client-canary\r\n\r\n"
+)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_hypercorn_refuses_a_websocket_with_426(anyio_backend: str) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    config = hypercorn.Config()
+    config.bind = [f"fd://{listener.detach()}"]
+    config.errorlog = None
+    serve = hypercorn.asyncio.serve if anyio_backend == "asyncio" else hypercorn.trio.serve
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        app: Any = create_app(settings_of())
+
+        async def run() -> None:
+            await serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[operator]
+
+        tasks.start_soon(run)
+        answer = b""
+        with anyio.fail_after(30):
+            async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                await stream.send(HANDSHAKE)
+                while b'"error"' not in answer:
+                    answer += await stream.receive()
+        stop.set()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 426 ")
+    assert b"content-type: application/json" in head.lower()
+    assert check_error(RESPONSES, 426, body) == []

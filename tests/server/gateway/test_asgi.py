@@ -1,0 +1,37 @@
+"""`dragoman_server.asgi:app` in a real server: `hypercorn dragoman_server.asgi:app`."""
+
+import http.client
+import json
+import signal
+
+import pytest
+from command.process import Server
+
+pytestmark = pytest.mark.process
+
+ASKED = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+
+
+class Hypercorn(Server):
+    COMMAND = ("-m", "hypercorn", "dragoman_server.asgi:app", "--bind", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("worker_class", ["asyncio", "uvloop", "trio"])
+def test_hypercorn_serves_it(worker_class: str) -> None:
+    with Hypercorn("--worker-class", worker_class, env={"DRAGOMAN_LOG_FORMAT": "json"}) as server:
+        server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("POST", "/v1/chat/completions", ASKED, {"content-type": "application/json"})
+        answer = connection.getresponse()
+        assert (answer.status, b"Hello" in answer.read()) == (200, True)
+        connection.close()
+        logged = json.loads(server.wait_for_line(r"\{.*")[0])
+        assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+
+def test_a_configuration_that_is_wrong_is_told_without_a_traceback() -> None:
+    with Hypercorn(env={"DRAGOMAN_PORT": "abc"}) as server:
+        server.wait()
+    assert server.output == ['environment: DRAGOMAN_PORT: expected an integer, found "abc"']

@@ -1,0 +1,480 @@
+"""Log lines: a record in, one line out, whatever stands in it."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dragoman_server.log import (
+    MAX_REPEATS,
+    REPEAT_WINDOW_S,
+    JSONFormatter,
+    RequestRecord,
+    TextFormatter,
+    capture_foreign_logs,
+    configure_logging,
+    log_request,
+)
+from dragoman_server.settings.secret import Mask
+
+HOSTILE = [
+    'm\n10:00:00 info request id="forged"',
+    "m\r\nx",
+    "m\x1b[2Jx",
+    "m\u2028x",
+    "m\u0085x",
+    "m\x00x",
+    "m\ud800x",
+    'a "quoted" name',
+    "m" * 100_000,
+]
+
+
+@pytest.fixture
+def _logger() -> Iterator[None]:
+    logger = logging.getLogger("dragoman")
+    before = logger.handlers[:], logger.propagate, logger.level
+    yield
+    logger.handlers[:], logger.propagate, level = before
+    logger.setLevel(level)
+
+
+def record(path: str = "/v1/chat/completions", **more: object) -> RequestRecord:
+    return RequestRecord(id="abc", protocol="openai_chat", path=path, **more)  # type: ignore[arg-type]
+
+
+def line_of(form: str, written: RequestRecord, level: str = "info") -> str:
+    out = io.StringIO()
+    configure_logging(level, form, out)
+    log_request(written)
+    return out.getvalue()
+
+
+def test_only_what_is_known_is_said() -> None:
+    assert record(status=200, duration_s=0.123456, losses=[]).as_dict() == {
+        "id": "abc",
+        "protocol": "openai_chat",
+        "path": "/v1/chat/completions",
+        "status": 200,
+        "outcome": "open",
+        "duration_s": 0.1235,
+    }
+    assert record(stream=False, input_tokens=0).as_dict()["stream"] is False
+    assert record(stream=False, input_tokens=0).as_dict()["input_tokens"] == 0
+
+
+@pytest.mark.usefixtures("_logger")
+def test_a_line_of_json() -> None:
+    text = line_of("json", record(model="m", outcome="completed", losses=["dropped /seed"]))
+    assert text.endswith("\n")
+    line = json.loads(text)
+    assert line.pop("time")[10] == "T"
+    assert line == {
+        "level": "info",
+        "logger": "dragoman.requests",
+        "message": "request",
+        "id": "abc",
+        "protocol": "openai_chat",
+        "path": "/v1/chat/completions",
+        "model": "m",
+        "outcome": "completed",
+        "losses": ["dropped /seed"],
+    }
+
+
+@pytest.mark.usefixtures("_logger")
+def test_a_line_of_text() -> None:
+    text = line_of("text", record(model="my model", outcome="completed"))
+    clock, rest = text.split(" ", 1)
+    assert len(clock) == len("10:00:00")
+    assert rest == (
+        'info request id=abc protocol=openai_chat path=/v1/chat/completions model="my model" outcome=completed\n'
+    )
+
+
+@pytest.mark.usefixtures("_logger")
+def test_failed_attempts_are_a_list_in_json_and_words_in_text() -> None:
+    written = record(attempts=2, outcome="failed")
+    written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
+    written.note_failure("up/b", "up/m", None, "x" * 600, 2.0)
+    assert json.loads(line_of("json", written))["failures"] == [
+        {"account": "up/a", "model": "up/m", "status": 429, "cause": "slow down", "seconds": 0.1235},
+        {"account": "up/b", "model": "up/m", "cause": "x" * 500 + "...", "seconds": 2.0},
+    ]
+    assert (
+        'failures="account=up/a model=up/m status=429 cause=slow down seconds=0.1235, account=up/b'
+        in line_of("text", written)
+    )
+
+
+def test_the_documentation_has_every_field() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
+    table = page.partition("### Logs")[2].partition("### Errors")[0]
+    assert [each.name for each in fields(RequestRecord) if f"`{each.name}`" not in table] == []
+
+
+@pytest.mark.promise("S12")
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
+    written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
+    text = line_of(form, written)
+    assert text.endswith("\n")
+    assert len(text.splitlines()) == 1
+    assert all(char.isprintable() for char in text[:-1])
+    assert text.count("outcome") == 1
+    assert len(text) < 5000
+    text.encode("utf-8")
+    if form == "json":
+        assert json.loads(text)["model"] == (hostile if len(hostile) < 500 else hostile[:500] + "...")
+
+
+@pytest.mark.promise("S12")
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_an_exception_forges_no_line(form: str) -> None:
+    out = io.StringIO()
+    configure_logging("info", form, out)
+    try:
+        raise ValueError("bad\n10:00:00 info request id=forged\x1b[2J")
+    except ValueError:
+        logging.getLogger("dragoman.errors").exception("request %s failed", "abc\ndef")
+    first, *others = out.getvalue().splitlines()
+    assert "request abc\\ndef failed" in first
+    assert "\x1b" not in out.getvalue()
+    if form == "text":
+        assert all(line.startswith("    ") for line in others)
+        assert "    ValueError: bad" in others
+    else:
+        assert others == []
+        assert "Traceback" in json.loads(first)["exception"]
+
+
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize(
+    ("outcome", "level"),
+    [
+        ("completed", "info"),
+        ("client_left", "info"),
+        ("refused", "info"),
+        ("cancelled", "info"),
+        ("failed", "warning"),
+    ],
+)
+def test_the_level_of_an_outcome(outcome: str, level: str) -> None:
+    assert json.loads(line_of("json", record(outcome=outcome)))["level"] == level
+    quiet = line_of("json", record(outcome=outcome), level="warning")
+    assert bool(quiet) is (level == "warning")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize(
+    ("form", "stream", "formatter"),
+    [
+        ("auto", Terminal(), TextFormatter),
+        ("auto", io.StringIO(), JSONFormatter),
+        ("json", Terminal(), JSONFormatter),
+        ("text", io.StringIO(), TextFormatter),
+    ],
+)
+def test_the_form_of_lines(form: str, stream: io.StringIO, formatter: type[logging.Formatter]) -> None:
+    configure_logging("info", form, stream)
+    (handler,) = logging.getLogger("dragoman").handlers
+    assert type(handler.formatter) is formatter
+
+
+@pytest.mark.usefixtures("_logger")
+def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
+    configure_logging("info", "json")
+    configure_logging("debug", "json")
+    (handler,) = logging.getLogger("dragoman").handlers
+    assert isinstance(handler, logging.StreamHandler)
+    assert handler.stream is sys.stderr
+
+
+def test_a_library_says_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """Unless its application wants to hear it: lines go where the application sends them."""
+    with caplog.at_level(logging.INFO, logger="dragoman"):
+        log_request(record())
+    (heard,) = caplog.records
+    assert heard.dragoman["id"] == "abc"  # type: ignore[attr-defined]
+
+
+# Any text in any field, with what is dangerous more often than chance has it.
+TEXTS = st.text(
+    st.one_of(st.sampled_from('\r\n\t\x00\x1b\x85\u2028\u2029\u202e\ud800" =\\{}'), st.characters()),
+    max_size=40,
+)
+TEXT_FIELDS = [name for name, hint in get_type_hints(RequestRecord).items() if hint in (str, str | None)]
+
+
+@pytest.mark.promise("S12")
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize("form", ["json", "text"])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.fixed_dictionaries(dict.fromkeys(TEXT_FIELDS, TEXTS)), TEXTS)
+def test_any_text_in_any_field_is_one_line(form: str, texts: dict[str, str], more: str) -> None:
+    written = RequestRecord(**texts, losses=[more], hedge={"account": more})
+    written.note_failure(more, more, None, more, 0.1)
+    text = line_of(form, written, level="debug")
+    assert text.endswith("\n")
+    assert len(text.splitlines()) == 1
+    assert all(char.isprintable() for char in text[:-1])
+    text.encode("utf-8")
+    if form == "json":
+        assert {name: json.loads(text)[name] for name in texts} == texts
+
+
+# What nobody may see, and who else writes lines.
+
+
+SECRET = "sk-0123456789-0123456789"
+
+
+@pytest.mark.promise("S3")
+@pytest.mark.usefixtures("_logger")
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
+    out = io.StringIO()
+    configure_logging("info", form, out, Mask([SECRET]))
+    long = "x" * 490 + SECRET  # cut in the middle of it
+    written = record(model=SECRET, error=f"no: {SECRET}", upstream=long, losses=[f"dropped /{SECRET}"])
+    written.note_failure(SECRET, SECRET, None, SECRET, 0.1)
+    log_request(written)
+    try:
+        held = SECRET
+        raise ValueError(f"no: {held}")
+    except ValueError:
+        logging.getLogger("dragoman.errors").exception("request %s failed", SECRET)
+    assert SECRET[:8] not in out.getvalue()
+    assert out.getvalue().count("****") == 9
+    if form == "json":
+        assert json.loads(out.getvalue().splitlines()[0])["losses"] == ["dropped /****"]
+
+
+@pytest.fixture
+def others(_logger: None) -> Iterator[Callable[[str], Any]]:
+    """Takes over, and gives what reads the lines that there are; at the end everything is as before."""
+    root, out = logging.getLogger(), io.StringIO()
+    before = root.handlers[:], root.level, sys.excepthook, threading.excepthook, sys.unraisablehook
+
+    def lines(form: str) -> list[Any]:
+        text = out.getvalue().splitlines()
+        return [json.loads(line) for line in text] if form == "json" else text
+
+    def begin(form: str) -> Callable[[], list[Any]]:
+        configure_logging("info", form, out, Mask([SECRET]))
+        capture_foreign_logs()
+        return lambda: lines(form)
+
+    yield begin
+    logging.captureWarnings(False)
+    root.handlers[:], level, sys.excepthook, threading.excepthook, sys.unraisablehook = before
+    root.setLevel(level)
+
+
+def fail() -> None:
+    raise ValueError(f"no: {SECRET}")
+
+
+class Unraisable:
+    def __del__(self) -> None:
+        fail()
+
+
+def warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)  # inside of what pytest catches
+        warnings.warn(f"careful with {SECRET}", stacklevel=1)
+
+
+def in_a_thread() -> None:
+    thread = threading.Thread(target=fail)
+    thread.start()
+    thread.join()
+
+
+def uncaught() -> None:
+    try:
+        fail()
+    except ValueError as error:
+        sys.excepthook(ValueError, error, error.__traceback__)
+
+
+@pytest.mark.promise("S3", "S12")
+@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (
+            lambda: logging.getLogger("asyncio").error("socket.accept() of %s", SECRET),
+            "socket.accept() of ****",
+        ),
+        (lambda: logging.getLogger("trio.x").warning("no %s %s", "one"), "no %s %s"),
+        (warn, "careful with ****"),
+        (uncaught, "uncaught ValueError"),
+        (in_a_thread, "uncaught ValueError"),
+        (Unraisable, "uncaught ValueError"),
+    ],
+    ids=["asyncio", "trio", "a warning", "uncaught", "in a thread", "unraisable"],
+)
+def test_what_others_write_is_a_line_of_ours(
+    others: Callable[[str], Callable[[], list[Any]]], form: str, cause: Callable[[], object], expected: str
+) -> None:
+    read = others(form)
+    cause()
+    lines = read()
+    assert SECRET not in repr(lines)
+    if form == "json":
+        assert len(lines) == 1
+        assert expected in lines[0]["message"]
+        assert ("no: ****" in lines[0].get("exception", "")) is ("caught" in expected)
+    else:
+        assert expected in lines[0]
+        assert all(line.startswith("    ") for line in lines[1:])
+
+
+def test_libraries_do_not_tell_what_goes_over_the_wire(
+    others: Callable[[str], Callable[[], list[Any]]],
+) -> None:
+    read = others("json")
+    configure_logging("debug", "json")
+    logging.getLogger("hpack").debug("Decoded authorization")
+    logging.getLogger("httpx2").info("HTTP Request")
+    assert read() == []
+
+
+def test_an_end_on_purpose_is_no_line(others: Callable[[str], Callable[[], list[Any]]]) -> None:
+    read = others("json")
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert read() == []
+
+
+def lines_at(
+    handler: logging.Handler, times: list[float], name: str = "asyncio", text: str = "no %d"
+) -> None:
+    for number, created in enumerate(times):
+        line = logging.LogRecord(name, logging.ERROR, "", 0, text, (number,), None)
+        line.created = created
+        handler.handle(line)
+
+
+@pytest.mark.usefixtures("_logger")
+def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
+    out = io.StringIO()
+    configure_logging("info", "json", out)
+    (handler,) = logging.getLogger("dragoman").handlers
+    now = 1_000_000.0
+    lines_at(handler, [now + number / 1000 for number in range(1000)])
+    lines_at(handler, [now], text="something else")
+    # Event loops write what differs into the text.
+    for number in range(30):
+        lines_at(handler, [now], text=f"Task-{number} at 0x7f{number:x}: no\nmore")
+    assert len(out.getvalue().splitlines()) == MAX_REPEATS + 1 + MAX_REPEATS
+    lines_at(handler, [now + REPEAT_WINDOW_S])
+    *_, one, two, last = (json.loads(line) for line in out.getvalue().splitlines())
+    assert one["message"] == f"lines left out: {1000 - MAX_REPEATS} more like: no %d"
+    assert (one["logger"], one["level"]) == ("asyncio", "error")
+    assert two["message"] == f"lines left out: {30 - MAX_REPEATS} more like: Task-0 at 0: no"
+    assert last["message"] == "no 0"
+    lines_at(handler, [now + REPEAT_WINDOW_S] * MAX_REPEATS)
+    handler.close()
+    assert "lines left out: 1 more like" in out.getvalue().splitlines()[-1]
+
+
+@pytest.mark.usefixtures("_logger")
+def test_each_request_has_its_line() -> None:
+    out = io.StringIO()
+    configure_logging("info", "json", out)
+    for _ in range(3 * MAX_REPEATS):
+        log_request(record())
+    assert len(out.getvalue().splitlines()) == 3 * MAX_REPEATS
+
+
+@pytest.mark.usefixtures("_logger")
+def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    configure_logging("info", "json", out)
+    out.close()
+    log_request(record())
+    assert capsys.readouterr().err == ""
+
+
+# What a process writes beside its log, each in its own way, and at last what it ends with.
+SCRIPT = f"""
+import asyncio, gc, sys, threading, warnings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.serving.run import _set_up_logging
+from dragoman_server.settings import ServerSettings, Settings
+
+_set_up_logging(Settings(server=ServerSettings(log_format="json", admin_key=Secret({SECRET!r}))))
+
+def fail(*_):
+    raise ValueError("no: {SECRET}")
+
+class Unraisable:
+    __del__ = fail
+
+async def main():
+    asyncio.get_running_loop().call_soon(fail)
+    task = asyncio.create_task(asyncio.to_thread(fail))
+    await asyncio.wait([task])
+    del task
+    gc.collect()
+
+asyncio.run(main())
+Unraisable()
+warnings.warn("careful with {SECRET}")
+thread = threading.Thread(target=fail)
+thread.start()
+thread.join()
+for number in range(100):
+    Unraisable()
+fail()
+"""
+
+
+@pytest.mark.promise("S3", "S12")
+def test_each_line_that_a_process_writes_is_one_object() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert SECRET not in done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    others = [
+        line["message"].partition("\n")[0][:28] for line in lines if line["logger"] != "dragoman.errors"
+    ]
+    assert others == [
+        "Exception in callback fail()",
+        "Task exception was never ret",
+        "<string>:24: UserWarning: ca",
+    ]
+    *repeated, last, left_out = (line for line in lines if line["logger"] == "dragoman.errors")
+    assert [line["level"] for line in repeated] == ["error"] * MAX_REPEATS
+    assert all("no: ****" in line["exception"] for line in [*repeated, last])
+    assert last["level"] == "critical"
+    assert left_out["message"] == "lines left out: 82 more like: uncaught %s"

@@ -1,0 +1,260 @@
+"""An upstream protocol of one's own, named in the configuration file: its spec is all that the gateway needs."""
+
+import json
+import tokenize
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from core.toy_protocol import toy
+from gateway.fakes import FakeClient, http_scope
+
+import dragoman_server
+from dragoman import PROTOCOLS, UPSTREAMS
+from dragoman.codec import ModelList, RateLimitHeaders, TokenCount
+from dragoman_server import simulator
+from dragoman_server.app import Application, create_app
+from dragoman_server.capabilities import providers, relay_rewrites
+from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
+
+pytestmark = pytest.mark.anyio
+
+TOY = toy(
+    base_path="/toys",
+    auth_header="x-toy-key",
+    version_header=("toy-version", "7"),
+    forwarded_headers=frozenset({"toy-version", "toy-switches", "toy-color"}),
+    list_headers=frozenset({"toy-switches"}),
+    response_headers=frozenset({"toy-weather"}),
+    rate_limit_headers=RateLimitHeaders("toy-limit-", "{limit}-{what}", reset="time"),
+    model_list=ModelList("/box", {"size": "2"}, "behind"),
+    token_count=TokenCount("/weigh", frozenset({"model", "messages"}), constant={"unit": "token"}),
+    usage_at_start=True,
+)
+PROTOCOLS = {**PROTOCOLS, "toy": TOY}
+CONFIGURATION = """
+[[upstreams]]
+name = "up"
+protocol = "toy"
+base_url = "http://127.0.0.1:9/toys"
+api_key = "k"
+counts_tokens = true
+headers = { "toy-switches" = "c" }
+"""
+ANSWER = {"started": {"id": "t", "model": "m"}, "blocks": [], "stops": [{"reason": "end"}]}
+ASKED = {"model": "up/m", "messages": [{"role": "user", "parts": [{"t": "text", "text": "Hi"}]}]}
+CHAT_ASKED = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+
+Handler = Callable[[httpx2.Request], httpx2.Response]
+
+
+class Toys:
+    """Servers of the toy protocol: their answers, and what they were asked."""
+
+    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
+        self.headers = headers or {}
+        self.asked: list[httpx2.Request] = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        self.asked.append(request)
+        if request.url.path == "/toys/box":
+            names = ["ball", "kite"] if "behind" not in request.url.params else ["yoyo"]
+            page = {
+                "data": [{"id": name} for name in names],
+                "has_more": len(names) == 2,
+                "last_id": names[-1],
+            }
+            return httpx2.Response(200, json=page)
+        if request.url.path == "/toys/toy/weigh":
+            return httpx2.Response(200, json={"unit": "token", "input_tokens": 42})
+        return httpx2.Response(200, json=ANSWER, headers=self.headers)
+
+    @property
+    def last(self) -> httpx2.Request:
+        return self.asked[-1]
+
+
+def settings_of(directory: Path, more: str = "") -> Settings:
+    """What is read from a file with the toy upstream, and `more` before it."""
+    file = directory / "dragoman.toml"
+    file.write_text(more + CONFIGURATION)
+    return load(environ={}, path=str(file), protocols=PROTOCOLS).settings
+
+
+@asynccontextmanager
+async def serving(settings: Settings, toys: Toys) -> AsyncIterator[Application]:
+    client = UpstreamClient(transport=httpx2.MockTransport(toys))
+    app = create_app(settings, client=client, protocols=PROTOCOLS)
+    async with app.lifespan():
+        yield app
+
+
+async def call(
+    app: Application,
+    path: str,
+    body: Mapping[str, Any],
+    headers: dict[str, str] | None = None,
+    method: str = "POST",
+) -> FakeClient:
+    client = FakeClient(json.dumps(body).encode())
+    await app(http_scope(path, method, headers), client.receive, client.send)
+    assert client.finished
+    return client
+
+
+async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clients(tmp_path: Path) -> None:
+    toys = Toys()
+    sent = {"toy-switches": "a,c", "toy-color": "red", "openai-beta": "x", "anthropic-version": "y"}
+    async with serving(settings_of(tmp_path), toys) as app:
+        assert (await call(app, "/v1/toy", ASKED, sent)).status == 200
+        headers = toys.last.headers
+        assert (headers["x-toy-key"], headers["toy-version"], headers["toy-color"]) == ("k", "7", "red")
+        assert headers["toy-switches"] == "a,c"
+        assert not {"authorization", "openai-beta", "anthropic-version"} & headers.keys()
+
+        await call(app, "/v1/toy", ASKED, {"toy-version": "8"})
+        assert toys.last.headers["toy-version"] == "8"
+        await call(app, "/v1/chat/completions", CHAT_ASKED, {"toy-version": "8", "toy-color": "red"})
+        assert toys.last.headers["toy-version"] == "7"
+        assert "toy-color" not in toys.last.headers
+
+
+async def test_its_base_url_is_written_as_its_own_sdk_takes_it(tmp_path: Path) -> None:
+    toys = Toys()
+    async with serving(settings_of(tmp_path), toys) as app:
+        await call(app, "/v1/toy", ASKED)
+    assert str(toys.last.url) == "http://127.0.0.1:9/toys/toy"
+    upstream = UpstreamSettings(name="up", protocol="toy", base_url="http://h/toys")
+    specs = {**UPSTREAMS, "toy": TOY}
+    assert upstream.base_url_for("openai_chat", specs) == "http://h/v1"
+    assert upstream.base_url_for("anthropic_messages", specs) == "http://h"
+
+
+async def test_its_models_are_listed(tmp_path: Path) -> None:
+    toys = Toys()
+    async with serving(settings_of(tmp_path), toys) as app:
+        client = await call(app, "/v1/models", {}, method="GET")
+    names = [model["id"] for model in json.loads(client.body)["data"]]
+    assert {"up/ball", "up/kite", "up/yoyo"} <= set(names)
+    assert [str(request.url) for request in toys.asked] == [
+        "http://127.0.0.1:9/toys/box?size=2",
+        "http://127.0.0.1:9/toys/box?size=2&behind=kite",
+    ]
+    assert {request.headers["x-toy-key"] for request in toys.asked} == {"k"}
+
+
+async def test_its_tokens_are_counted(tmp_path: Path) -> None:
+    toys = Toys()
+    async with serving(settings_of(tmp_path), toys) as app:
+        client = await call(app, "/v1/toy/weigh", ASKED)
+        assert json.loads(client.body) == {"unit": "token", "input_tokens": 42}
+        client = await call(app, "/v1/messages/count_tokens", CHAT_ASKED)
+        assert json.loads(client.body) == {"input_tokens": 42}
+    assert str(toys.last.url) == "http://127.0.0.1:9/toys/toy/weigh"
+    assert json.loads(toys.last.content).keys() == {"model", "messages"}
+
+
+async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_count(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path)
+    async with serving(settings, Toys()) as app:
+        client = await call(app, "/v1/toy/weigh", {**ASKED, "model": "sim/echo"})
+    assert client.headers["dragoman-estimate"] == "true"
+    assert json.loads(client.body)["unit"] == "token"
+
+
+async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> None:
+    toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
+    async with serving(settings_of(tmp_path), toys) as app:
+        client = await call(app, "/v1/toy", ASKED)
+    assert client.headers["toy-limit-requests-remaining"] == "3"
+    assert client.headers["toy-weather"] == "sun"
+    assert "toy-secret" not in client.headers
+
+
+async def test_a_client_key_that_is_used_up_is_told_in_its_headers(tmp_path: Path) -> None:
+    secret = "a-secret-of-some-length-0123456789"
+    key = "dgm_" + "k" * 43
+    lines = f"""
+[server]
+secret = "{secret}"
+[[client_keys]]
+name = "red"
+hash = "{hash_client_key(key, Secret(secret))}"
+requests_per_minute = 1
+"""
+    async with serving(settings_of(tmp_path, lines), Toys()) as app:
+        assert (await call(app, "/v1/toy", ASKED)).status == 401
+        assert (await call(app, "/v1/toy", ASKED, {"x-toy-key": key})).status == 200
+        client = await call(app, "/v1/toy", ASKED, {"x-toy-key": key})
+    assert client.status == 429
+    assert client.headers["toy-limit-requests-limit"] == "1"
+    assert client.headers["toy-limit-requests-remaining"] == "0"
+    assert client.headers["toy-limit-requests-reset"].endswith("Z")
+
+
+async def test_streams_that_begin_with_usage_say_that_it_is_an_estimate(tmp_path: Path) -> None:
+    async with serving(settings_of(tmp_path), Toys()) as app:
+        client = await call(app, "/v1/toy", {**ASKED, "model": "sim/echo", "stream": True})
+    assert client.headers["dragoman-estimate"] == "input_tokens"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/v1/toy/elsewhere", {}), ("/nowhere", {"toy-version": "7"}), ("/v1/toy/weigh", {})],
+)
+async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str, str]) -> None:
+    async with serving(settings_of(tmp_path), Toys()) as app:
+        client = await call(app, path, {}, headers)
+    assert client.status in (400, 404)
+    assert json.loads(client.body).keys() == {"oops"}
+
+
+async def test_a_file_may_name_only_what_was_given(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(CONFIGURATION.replace('"toy"', '"toys"'))
+    with pytest.raises(ConfigError, match='did you mean "toy"'):
+        load(environ={}, path=str(file), protocols=PROTOCOLS)
+    file.write_text(CONFIGURATION)
+    with pytest.raises(ConfigError, match="toy"):
+        load(environ={}, path=str(file))
+
+
+async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_given(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="upstream up speaks toy"):
+        create_app(settings_of(tmp_path))
+
+
+# No other code names a protocol.
+
+SERVER = Path(dragoman_server.__file__).parent
+# The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
+NAMING = {
+    *(Path(module.__file__) for module in (relay_rewrites, providers)),
+    *Path(simulator.__file__).parent.rglob("*.py"),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_server_names_no_protocol(name: str) -> None:
+    found = []
+    for file in sorted(set(SERVER.rglob("*.py")) - NAMING):
+        with tokenize.open(file) as source:
+            found += [
+                f"{file.name}:{number}" for number, line in enumerate(source, 1) if name in line.lower()
+            ]
+    assert found == []
+
+
+def test_the_tables_of_hosts_name_protocols_that_exist() -> None:
+    named = {
+        name for row in providers.PROVIDERS for name in (row.protocol, *row.protocols, row.compatible) if name
+    }
+    named |= {row.protocol for row in relay_rewrites.RELAY_REWRITES}
+    assert named == set(UPSTREAMS)

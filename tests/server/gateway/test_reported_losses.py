@@ -1,0 +1,160 @@
+"""The ledger on its way to people, through the application: the header, the log line, and strict mode."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    PROTOCOL_NAMES,
+    RESPONSES,
+    chat_answer,
+    messages_answer,
+    scripted,
+    whole,
+)
+from oracle import check_error
+
+pytestmark = pytest.mark.anyio
+
+
+SAID = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+# What an upstream of Messages has no place for, and nothing else.
+LOSSY: dict[str, Any] = {
+    "model": "up/m",
+    "messages": [{"role": "user", "content": "Hi"}],
+    "seed": 7,
+    "logit_bias": {"50256": -100},
+}
+HEADER = "2; dropped=/logit_bias, dropped=/seed"
+
+
+def losses_of(header: str) -> set[str]:
+    count, _, rest = header.partition("; ")
+    found = set(rest.split(", "))
+    assert count == str(len(found))
+    return found
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_header_names_each_place(stream: bool) -> None:
+    client = await scripted(MESSAGES, SAID).call(PATHS[CHAT], {**LOSSY, "stream": stream})
+    assert client.status == 200
+    assert losses_of(client.headers["dragoman-loss"]) == losses_of(HEADER)
+
+
+async def test_without_losses_there_is_no_header() -> None:
+    client = await scripted(MESSAGES, SAID).call(PATHS[CHAT], {**LOSSY, "seed": None, "logit_bias": None})
+    assert "dragoman-loss" not in client.headers
+
+
+async def test_what_is_lost_of_a_whole_answer_is_in_the_header_too() -> None:
+    answer = chat_answer({"content": "Hello"})
+    answer["choices"][0]["logprobs"] = {
+        "content": [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
+    }
+    body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    client = await scripted(CHAT, whole(answer)).call(PATHS[MESSAGES], body)
+    assert re.fullmatch("1; dropped=answer:/.*/logprobs", client.headers["dragoman-loss"])
+
+
+async def test_the_header_is_bounded_and_says_how_many_there_are() -> None:
+    many = {f"field_{number}_{'x' * 60}": 1 for number in range(500)}
+    client = await scripted(MESSAGES, SAID).call(PATHS[CHAT], {**LOSSY, **many})
+    header = client.headers["dragoman-loss"]
+    assert header.startswith("502; ")
+    assert header.endswith(", ...")
+    assert len(header) < 1100
+
+
+async def test_values_are_never_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        client = await scripted(MESSAGES, SAID).call(
+            PATHS[CHAT], {**LOSSY, "user_note": "canary-1", "seed": "canary-2"}
+        )
+    told = client.headers["dragoman-loss"] + str([record.__dict__ for record in caplog.records])
+    assert "user_note" in told
+    assert "canary" not in told
+
+
+async def test_the_log_line_has_all_of_them(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        await scripted(MESSAGES, SAID).call(PATHS[CHAT], LOSSY)
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert sorted(line["losses"]) == ["dropped /logit_bias", "dropped /seed"]
+
+
+# Strict mode.
+
+UPSTREAM_STRICT = {"upstream": {"loss_policy": "refuse"}}
+SERVER_STRICT = {"loss_policy": "refuse"}
+KEYS = {
+    "keys": {
+        "strict": {"loss_policy": "refuse"},
+        "easy": {"loss_policy": "record"},
+        "loose": {"may_loosen": True},
+    }
+}
+ASK_STRICT, ASK_EASY = {"dragoman-loss-policy": "refuse"}, {"dragoman-loss-policy": "record"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "headers", "status"),
+    [
+        ({}, None, {}, 200),
+        (SERVER_STRICT, None, {}, 400),
+        (UPSTREAM_STRICT, None, {}, 400),
+        ({}, None, ASK_STRICT, 400),
+        (KEYS, "strict", {}, 400),
+        (KEYS, "loose", {}, 200),
+        (KEYS | UPSTREAM_STRICT, "easy", {}, 200),
+        (KEYS | UPSTREAM_STRICT, "loose", {}, 400),
+        (KEYS | UPSTREAM_STRICT, "loose", ASK_EASY, 200),
+        (KEYS, "easy", ASK_STRICT, 400),
+        (KEYS, "strict", ASK_EASY, 403),
+        (UPSTREAM_STRICT, None, ASK_EASY, 403),
+        ({}, None, {"dragoman-loss-policy": "strict"}, 400),
+    ],
+)
+async def test_who_is_strict(
+    settings: dict[str, Any], key: str | None, headers: dict[str, str], status: int
+) -> None:
+    gateway = scripted(MESSAGES, SAID, **settings)
+    client = await gateway.call(PATHS[CHAT], LOSSY, headers, key)
+    assert client.status == status
+    assert bool(gateway.sent) is (status == 200), "the upstream is called when and only when it is allowed"
+
+
+LOSSY_OF = {
+    CHAT: LOSSY,
+    MESSAGES: {"model": "up/m", "max_tokens": 9, "messages": LOSSY["messages"], "container": "c"},
+    RESPONSES: {"model": "up/m", "input": "Hi", "truncation": "auto"},
+}
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str) -> None:
+    gateway = scripted(CHAT if client != CHAT else MESSAGES, SAID)
+    answer = await gateway.call(PATHS[client], LOSSY_OF[client], ASK_STRICT)
+    assert check_error(client, 400, answer.body) == []
+    message = json.loads(answer.body)["error"]["message"]
+    place = {CHAT: "/logit_bias", MESSAGES: "/container", RESPONSES: "/truncation"}[client]
+    assert message.startswith("strict mode: ")
+    assert place in message or "/seed" in message
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_relay_loses_nothing_so_strict_mode_lets_it_pass(client: str) -> None:
+    answers = {
+        CHAT: whole(chat_answer({"content": "Hello"})),
+        MESSAGES: SAID,
+        RESPONSES: whole({"output": []}),
+    }
+    gateway = scripted(client, answers[client], loss_policy="refuse")
+    answer = await gateway.call(PATHS[client], {**LOSSY_OF[client], "unknown_field": 1})
+    assert answer.status == 200
+    assert gateway.sent[0].body["unknown_field"] == 1

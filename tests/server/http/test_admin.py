@@ -1,0 +1,396 @@
+"""The admin routes: nothing without the key, nothing of a secret with it, and what can be done to accounts."""
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, http_scope
+from gateway.scripted import SECRET, ScriptedUpstreams, chat_answer, whole
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount, Route
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.app import Application, _routes
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.admin import ADMIN_PATH, account_json, admin_routes
+from dragoman_server.http.auth import same_key
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import (
+    AccountSettings,
+    ClientKey,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.secret import Secret
+
+pytestmark = pytest.mark.anyio
+
+ADMIN_KEY = "admin-canary-0123456789-0123456789-wq7zk"
+CLIENT_KEY = "drk_canary-client"
+SETTINGS = Settings(
+    server=ServerSettings(secret=SECRET, admin_key=Secret(ADMIN_KEY)),
+    upstreams=(
+        UpstreamSettings(
+            name="one",
+            protocol="openai_chat",
+            base_url="http://one.test/v1",
+            api_key=Secret("sk-canary-0123456789-0123456789"),
+            proxy=Secret("http://user:canary@proxy.test:3128"),
+            headers={"x-team": Secret("canary-of-the-team")},
+        ),
+        UpstreamSettings(name="two", protocol="openai_chat", base_url="http://two.test/v1"),
+    ),
+    accounts=(
+        AccountSettings(upstream="two", name="a", api_key=Secret("sk-canary-a-0123456789-0123456789")),
+        AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-b-0123456789-0123456789")),
+    ),
+    client_keys=(ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),),
+)
+OFF = Settings(
+    server=ServerSettings(secret=SECRET), upstreams=SETTINGS.upstreams, client_keys=SETTINGS.client_keys
+)
+IDS = ["one/default", "two/a", "two/b"]
+
+
+def app_of(settings: Settings = SETTINGS, store: AccountStore | None = None) -> Application:
+    upstreams = ScriptedUpstreams([whole(chat_answer({"content": "Hi"}))])
+    return Application(Gateway(settings, upstreams, accounts=store))
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+ADMIN = bearer(ADMIN_KEY)
+
+
+async def call(
+    app: Any, path: str, method: str = "GET", headers: dict[str, str] | None = None, **scope: Any
+) -> FakeClient:
+    client = FakeClient()
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    assert client.finished
+    return client
+
+
+async def change(app: Any, account: str, name: str) -> Any:
+    client = await call(app, f"/admin/accounts/{account}/{name}", "POST", ADMIN)
+    assert client.status == 200, client.body
+    return json.loads(client.body)
+
+
+# The gate.
+
+
+def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
+    for route in routes:
+        assert isinstance(route, Route)
+        for method in sorted(route.methods or ()):
+            yield method, route.path.replace("{id:path}", "two/a")
+
+
+EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
+# What is not there is no less closed.
+ELSEWHERE = [
+    ("GET", "/admin"),
+    ("GET", "/admin/"),
+    ("GET", "/admin/nothing"),
+    ("DELETE", "/admin/accounts"),
+    ("OPTIONS", "/admin/accounts"),
+    ("POST", "/admin/accounts/two/a/delete"),
+    ("POST", "/admin/accounts/no/such/enable"),
+    ("GET", "/admin/../v1/models"),
+]
+
+
+def test_there_are_routes_to_try() -> None:
+    assert ("GET", "/admin/accounts") in EXISTING
+    assert {path for _, path in EXISTING} == {
+        "/admin/accounts",
+        "/admin/accounts/two/a/enable",
+        "/admin/accounts/two/a/disable",
+        "/admin/accounts/two/a/reset",
+    }
+
+
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("admin-canary-wrong"),
+        bearer(ADMIN_KEY + "x"),
+        bearer(ADMIN_KEY[:-1]),
+        bearer(""),
+        bearer(CLIENT_KEY),
+        {"x-api-key": CLIENT_KEY},
+        {**ADMIN, "x-api-key": CLIENT_KEY},  # x-api-key counts where both are there
+        {"authorization": f"Basic {ADMIN_KEY}"},
+        {"cookie": f"admin_key={ADMIN_KEY}"},
+        bearer(SECRET.reveal()),
+        {"x-forwarded-for": "127.0.0.1"},
+    ],
+    ids=range(12),
+)
+async def test_every_path_needs_the_admin_key(headers: dict[str, str]) -> None:
+    for method, path in EXISTING + ELSEWHERE:
+        store = MemoryAccountStore()
+        await store.disable("two/b", "canary")
+        client = await call(app_of(store=store), path, method, headers)
+        assert client.status == 401
+        assert client.headers["www-authenticate"] == "Bearer"
+        assert b"two/" not in client.body
+        assert "canary" not in str(client.messages)
+        assert dict(store.health()) == {"two/b": Health(disabled="canary")}
+
+
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(
+    "headers", [{}, ADMIN, bearer(CLIENT_KEY), bearer("")], ids=["none", "admin", "client", "empty"]
+)
+async def test_without_an_admin_key_there_is_nothing(headers: dict[str, str]) -> None:
+    for method, path in EXISTING + ELSEWHERE:
+        client = await call(app_of(OFF), path, method, headers)
+        assert client.status == 404
+        assert not [name for name in client.headers if name.startswith(("access-control", "www-"))]
+
+
+@pytest.mark.parametrize("headers", [ADMIN, {"x-api-key": ADMIN_KEY}], ids=["bearer", "x-api-key"])
+async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
+    client = await call(app_of(), "/admin/accounts", headers=headers)
+    assert client.status == 200
+    assert client.headers["content-type"] == "application/json"
+    assert client.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
+async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
+    assert (await call(app_of(), path, method, ADMIN)).status == 401
+
+
+@pytest.mark.promise("S16")
+def test_nothing_for_clients_is_below_admin() -> None:
+    paths = [route.path for route in _routes(Gateway(SETTINGS)) if isinstance(route, Route)]
+    assert len(paths) > 10
+    assert not [path for path in paths if path.startswith(ADMIN_PATH)]
+
+
+@pytest.mark.promise("S15", "S16")
+@pytest.mark.parametrize("headers", [{}, ADMIN], ids=["no key", "admin"])
+async def test_browsers_get_no_permission(headers: dict[str, str]) -> None:
+    for method, path in EXISTING + ELSEWHERE:
+        page = {"origin": "https://app.example", **headers}
+        client = await call(app_of(), path, method, page)
+        assert not [name for name in client.headers if name.startswith("access-control-")]
+
+
+@pytest.mark.promise("S15")
+async def test_no_preflight_passes() -> None:
+    asking = {
+        "origin": "https://app.example",
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization",
+    }
+    client = await call(app_of(), "/admin/accounts/two/a/disable", "OPTIONS", asking)
+    assert client.status == 401
+    assert not [name for name in client.headers if name.startswith("access-control-")]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/ai/admin/accounts", {}, 401),
+        ("/ai/admin/accounts", bearer(CLIENT_KEY), 401),
+        ("/ai/admin/accounts", ADMIN, 200),
+    ],
+)
+async def test_mounted_below_another_path(path: str, headers: dict[str, str], status: int) -> None:
+    app = Starlette(routes=[Mount("/ai", app_of())])
+    assert (await call(app, path, headers=headers)).status == status
+
+
+@pytest.mark.parametrize(
+    "path", ["//admin/accounts", "/Admin/accounts", "/administrator", "/v1/admin/accounts"]
+)
+@pytest.mark.promise("S1")
+async def test_paths_that_only_look_like_it(path: str) -> None:
+    assert (await call(app_of(), path, headers=bearer(CLIENT_KEY))).status == 404
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("k", "k", True),
+        ("k", "kk", False),
+        ("", "k", False),
+        ("k\xe4", "k\xe4", True),
+        ("\udcff", "k", False),
+    ],
+)
+def test_keys_are_compared_whole(one: str, other: str, same: bool) -> None:
+    assert same_key(one, Secret(other)) is same
+
+
+# What is told.
+
+
+async def accounts(app: Any) -> dict[str, dict[str, Any]]:
+    client = await call(app, "/admin/accounts", headers=ADMIN)
+    assert client.status == 200
+    return {each["id"]: each for each in json.loads(client.body)["accounts"]}
+
+
+async def test_all_accounts_are_listed_and_nothing_of_their_keys() -> None:
+    client = await call(app_of(), "/admin/accounts", headers=ADMIN)
+    assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
+    assert b"canary" not in client.body
+    assert b"6789" not in client.body
+
+
+ACCOUNT = AccountSettings(upstream="two", name="a")
+NOW = 1_795_262_400.0  # 2026-11-21T12:00:00Z
+BASE = {
+    "id": "two/a",
+    "upstream": "two",
+    "name": "a",
+    "state": "ready",
+    "cause": None,
+    "cools_until": None,
+    "strikes": 0,
+    "troubles": 0,
+    "remaining": None,
+    "last_used": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("health", "told"),
+    [
+        (Health(), {}),
+        (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
+        (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
+        (
+            Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
+            {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
+        ),
+        (
+            Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
+            {"strikes": 1},
+        ),  # it has had its rest
+        (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
+        (
+            Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
+            {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
+        ),
+        (
+            Health(cooldown_until=1e300, cause="429"),
+            {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
+        ),
+    ],
+)
+def test_how_an_account_is_shown(health: Health, told: dict[str, Any]) -> None:
+    assert account_json(ACCOUNT, health, NOW) == BASE | told
+
+
+# What can be done.
+
+
+async def test_an_account_is_disabled_and_enabled() -> None:
+    store = MemoryAccountStore()
+    app = app_of(store=store)
+    disabled = await change(app, "two/a", "disable")
+    assert (disabled["id"], disabled["state"], disabled["cause"]) == (
+        "two/a",
+        "disabled",
+        "disabled by the operator",
+    )
+    assert store.health()["two/a"].disabled == "disabled by the operator"
+    assert {id: each["state"] for id, each in (await accounts(app)).items()} == {
+        "one/default": "ready",
+        "two/a": "disabled",
+        "two/b": "ready",
+    }
+    assert (await change(app, "two/a", "enable"))["state"] == "ready"
+    assert store.health()["two/a"].usable(time.time())
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "state"),
+    [
+        (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+        (ErrorAction.COOL_DOWN, "reset", "ready"),
+        (ErrorAction.COOL_DOWN, "disable", "disabled"),
+        (ErrorAction.DISABLE, "enable", "ready"),
+        (ErrorAction.DISABLE, "reset", "ready"),
+        (ErrorAction.DISABLE, "disable", "disabled"),
+    ],
+)
+async def test_what_becomes_of_an_account_that_failed(action: ErrorAction, name: str, state: str) -> None:
+    store = MemoryAccountStore()
+    await store.failed(
+        "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+    )
+    assert (await change(app_of(store=store), "one/default", name))["state"] == state
+
+
+@pytest.mark.parametrize("name", ["enable", "disable", "reset"])
+async def test_twice_is_as_once(name: str) -> None:
+    app = app_of()
+    assert await change(app, "two/a", name) == await change(app, "two/a", name)
+
+
+@pytest.mark.parametrize("id", ["two/c", "two", "default", "one/default/x", "TWO/a"])
+async def test_an_account_that_is_not_there(id: str) -> None:
+    store = MemoryAccountStore()
+    client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
+    assert client.status == 404
+    assert "there is no account" in json.loads(client.body)["error"]["message"]
+    assert not store.health()
+
+
+async def test_a_wrong_method_changes_nothing() -> None:
+    store = MemoryAccountStore()
+    client = await call(app_of(store=store), "/admin/accounts/two/a/disable", "GET", ADMIN)
+    assert client.status == 405
+    assert not store.health()
+
+
+class Broken(MemoryAccountStore):
+    def __init__(self, silent: bool) -> None:
+        super().__init__()
+        self._silent = silent
+
+    async def disable(self, account: str, cause: str) -> None:
+        if self._silent:
+            await anyio.sleep_forever()
+        raise AccountStoreError("canary.host.of.the.store: refused")
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
+async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
+    app = app_of(store=Broken(silent))
+    client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
+    assert client.status == 503
+    assert b"canary" not in client.body
+    assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
+
+
+async def test_the_log_says_what_was_done_and_has_no_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await change(app_of(), "two/a", "disable")
+        await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))
+    records = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
+    assert [(each["path"], each["status"]) for each in records] == [
+        ("/admin/accounts/two/a/disable", 200),
+        ("/admin/accounts", 401),
+    ]
+    assert "canary" not in str([each.__dict__ for each in caplog.records])

@@ -1,0 +1,454 @@
+"""What a web page may do without client keys and with them: which hosts and origins are let in, and what is done for
+the others, which is nothing.
+"""
+
+import json
+import re
+import socket
+from typing import Any
+
+import pytest
+from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.app import create_app
+from dragoman_server.config.loader import load
+from dragoman_server.http.browsers import LOOPBACK_ORIGIN_PATTERN
+from dragoman_server.keys import hash_client_key, new_key
+from dragoman_server.serving.sockets import StartupError, bind
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(REAL_BACKENDS[0]), pytest.mark.promise("S1", "S15")]
+
+SECRET = Secret("0123456789abcdef" * 4)
+ADMIN = Secret("fedcba9876543210" * 4)
+KEY = new_key()
+KEYS = (ClientKey(name="me", hash=hash_client_key(KEY, SECRET)),)
+EVIL = "https://evil.example"
+PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
+BODY = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+ANSWER = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b"data: [DONE]\n\n"
+)
+
+
+class OneDoor(UpstreamClient):
+    def __init__(self) -> None:
+        self.door = FakeDoor(Script([ANSWER]))
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        return self.door.open(*arguments, **more)
+
+
+class Asked:
+    """A gateway with one upstream, and what became of one request.
+
+    read: whether the request's body was asked for. spent: whether the upstream was called.
+    """
+
+    def __init__(self, *, keys: bool = False, **server: Any) -> None:
+        upstream = UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1")
+        upstreams = OneDoor()
+        self._app = create_app(
+            Settings(
+                server=ServerSettings(secret=SECRET, admin_key=ADMIN, **server),
+                upstreams=(upstream,),
+                client_keys=KEYS if keys else (),
+            ),
+            client=upstreams,
+        )
+        self._door: FakeDoor = upstreams.door
+        self.read = False
+
+    async def answer(
+        self, headers: dict[str, str] | list[tuple[str, str]], path: str = PATHS[CHAT], method: str = "POST"
+    ) -> FakeClient:
+        client = FakeClient(BODY)
+        scope = http_scope(path, method)
+        pairs = headers.items() if isinstance(headers, dict) else headers
+        names = {name for name, _ in pairs}
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0].decode() not in names]
+        scope["headers"] += [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+
+        async def receive() -> Any:
+            self.read = True
+            return await client.receive()
+
+        await self._app(scope, receive, client.send)
+        assert client.finished
+        return client
+
+    @property
+    def spent(self) -> bool:
+        return self._door.closed_at is not None
+
+
+def check_nothing_done(asked: Asked, client: FakeClient, status: int, protocol: str = CHAT) -> None:
+    assert client.status == status
+    assert check_error(protocol, status, client.body) == []
+    assert not asked.read
+    assert not asked.spent
+    assert not [name for name in client.headers if name.startswith("access-control-")]
+
+
+# Hosts.
+
+LOOPBACK = [
+    "localhost",
+    "localhost:8080",
+    "LocalHost:1",
+    "localhost.:8080",
+    "localhost:",
+    "dev.localhost:8080",
+    "127.0.0.1",
+    "127.0.0.1:65535",
+    "127.9.8.7:80",
+    "[::1]",
+    "[::1]:8080",
+    "[0:0:0:0:0:0:0:1]",
+    "[::ffff:127.0.0.1]:8080",
+]
+NOT_LOOPBACK = [
+    "rebind.evil.example",
+    "rebind.evil.example:8080",
+    "localhost.evil.example",
+    "evil-localhost",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "evil@dev.localhost",
+    "evil.example/.localhost",
+    "evil.example#.localhost",
+    "127.1",
+    "2130706433",
+    "0x7f.1",
+    "0.0.0.0:8080",
+    "192.168.1.5:8080",
+    "8.8.8.8",
+    "[::]",
+    "[fe80::1]",
+    "[::1",
+    "::1",
+    "host.docker.internal:8080",
+    "localhost, evil.example",
+    "localhost:80:80",
+    "localhost\u00e9",
+    " ",
+    "",
+]
+PUBLIC = {"host": "0.0.0.0", "allow_public_without_keys": True}
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+async def test_a_loopback_name_leads_here(host: str) -> None:
+    asked = Asked()
+    assert (await asked.answer({"host": host})).status == 200
+    assert asked.spent
+
+
+@pytest.mark.parametrize("host", NOT_LOOPBACK)
+@pytest.mark.parametrize("origin", [None, "same"])
+@pytest.mark.each_choice
+async def test_another_name_is_refused_before_anything_is_done(host: str, origin: str | None) -> None:
+    asked = Asked()
+    headers = {"host": host} | ({"origin": f"http://{host}"} if origin else {})
+    client = await asked.answer(headers)
+    check_nothing_done(asked, client, 421)
+    message = json.loads(client.body)["error"]["message"]
+    assert "server.allowed_hosts (DRAGOMAN_ALLOWED_HOSTS, --allowed-hosts)" in message
+
+
+@pytest.mark.parametrize(
+    "host", ["Host.Docker.internal:8080", "172.17.0.1:8080", "[fd00::1]:8080", "gate.lan."]
+)
+async def test_the_name_in_the_error_is_what_the_setting_takes(host: str) -> None:
+    message = json.loads((await Asked().answer({"host": host})).body)["error"]["message"]
+    name = re.search("the host '(.*?)'", message)
+    assert name
+    settings = load(environ={"DRAGOMAN_ALLOWED_HOSTS": name[1]}, flags={}).settings.server
+    assert (await Asked(allowed_hosts=settings.allowed_hosts).answer({"host": host})).status == 200
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [],
+        ["localhost", "localhost"],
+        ["localhost", "evil.example"],
+        ["evil.example", "localhost"],
+    ],
+    ids=repr,
+)
+async def test_there_is_one_host(hosts: list[str]) -> None:
+    asked = Asked()
+    # What hypercorn gives for no host at all is an empty one.
+    client = await asked.answer([("host", host) for host in hosts] or {"host": ""})
+    check_nothing_done(asked, client, 421)
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "status"),
+    [
+        ({"allowed_hosts": ("gate.lan",)}, "gate.lan:8080", 200),
+        ({"allowed_hosts": ("gate.lan",)}, "GATE.lan.", 200),
+        ({"allowed_hosts": ("gate.lan",)}, "localhost", 200),
+        ({"allowed_hosts": ("gate.lan",)}, "gate.lan.evil.example", 421),
+        ({"allowed_hosts": ("gate.lan",)}, "x.gate.lan", 421),
+        ({"allowed_hosts": ("*.gate.lan",)}, "x.gate.lan", 200),
+        ({"allowed_hosts": ("*.gate.lan",)}, "gate.lan", 421),
+        ({"allowed_hosts": ("10.1.2.3",)}, "10.1.2.3:80", 200),
+        ({"allowed_hosts": ("fd00::1",)}, "[fd00::1]:80", 200),
+        ({"allowed_hosts": ("*",)}, "evil.example", 200),
+        ({"allowed_hosts": ("*",)}, "", 421),
+        # On a public address, its own names are known: no page's name is an address.
+        (PUBLIC, "192.168.1.5:8080", 200),
+        (PUBLIC, "[2001:db8::1]:8080", 200),
+        (PUBLIC, "127.0.0.1", 200),
+        (PUBLIC, "rebind.evil.example", 421),
+        ({**PUBLIC, "host": "Box.lan"}, "box.lan:8080", 200),
+        ({**PUBLIC, "allowed_hosts": ("dragoman",)}, "dragoman:8080", 200),
+        ({"keys": True}, "anything.example", 401),
+        ({"keys": True, "allowed_hosts": ("gate.example",)}, "gate.example", 401),
+        ({"keys": True, "allowed_hosts": ("gate.example",)}, "rebind.evil.example", 421),
+        ({"keys": True, "allowed_hosts": ("gate.example",)}, "localhost", 401),
+    ],
+    ids=str,
+)
+async def test_the_settings_decide_which_hosts_are_known(
+    settings: dict[str, Any], host: str, status: int
+) -> None:
+    assert (await Asked(**settings).answer({"host": host})).status == status
+
+
+# Origins.
+
+LOOPBACK_PAGES = [
+    "http://localhost",
+    "http://localhost:3000",
+    "https://localhost:8443",
+    "http://dev.localhost:3000",
+    "http://127.0.0.1:8080",
+    "http://127.3.2.1",
+    "http://[::1]:5173",
+]
+OTHER_PAGES = [
+    EVIL,
+    "null",
+    "",
+    "*",
+    "loopback",
+    "file://",
+    "http://localhost.evil.example",
+    "http://evil.example:80",
+    "http://127.0.0.1.evil.example",
+    "http://evil.example/http://localhost",
+    "http://localhost:x",
+    "http://localhost:80@evil.example",
+    "http://localhost@evil.example",
+    "http://localhost evil.example",
+    "http://localhost http://evil.example",
+    "ftp://localhost",
+    "chrome-extension://abcdef",
+    "http://192.168.1.5",
+    "http://0.0.0.0:8080",
+    "HTTP://LOCALHOST",
+]
+
+
+@pytest.mark.parametrize("origin", LOOPBACK_PAGES)
+async def test_pages_of_this_machine_may_by_default(origin: str) -> None:
+    asked = Asked()
+    client = await asked.answer({"origin": origin, "content-type": "application/json"})
+    assert client.status == 200
+    assert client.headers["access-control-allow-origin"] == origin
+    assert "access-control-allow-credentials" not in client.headers
+
+
+@pytest.mark.parametrize("origin", OTHER_PAGES)
+async def test_other_pages_may_not(origin: str) -> None:
+    asked = Asked()
+    client = await asked.answer({"origin": origin, "content-type": "text/plain"})
+    check_nothing_done(asked, client, 403)
+    message = json.loads(client.body)["error"]["message"]
+    assert "server.cors_origins (DRAGOMAN_CORS_ORIGINS, --cors-origins)" in message
+    assert client.headers["x-should-retry"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "protocol"),
+    [
+        (PATHS[MESSAGES], "POST", MESSAGES),
+        (PATHS[RESPONSES], "POST", RESPONSES),
+        ("/v1/messages/count_tokens", "POST", MESSAGES),
+        ("/v1/models", "GET", CHAT),
+        ("/v1/responses/resp_1", "GET", RESPONSES),
+        ("/v1/responses/resp_1", "DELETE", RESPONSES),
+        ("/", "GET", CHAT),
+        ("/healthz", "GET", CHAT),
+        ("/admin/accounts", "GET", CHAT),
+        ("/admin/accounts/up/default/disable", "POST", CHAT),
+        ("/nothing", "GET", CHAT),
+    ],
+)
+async def test_nothing_is_there_for_other_pages(path: str, method: str, protocol: str) -> None:
+    keys = {"x-api-key": ADMIN.reveal()}
+    for headers, status in (({"origin": EVIL}, 403), ({"host": "rebind.evil.example"}, 421)):
+        asked = Asked()
+        check_nothing_done(asked, await asked.answer(headers | keys, path, method), status, protocol)
+    asked = Asked()
+    preflight = {"origin": EVIL, "access-control-request-method": method}
+    check_nothing_done(asked, await asked.answer(preflight, path, "OPTIONS"), 403, protocol)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "same-origin", "none"])
+async def test_what_other_sites_load_without_an_origin_is_refused(site: str) -> None:
+    """Images, scripts, links. Those of the same machine are same-site, whatever their port."""
+    asked = Asked()
+    client = await asked.answer({"sec-fetch-site": site}, "/v1/models", "GET")
+    if site == "cross-site":
+        check_nothing_done(asked, client, 403)
+    assert client.status == (403 if site == "cross-site" else 200)
+    assert client.headers["cross-origin-resource-policy"] == "same-origin"
+    assert client.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/api/hello", "/v1/models", "/nothing", "/admin/accounts"]
+)
+async def test_no_other_page_gets_hold_of_a_whole_answer(path: str) -> None:
+    client = await Asked().answer({"x-api-key": ADMIN.reveal()}, path, "GET")
+    assert client.headers["cross-origin-resource-policy"] == "same-origin"
+    assert client.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_all_origins_of_a_request_count() -> None:
+    asked = Asked()
+    client = await asked.answer([("origin", "http://localhost"), ("origin", EVIL)])
+    check_nothing_done(asked, client, 403)
+
+
+FORMS = [
+    "text/plain",
+    "text/plain;charset=UTF-8",
+    "Text/Plain ; charset=utf-8",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+]
+
+
+@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("origins", [("loopback",), ("*",)])
+async def test_forms_are_refused_from_any_page(kind: str, origins: tuple[str, ...]) -> None:
+    asked = Asked(cors_origins=origins)
+    client = await asked.answer({"origin": "http://localhost:3000", "content-type": kind})
+    assert (client.status, asked.read, asked.spent) == (415, False, False)
+    assert check_error(CHAT, 415, client.body) == []
+    # The developer of the page can read why.
+    assert client.headers["access-control-allow-origin"] in ("*", "http://localhost:3000")
+
+
+@pytest.mark.parametrize("kind", [*FORMS, "application/json", None])
+async def test_other_clients_may_call_their_bodies_what_they_like(kind: str | None) -> None:
+    assert (await Asked().answer({} if kind is None else {"content-type": kind})).status == 200
+
+
+async def test_any_page_may_where_the_configuration_says_so() -> None:
+    asked = Asked(cors_origins=("*",))
+    client = await asked.answer({"origin": EVIL, "content-type": "application/json"})
+    assert (client.status, client.headers["access-control-allow-origin"]) == (200, "*")
+    assert "access-control-allow-credentials" not in client.headers
+    (warning,) = load(environ={"DRAGOMAN_CORS_ORIGINS": "*"}).warnings
+    assert warning.startswith("server.cors_origins: any web page")
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://localhost:3000", 200), (EVIL, 403)])
+async def test_a_page_asks_before_it_reaches_into_the_private_network(origin: str, status: int) -> None:
+    asking_for = {
+        "origin": origin,
+        "access-control-request-method": "POST",
+        "access-control-request-private-network": "true",
+    }
+    client = await Asked().answer(asking_for, method="OPTIONS")
+    assert client.status == status
+    assert client.headers.get("access-control-allow-private-network") == ("true" if status == 200 else None)
+
+
+# With client keys: the key decides, and a browser lets pages of the listed origins read.
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "allowed"),
+    [
+        ({"origin": EVIL}, 401, None),
+        ({"origin": EVIL, "content-type": "text/plain"}, 401, None),
+        ({"origin": EVIL, "x-api-key": KEY}, 200, None),
+        ({"origin": "http://localhost:3000", "x-api-key": KEY}, 200, "http://localhost:3000"),
+        ({"sec-fetch-site": "cross-site"}, 401, None),
+        ({"host": "rebind.evil.example"}, 401, None),
+    ],
+)
+async def test_with_client_keys_the_key_decides(
+    headers: dict[str, str], status: int, allowed: str | None
+) -> None:
+    asked = Asked(keys=True)
+    client = await asked.answer(headers)
+    assert client.status == status
+    assert asked.spent == (status == 200)
+    assert client.headers.get("access-control-allow-origin") == allowed
+
+
+# WebSocket handshakes: no preflight comes before them.
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://localhost:3000"}, 426),
+        ({"origin": EVIL}, 403),
+        ({"host": "rebind.evil.example", "origin": "http://rebind.evil.example"}, 421),
+    ],
+)
+async def test_a_websocket_handshake_is_refused_like_a_request(headers: dict[str, str], status: int) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        **http_scope("/v1/responses", headers=headers),
+        "type": "websocket",
+        "extensions": {"websocket.http.response": {}},
+    }
+    await create_app(Settings())(scope, receive, send)
+    assert [message["status"] for message in sent if "status" in message] == [status]
+
+
+# The word of the setting, and the socket.
+
+
+def test_what_counts_as_a_page_of_this_machine() -> None:
+    pages = [*LOOPBACK_PAGES, *OTHER_PAGES]
+    assert [page for page in pages if re.fullmatch(LOOPBACK_ORIGIN_PATTERN, page)] == LOOPBACK_PAGES
+
+
+@pytest.mark.promise("S14")
+def test_a_loopback_name_that_leads_elsewhere_is_not_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lookup(host: str, port: int, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    with pytest.raises(StartupError, match=r"dev\.localhost: it resolves to 192\.0\.2\.7"):
+        bind(ServerSettings(host="dev.localhost", port=0))
+
+
+@pytest.mark.promise("S14")
+def test_only_this_machine_can_connect_by_default() -> None:
+    with bind(ServerSettings(port=0)) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"

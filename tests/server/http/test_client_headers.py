@@ -1,0 +1,293 @@
+"""Real clients at the gateway: their headers, keys, API versions, and packed bodies.
+
+Strategy: each client's own request is sent with its own headers to an upstream of each protocol, and what the
+upstream gets is compared whole, so a header that passes by chance is a failure too.
+"""
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from agents import claude_code, codex
+from agents.requests import CASES, Case
+from gateway.fakes import FakeClient, Script
+from gateway.simulated import KEY as UPSTREAM_KEY
+from gateway.simulated import Gateway, gateway
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
+
+from dragoman_server.headers import USER_AGENT
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import ClientKey
+from dragoman_server.settings.secret import Secret
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+pytestmark = pytest.mark.anyio
+
+Json = dict[str, Any]
+
+SECRET = Secret("a-secret-of-some-length-0123456789")
+CLIENT_KEY = "drk_canary-" + "a" * 32
+KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
+
+# The upstreams of `gateway.simulated` that speak these protocols.
+UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
+# Where the clients send to. Claude Code marks the beta forms.
+PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
+
+# What a request takes from its client to an upstream of the same protocol; nothing else goes anywhere.
+FORWARDED = {
+    CHAT: (),
+    MESSAGES: ("anthropic-beta", "anthropic-version"),
+    RESPONSES: ("x-codex-beta-features",),
+}
+SEEN = {
+    "user-agent": USER_AGENT,
+    "content-type": "application/json",
+    "accept": "text/event-stream",
+}
+AUTH = {
+    CHAT: {"authorization": f"Bearer {UPSTREAM_KEY}"},
+    RESPONSES: {"authorization": f"Bearer {UPSTREAM_KEY}"},
+    MESSAGES: {"x-api-key": UPSTREAM_KEY},
+}
+NEWEST, OLDER = "2026-10-21", "2023-06-01"
+# Which key header each client sends, by what was seen of it; Claude Code sends either, or both.
+KEY_HEADER = {CHAT: "authorization", RESPONSES: "authorization", MESSAGES: "x-api-key"}
+
+# Requests that are all that a client needs to be told apart.
+FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
+clients = pytest.mark.parametrize(
+    "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
+)
+crossings = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+
+
+def key_headers(name: str, key: str = CLIENT_KEY) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"} if name == "authorization" else {name: key}
+
+
+def body_for(case: Case, upstream: str) -> Json:
+    return {**case.body, "model": f"{UPSTREAMS[upstream]}/echo"}
+
+
+async def send(running: Gateway, case: Case, upstream: str, headers: dict[str, str]) -> FakeClient:
+    return await running.call(
+        PATHS[case.protocol], body_for(case, upstream), headers={**case.headers, **headers}
+    )
+
+
+@clients
+@crossings
+@pytest.mark.promise("S4")
+@pytest.mark.each_choice
+async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream: str) -> None:
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
+        assert client.status == 200, client.body
+        got = running.last.headers
+    own = case.protocol == upstream
+    expected = {**SEEN, **AUTH[upstream]}
+    if upstream == MESSAGES:
+        expected["anthropic-version"] = NEWEST
+    if upstream == MESSAGES and not own and "temperature" in case.body:
+        expected["anthropic-version"] = OLDER  # the newest refuses sampling settings
+    if own:
+        expected |= {name: case.headers[name] for name in FORWARDED[upstream] if name in case.headers}
+    assert got == expected
+
+
+@clients
+@crossings
+@pytest.mark.each_choice
+async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: str) -> None:
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
+    assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
+    include_usage = case.protocol != CHAT or "stream_options" in case.body
+    problems = check_stream(case.protocol, client.body, include_usage=include_usage)
+    # Codex gets its own tools back as it sent them.
+    assert [p for p in problems if "search_content_types: unknown" not in p] == []
+
+
+@clients
+@crossings
+@pytest.mark.promise("S4")
+@pytest.mark.each_choice
+async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> None:
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        headers = {**key_headers("x-api-key"), **key_headers("authorization")}
+        assert (await send(running, case, upstream, headers)).status == 200
+        sent = json.dumps([running.last.url, running.last.headers, running.last.body])
+    assert CLIENT_KEY not in sent
+
+
+@clients
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        pytest.param(key_headers("x-api-key"), 200, id="x-api-key"),
+        pytest.param(key_headers("authorization"), 200, id="bearer"),
+        pytest.param({**key_headers("authorization"), **key_headers("x-api-key")}, 200, id="both"),
+        # Anthropic's own server takes x-api-key where both are there.
+        pytest.param({"authorization": "Bearer other", **key_headers("x-api-key")}, 200, id="another bearer"),
+        pytest.param({**key_headers("authorization"), "x-api-key": "other"}, 401, id="another x-api-key"),
+        pytest.param(key_headers("authorization", "other"), 401, id="unknown"),
+        pytest.param({}, 401, id="none"),
+    ],
+)
+@pytest.mark.each_choice
+async def test_both_key_headers_are_taken(case: Case, headers: dict[str, str], status: int) -> None:
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        client = await send(running, case, CHAT, headers)
+        assert client.status == status
+        if status == 200:
+            assert running.last.headers["authorization"] == f"Bearer {UPSTREAM_KEY}"
+        else:
+            assert running.upstreams.sent == []
+            assert check_error(case.protocol, 401, client.body) == []
+
+
+# --- API versions and betas of Messages -------------------------------------------------------------------------
+
+MESSAGES_CASES = [case for case in FIRST.values() if case.protocol == MESSAGES]
+messages_clients = pytest.mark.parametrize("case", MESSAGES_CASES, ids=[c.client for c in MESSAGES_CASES])
+
+
+@messages_clients
+@pytest.mark.parametrize("version", [OLDER, NEWEST])
+@pytest.mark.parametrize("key_header", ["x-api-key", "authorization"])
+@pytest.mark.each_choice
+async def test_both_api_versions_with_either_key(case: Case, version: str, key_header: str) -> None:
+    """The newer SDKs send Bearer and the newer version, Claude Code x-api-key and the older."""
+    headers = {"anthropic-version": version, **key_headers(key_header)}
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        assert (await send(running, case, MESSAGES, headers)).status == 200
+        assert running.last.headers["anthropic-version"] == version
+        assert running.last.headers["x-api-key"] == UPSTREAM_KEY
+        assert "authorization" not in running.last.headers
+        assert running.last.body == {**case.body, "model": "echo"}
+
+
+@pytest.mark.parametrize(("upstream", "mark"), [(MESSAGES, "?beta=true"), (CHAT, ""), (RESPONSES, "")])
+async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark: str) -> None:
+    """It is in the address of Claude Code's requests, and the vendor takes some fields nowhere else."""
+    async with gateway() as running:
+        assert (await send(running, FIRST["claude-code", MESSAGES], upstream, {})).status == 200
+        _, question, query = running.last.url.partition("?")
+    assert question + query == mark
+
+
+@messages_clients
+@pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
+@pytest.mark.each_choice
+async def test_betas_and_versions_are_for_messages_alone(case: Case, upstream: str) -> None:
+    headers = {"anthropic-beta": "a-2026-01-01,b-2026-01-01", "anthropic-version": NEWEST}
+    async with gateway() as running:
+        assert (await send(running, case, upstream, headers)).status == 200
+        assert [name for name in running.last.headers if name.startswith("anthropic-")] == []
+
+
+async def test_a_client_that_names_no_version_is_an_old_one() -> None:
+    case = FIRST["aider", MESSAGES]
+    async with gateway() as running:
+        client = await running.call(PATHS[MESSAGES], body_for(case, MESSAGES))
+        assert client.status == 200
+        assert running.last.headers["anthropic-version"] == OLDER
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+async def test_no_other_client_can_switch_betas_on(protocol: str) -> None:
+    case = FIRST["opencode", protocol]
+    headers = {"anthropic-beta": "context-1m-2025-08-07", "anthropic-version": OLDER}
+    async with gateway() as running:
+        assert (await send(running, case, MESSAGES, headers)).status == 200
+        assert "anthropic-beta" not in running.last.headers
+        assert running.last.headers["anthropic-version"] == NEWEST
+
+
+async def test_claude_code_counts_tokens_with_its_betas() -> None:
+    fields = ("messages", "system", "tools", "thinking", "output_config")
+    body = {"model": "anthropic/echo", **{name: claude_code.ADAPTIVE[name] for name in fields}}
+    scripts = {"/v1/messages/count_tokens?beta=true": Script([b'{"input_tokens": 7}'])}
+    async with gateway(scripts, keys=KEYS, secret=SECRET) as running:
+        headers = {**claude_code.HEADERS, **key_headers("x-api-key")}
+        client = await running.call("/v1/messages/count_tokens?beta=true", body, headers=headers)
+        assert client.status == 200
+        assert json.loads(client.body) == {"input_tokens": 7}
+        assert running.last.headers["anthropic-beta"] == claude_code.HEADERS["anthropic-beta"]
+        assert running.last.headers["anthropic-version"] == OLDER
+        assert running.last.headers["x-api-key"] == UPSTREAM_KEY
+
+
+async def test_claude_code_finds_models() -> None:
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        headers = {**claude_code.HEADERS, **key_headers("x-api-key")}
+        client = await running.call("/v1/models?limit=1000", method="GET", headers=headers)
+    assert client.status == 200
+    listed = json.loads(client.body)
+    assert {"data", "first_id", "last_id", "has_more"} <= listed.keys()
+    assert {model["type"] for model in listed["data"]} <= {"model"}
+
+
+# --- Codex ------------------------------------------------------------------------------------------------------
+
+CODEX = FIRST["codex", RESPONSES]
+
+
+@crossings
+async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
+    plain = json.dumps(body_for(CODEX, upstream)).encode()
+    packed = {**codex.HEADERS, "content-encoding": "zstd", **key_headers("authorization")}
+    unpacked = {**codex.HEADERS, **key_headers("authorization")}
+    async with gateway(keys=KEYS, secret=SECRET) as running:
+        assert (await running.call("/v1/responses", zstd.compress(plain), headers=packed)).status == 200
+        assert (await running.call("/v1/responses", plain, headers=unpacked)).status == 200
+        first, second = running.upstreams.sent
+        one, other = running.upstreams.raw
+    assert first == second
+    assert one == other
+    assert "content-encoding" not in first.headers
+
+
+@pytest.mark.parametrize(
+    ("coding", "data", "status"),
+    [
+        pytest.param("zstd", zstd.compress(b"{" + b" " * 4096)[:-9], 400, id="cut"),
+        pytest.param("zstd", b"{}", 400, id="not packed"),
+        pytest.param("br", b"{}", 415, id="another coding"),
+    ],
+)
+async def test_what_cannot_be_unpacked_is_told_in_codexs_own_form(
+    coding: str, data: bytes, status: int
+) -> None:
+    async with gateway() as running:
+        headers = {**codex.HEADERS, "content-encoding": coding}
+        client = await running.call("/v1/responses", data, headers=headers)
+        assert client.status == status
+        assert check_error(RESPONSES, status, client.body) == []
+        assert running.upstreams.sent == []
+
+
+@crossings
+async def test_codexs_sessions_and_turns_stay_here(upstream: str) -> None:
+    """Only the switch for features of the vendor's own protocol goes on, and only to it."""
+    async with gateway() as running:
+        assert (await send(running, CODEX, upstream, {})).status == 200
+        got = running.last.headers
+    stay = codex.HEADERS.keys() - {"accept", "user-agent", "x-codex-beta-features"}
+    assert stay == {
+        "originator",
+        "session-id",
+        "thread-id",
+        "x-client-request-id",
+        "x-codex-turn-metadata",
+        "x-codex-window-id",
+    }
+    assert not stay & got.keys()
+    assert got.get("x-codex-beta-features") == ("remote_compaction_v2" if upstream == RESPONSES else None)
+    assert got["user-agent"] == USER_AGENT

@@ -1,0 +1,308 @@
+"""Client keys: who comes in, in every dialect; and that nothing of a key is told to anybody."""
+
+import hmac
+import json
+import logging
+import re
+import statistics
+import time
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+
+from dragoman import PROTOCOLS, RequestRefused, Signer
+from dragoman.events import Signature
+from dragoman_server import keys as access
+from dragoman_server.app import _routes, create_app
+from dragoman_server.gateway import Gateway
+from dragoman_server.http.auth import _OPEN_PATHS, Keyring, presented_key
+from dragoman_server.keys import hash_client_key, make_signer, may_use, new_key
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamClient
+
+SECRET = Secret("a-secret-of-some-length-0123456789")
+KEY, OTHER = "drk_canary-" + "a" * 32, "drk_canary-" + "b" * 32
+KEYS = (
+    ClientKey(name="red", hash=hash_client_key(KEY, SECRET)),
+    ClientKey(name="blue", hash=hash_client_key(OTHER, SECRET), loss_policy="refuse"),
+)
+
+
+# Keys and hashes.
+
+
+@pytest.mark.promise("S2")
+def test_keys_are_long_and_never_the_same() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(key.startswith("drk_") and len(key) == 47 for key in keys)
+
+
+@pytest.mark.promise("S2")
+def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
+    assert hash_client_key(KEY, SECRET) == hash_client_key(KEY, Secret(SECRET.reveal()))
+    assert hash_client_key(KEY, SECRET) != hash_client_key(KEY, Secret("another-secret-of-some-length-0123"))
+    assert hash_client_key(KEY, SECRET) != hmac.digest(SECRET.reveal().encode(), KEY.encode(), "sha256").hex()
+
+
+def test_seals_and_keys_have_keys_of_their_own() -> None:
+    signer = make_signer(SECRET)
+    assert signer.secret not in (
+        None,
+        SECRET.reveal().encode(),
+        access._subkey(SECRET, access._CLIENT_KEYS_LABEL),
+    )
+    assert make_signer(None) == Signer()
+    sealed = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
+    assert make_signer(Secret(SECRET.reveal())).unwrap(sealed) is not None
+    assert make_signer(Secret("another-secret-of-some-length-0123")).unwrap(sealed) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "key"),
+    [
+        ([("x-api-key", "k")], "k"),
+        ([("X-Api-Key", " k ")], "k"),
+        ([("authorization", "Bearer k")], "k"),
+        ([("authorization", "bearer  k")], "k"),
+        ([("authorization", "Bearer of"), ("x-api-key", "k")], "k"),
+        ([("x-api-key", ""), ("authorization", "Bearer k")], ""),
+        ([("x-api-key", "k"), ("x-api-key", "k")], None),
+        ([("authorization", "Bearer k"), ("authorization", "Bearer k")], None),
+        ([("authorization", "Basic k")], None),
+        ([("authorization", "k")], None),
+        ([("authorization", "Bearer")], ""),
+        ([("api-key", "k")], None),
+        ([], None),
+    ],
+)
+def test_which_key_a_client_sends(headers: list[tuple[str, str]], key: str | None) -> None:
+    assert presented_key([(name.encode(), value.encode()) for name, value in headers]) == key
+
+
+def headers_with(key: str) -> list[tuple[bytes, bytes]]:
+    return [(b"x-api-key", key.encode("latin-1"))]
+
+
+def test_the_keyring_finds_whose_key_it_is() -> None:
+    keyring = Keyring(KEYS, SECRET)
+    assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
+    assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
+
+
+@pytest.mark.parametrize(
+    "key", ["", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"], ids=range(6)
+)
+def test_the_keyring_refuses_everything_else(key: str) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        Keyring(KEYS, SECRET).authenticate(headers_with(key))
+    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
+    assert not key or key not in caught.value.message
+
+
+@pytest.mark.promise("S2")
+def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[bytes] = []
+    real = hmac.compare_digest
+    access._subkey.cache_clear()  # it compares secrets, too, when another test has had an equal one
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append(other)
+        return real(one, other)
+
+    monkeypatch.setattr(access.hmac, "compare_digest", compare)
+    keyring = Keyring(KEYS, SECRET)
+    keyring.authenticate(headers_with(KEY))
+    assert compared == [key.hash.encode() for key in KEYS]
+
+
+@pytest.mark.promise("S2")
+def test_the_time_tells_nothing() -> None:
+    """Of many runs that take turns the middle one, for the first key, the last one and none of a hundred."""
+    known = [f"drk_{number:043}" for number in range(100)]
+    keyring = Keyring([ClientKey(name=key, hash=hash_client_key(key, SECRET)) for key in known], SECRET)
+    times: dict[str, list[float]] = {known[0]: [], known[-1]: [], "drk_" + "x" * 43: []}
+    for _ in range(101):
+        for key, took in times.items():
+            begun = time.perf_counter()
+            with suppress(RequestRefused):
+                keyring.authenticate(headers_with(key))
+            took.append(time.perf_counter() - begun)
+    middles = [statistics.median(took) for took in times.values()]
+    assert max(middles) < 2 * min(middles)
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "may"),
+    [
+        ((), "anything", True),
+        (("a",), "a", True),
+        (("a",), "b", False),
+        (("a",), "A", False),
+        (("a", "b-*"), "b-1", True),
+        (("b-*",), "b-", True),
+        (("b-*",), "ab-1", False),
+        (("*",), "up/m", True),
+        (("claude[1m]",), "claude[1m]", True),
+        (("claude[1m]",), "claude1", False),
+        (("m?",), "m1", False),
+        (("a",), "", False),
+    ],
+)
+def test_which_models_a_key_may_use(models: tuple[str, ...], model: str, may: bool) -> None:
+    assert may_use(ClientKey(name="red", hash="0" * 64, models=models), model) is may
+    assert may_use(None, model)
+
+
+def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:
+    assert Keyring((), SECRET).authenticate([]) is None
+    assert Keyring((), None).authenticate([]) is None
+    assert not Keyring((), SECRET)
+    with pytest.raises(ValueError, match=r"server\.secret"):
+        Keyring(KEYS, None)
+
+
+# The application.
+
+BODY = json.dumps({"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+ANSWER = b'{"id":"x","object":"chat.completion","choices":[]}'
+
+
+class FakeUpstreams(UpstreamClient):
+    def __init__(self) -> None:
+        self.door = FakeDoor(Script([ANSWER]))
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        return self.door.open(*arguments, **more)
+
+
+def settings_of(**server: Any) -> Settings:
+    upstream = UpstreamSettings(name="up", protocol="openai_chat", base_url="http://127.0.0.1:9/v1")
+    return Settings(server=ServerSettings(secret=SECRET, **server), upstreams=(upstream,), client_keys=KEYS)
+
+
+async def call(
+    path: str, headers: dict[str, str] | None = None, method: str = "POST", app: Any = None, **scope: Any
+) -> FakeClient:
+    client = FakeClient(BODY)
+    app = app or create_app(settings_of(), client=FakeUpstreams())
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    assert client.finished
+    return client
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "headers", [{"x-api-key": KEY}, {"authorization": f"Bearer {KEY}"}], ids=["x-api-key", "bearer"]
+)
+@pytest.mark.promise("S4")
+async def test_a_key_lets_in_and_never_goes_on(headers: dict[str, str]) -> None:
+    upstreams = FakeUpstreams()
+    app = create_app(settings_of(), client=upstreams)
+    answer = await call("/v1/chat/completions", headers, app=app)
+    assert (answer.status, answer.body) == (200, ANSWER)
+    assert KEY not in str(upstreams.door.sent_headers)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("headers", [{}, {"x-api-key": "drk_wrong"}], ids=["none", "wrong"])
+async def test_a_stranger_is_refused_in_the_dialect_of_the_path(name: str, headers: dict[str, str]) -> None:
+    spec = PROTOCOLS[name]
+    for endpoint in spec.endpoints:
+        answer = await call(endpoint.path, headers)
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.headers["x-should-retry"] == "false"
+        message = json.loads(answer.body)["error"]
+        text = message if isinstance(message, str) else message["message"]
+        assert ("needs a client key" if not headers else "does not know the client key") in text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/healthz", 200),
+        ("GET", "/readyz", 503),
+        ("GET", "/", 401),
+        ("GET", "/v1/models", 401),
+        ("GET", "/v1/models/up/m", 401),
+        ("GET", "/nothing", 401),
+        ("GET", "/healthz/", 401),
+        ("GET", "//healthz", 401),
+        ("GET", "/v1/../healthz", 401),
+        ("OPTIONS", "/v1/models", 200),
+        ("HEAD", "/api/hello", 200),
+        ("HEAD", "/", 401),
+        ("POST", "/v1/messages/count_tokens", 401),
+    ],
+)
+async def test_what_is_open_to_strangers(method: str, path: str, status: int) -> None:
+    assert (await call(path, method=method)).status == status
+
+
+@pytest.mark.promise("S16")
+def test_all_routes_need_a_key_but_those_that_are_named() -> None:
+    """Whatever is added to the table of routes is closed until somebody opens it."""
+
+    async def ask() -> dict[str, int | None]:
+        found = {}
+        for route in _routes(Gateway(settings_of())):
+            assert isinstance(route, Route)
+            path = re.sub(r"\{\w+(:path)?\}", "x", route.path)
+            for method in sorted(route.methods or ("GET",)):
+                found[f"{method} {path}"] = (await call(path, method=method)).status
+        return found
+
+    statuses = anyio.run(ask)
+    assert len(statuses) > 15
+    open_ = {name.partition(" ")[2] for name, status in statuses.items() if status != 401}
+    assert open_ == _OPEN_PATHS
+
+
+@pytest.mark.promise("S1")
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "forged", [{"host": "x/healthz"}, {"x-forwarded-path": "/healthz"}, {"x-original-url": "/healthz"}]
+)
+async def test_no_header_changes_what_is_open(forged: dict[str, str]) -> None:
+    assert (await call("/v1/models", forged, method="GET")).status == 401
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("S15")
+async def test_a_preflight_passes_and_a_refusal_can_be_read_by_a_browser() -> None:
+    page = {"origin": "http://localhost:3000"}
+    asking = {**page, "access-control-request-method": "POST", "access-control-request-headers": "x-api-key"}
+    assert (await call("/v1/messages", asking, method="OPTIONS")).status == 200
+    refused = await call("/v1/messages", page)
+    assert refused.status == 401
+    assert refused.headers["access-control-allow-origin"] == "http://localhost:3000"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("path", "status"), [("/ai/healthz", 200), ("/ai/v1/models", 401), ("/healthz", 404)]
+)
+async def test_mounted_below_another_path(path: str, status: int) -> None:
+    app = Starlette(routes=[Mount("/ai", create_app(settings_of(), client=FakeUpstreams()))])
+    assert (await call(path, method="GET", app=app)).status == status
+
+
+@pytest.mark.anyio
+@pytest.mark.promise("S3")
+async def test_the_log_has_the_keys_name_and_never_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        await call("/v1/chat/completions", {"x-api-key": OTHER})
+        await call("/v1/chat/completions", {"x-api-key": "drk_canary-wrong"})
+    records = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert [record.get("client_key") for record in records] == ["blue", None]
+    assert records[1]["outcome"] == "refused"
+    assert "canary" not in str([record.__dict__ for record in caplog.records])

@@ -1,0 +1,450 @@
+"""Counts of input tokens, as a server drives the application: the upstream's own, or estimates that say so."""
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gateway.fakes import FakeClient, Script, Sleep
+from gateway.simulated import KEY, gateway
+from oracle import MESSAGES, RESPONSES, check_error
+
+from dragoman_server.http.count_tokens import COUNT_TIMEOUT_S
+from dragoman_server.log import REQUESTS
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = pytest.mark.anyio
+
+PATHS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
+PROTOCOL_NAMES = list(PATHS)
+# The upstream that counts itself.
+OWN = {MESSAGES: "anthropic", RESPONSES: "openai"}
+# The end of its URL.
+ENDS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
+
+USER = {"role": "user", "content": "Hello"}
+
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[dict[str, Any]]]:
+    """What is written to the log of requests."""
+    found: list[dict[str, Any]] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.dragoman)  # type: ignore[attr-defined]
+
+    handler, level = Lines(), REQUESTS.level
+    REQUESTS.addHandler(handler)
+    REQUESTS.setLevel(logging.INFO)
+    yield found
+    REQUESTS.removeHandler(handler)
+    REQUESTS.setLevel(level)
+
+
+def asking(protocol: str, model: str, text: str = "Hello", **more: Any) -> dict[str, Any]:
+    if protocol == MESSAGES:
+        return {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    return {"model": model, "input": text, **more}
+
+
+def own_answer(protocol: str, tokens: int) -> bytes:
+    extra = {"context_management": {"original_input_tokens": 9}} if protocol == MESSAGES else {}
+    constant = {} if protocol == MESSAGES else {"object": "response.input_tokens"}
+    return json.dumps({**constant, "input_tokens": tokens, **extra}, indent=1).encode()
+
+
+def check_estimate(protocol: str, client: FakeClient) -> int:
+    assert client.status == 200, client.body
+    assert client.headers["dragoman-estimate"] == "true"
+    assert client.headers["content-type"] == "application/json"
+    own = client.headers["dragoman-request-id"]
+    assert client.headers["request-id"] == client.headers["x-request-id"] == own
+    answer = json.loads(client.body)
+    tokens = answer.pop("input_tokens")
+    assert answer == ({} if protocol == MESSAGES else {"object": "response.input_tokens"})
+    assert isinstance(tokens, int)
+    return tokens
+
+
+def check_refusal(protocol: str, client: FakeClient, status: int, message: str) -> None:
+    assert client.status == status, client.body
+    assert check_error(protocol, status, client.body) == []
+    assert message in json.loads(client.body)["error"]["message"]
+
+
+# Estimates.
+
+
+@each_protocol
+@pytest.mark.parametrize("upstream", ["chat", "messages", "forgetful"])
+async def test_i10_a_count_is_served_for_every_upstream(
+    protocol: str, upstream: str, lines: list[dict[str, Any]]
+) -> None:
+    async with gateway() as up:
+        for path in (PATHS[protocol], PATHS[protocol] + "?beta=true"):
+            client = await up.call(path, asking(protocol, f"{upstream}/echo"))
+            assert 3 < check_estimate(protocol, client) < 20
+        assert not up.upstreams.sent
+    assert lines[0] | {"id": "", "duration_s": 0} == {
+        "id": "",
+        "protocol": protocol,
+        "path": PATHS[protocol],
+        "model": f"{upstream}/echo",
+        "upstream": upstream,
+        "upstream_protocol": {
+            "chat": "openai_chat",
+            "messages": "anthropic_messages",
+            "forgetful": "openai_responses",
+        }[upstream],
+        "upstream_model": "echo",
+        "stream": False,
+        "status": 200,
+        "outcome": "completed",
+        "duration_s": 0,
+        "input_tokens": lines[0]["input_tokens"],
+        "estimated": True,
+    }
+
+
+LONG = "some words of instruction " * 100
+MORE = {
+    MESSAGES: {
+        "system": LONG,
+        "tools": [{"name": "look", "description": LONG, "input_schema": {"type": "object"}}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "Hello"},
+                    {
+                        "type": "image",
+                        "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+                    },
+                ],
+            }
+        ],
+    },
+    RESPONSES: {
+        "instructions": LONG,
+        "tools": [
+            {"type": "function", "name": "look", "description": LONG, "parameters": {"type": "object"}}
+        ],
+        "input": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "Hello"},
+                    {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+                ],
+            }
+        ],
+    },
+}
+
+
+@each_protocol
+async def test_i11_system_tools_and_images_are_counted(protocol: str) -> None:
+    """The case: 48 instead of 728, for system and tools had been left out."""
+    async with gateway() as up:
+        plain = check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, "chat/echo")))
+        parts = {
+            name: check_estimate(
+                protocol, await up.call(PATHS[protocol], {**asking(protocol, "chat/echo"), name: value})
+            )
+            for name, value in MORE[protocol].items()
+        }
+        for name, tokens in parts.items():
+            assert tokens > plain + 200, name
+        full = await up.call(PATHS[protocol], {**asking(protocol, "chat/echo"), **MORE[protocol]})
+        assert check_estimate(protocol, full) == plain + sum(tokens - plain for tokens in parts.values())
+
+
+async def test_a_responses_client_need_not_have_an_input() -> None:
+    async with gateway() as up:
+        client = await up.call(PATHS[RESPONSES], {"model": "chat/echo", "instructions": LONG})
+        assert check_estimate(RESPONSES, client) > 300
+
+
+async def test_a_stored_conversation_is_counted() -> None:
+    async with gateway(response_store="memory") as up:
+        first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", LONG))
+        body = asking(RESPONSES, "chat/echo", previous_response_id=first["id"])
+        # Said by the user, and said back.
+        assert check_estimate(RESPONSES, await up.call(PATHS[RESPONSES], body)) > 2 * 600
+        unknown = await up.call(PATHS[RESPONSES], {**body, "previous_response_id": "resp_unknown"})
+        check_refusal(RESPONSES, unknown, 400, "not found")
+
+
+async def test_a_stored_conversation_is_sent_to_an_upstream_that_counts() -> None:
+    scripts = {ENDS[RESPONSES]: Script([own_answer(RESPONSES, 77)])}
+    async with gateway(scripts, response_store="memory") as up:
+        first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", "one"))
+        body = asking(RESPONSES, "openai/echo", previous_response_id=first["id"])
+        assert (await up.json(PATHS[RESPONSES], body))["input_tokens"] == 77
+        assert len(up.last.body["input"]) == 3
+
+
+async def test_without_a_store_a_stored_conversation_is_refused() -> None:
+    async with gateway() as up:
+        body = asking(RESPONSES, "chat/echo", previous_response_id="resp_1")
+        check_refusal(RESPONSES, await up.call(PATHS[RESPONSES], body), 400, "server.response_store")
+
+
+# The upstream's own count.
+
+
+@each_protocol
+async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[str, Any]]) -> None:
+    answer = own_answer(protocol, 728)
+    script = Script([answer[:5], answer[5:]], headers=[("request-id", "req_theirs")])
+    async with gateway({ENDS[protocol]: script}) as up:
+        body = asking(protocol, f"{OWN[protocol]}/some-model", unknown_field=[1.50])
+        client = await up.call(PATHS[protocol], body, headers={"anthropic-beta": "b-1", "cookie": "private"})
+        assert client.status == 200
+        assert client.body == answer
+        assert "dragoman-estimate" not in client.headers
+        assert client.headers["request-id"] == "req_theirs"
+        assert up.last.url == "http://up.test" + ENDS[protocol]
+        assert up.last.body == {**body, "model": "some-model"}
+        if protocol == MESSAGES:
+            assert up.last.headers["x-api-key"] == KEY
+            assert up.last.headers["anthropic-version"] == "2023-06-01"
+            assert up.last.headers["anthropic-beta"] == "b-1"
+        else:
+            assert up.last.headers["authorization"] == f"Bearer {KEY}"
+        assert "cookie" not in up.last.headers
+        assert up.upstreams.doors[0].open_count == 0
+    (line,) = lines
+    assert (line["outcome"], line["input_tokens"], line["status"]) == ("completed", 728, 200)
+    assert "estimated" not in line
+
+
+async def test_i10_beta_is_passed_on() -> None:
+    end = ENDS[MESSAGES] + "?beta=true"
+    async with gateway({end: Script([own_answer(MESSAGES, 5)])}) as up:
+        answer = await up.json(PATHS[MESSAGES] + "?beta=true", asking(MESSAGES, "anthropic/m"))
+        assert answer["input_tokens"] == 5
+        assert up.last.url.endswith(end)
+
+
+OTHER = {MESSAGES: RESPONSES, RESPONSES: MESSAGES}
+
+# What the other protocol's count is asked with: its fields for answers but those that have no bearing on the count.
+TRANSLATED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    MESSAGES: (
+        {"system": "Be brief", "temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 5},
+        {
+            "model": "m",
+            "input": [
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+            ],
+            "instructions": "Be brief",
+        },
+    ),
+    RESPONSES: (
+        {"instructions": "Be brief", "temperature": 0.5, "user": "u", "max_output_tokens": 5, "store": False},
+        {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "system": "Be brief"},
+    ),
+}
+
+
+@each_protocol
+async def test_an_upstream_of_another_protocol_counts_as_well(
+    protocol: str, lines: list[dict[str, Any]]
+) -> None:
+    other = OTHER[protocol]
+    more, sent = TRANSLATED[protocol]
+    async with gateway({ENDS[other]: Script([own_answer(other, 728)])}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m", **more))
+        assert (client.status, json.loads(client.body)) == (
+            200,
+            {"input_tokens": 728} | ({"object": "response.input_tokens"} if protocol == RESPONSES else {}),
+        )
+        assert "dragoman-estimate" not in client.headers
+        assert up.last.url == "http://up.test" + ENDS[other]
+        assert up.last.body == sent
+    assert (lines[0]["input_tokens"], lines[0]["outcome"]) == (728, "completed")
+    assert "estimated" not in lines[0]
+
+
+@each_protocol
+async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol(
+    protocol: str, lines: list[dict[str, Any]]
+) -> None:
+    """No `max_tokens`, no `input`: what stands for them is not told as lost."""
+    other = OTHER[protocol]
+    async with gateway({ENDS[other]: Script([own_answer(other, 5)])}) as up:
+        body: dict[str, Any] = {"model": f"{OWN[other]}/m"}
+        body |= {"messages": [USER]} if protocol == MESSAGES else {"instructions": "Be brief"}
+        assert (await up.json(PATHS[protocol], body))["input_tokens"] == 5
+    assert not any("max_tokens" in loss for loss in lines[0].get("losses", ()))
+
+
+@each_protocol
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
+async def test_what_another_protocol_refuses_is_estimated(
+    protocol: str, status: int, lines: list[dict[str, Any]]
+) -> None:
+    """The client did not write what was refused."""
+    other = OTHER[protocol]
+    async with gateway({ENDS[other]: Script([b'{"error":{"message":"because"}}'], status=status)}) as up:
+        check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m")))
+    assert lines[0]["estimated"] is True
+    assert lines[0]["error"]
+
+
+# Part of the conversation is at the upstream.
+
+
+@pytest.mark.parametrize("server", [{}, {"response_store": "memory"}], ids=["off", "on"])
+async def test_a_conversation_that_the_upstream_alone_knows(server: dict[str, Any]) -> None:
+    theirs = {"previous_response_id": "resp_theirs"}
+    async with gateway({ENDS[RESPONSES]: Script([own_answer(RESPONSES, 77)])}, **server) as up:
+        body = asking(RESPONSES, "openai/m", **theirs)
+        assert (await up.json(PATHS[RESPONSES], body))["input_tokens"] == 77
+        assert up.last.body == {**body, "model": "m"}
+        # An estimate would leave most of it out.
+        client = await up.call(PATHS[RESPONSES], asking(RESPONSES, "forgetful/m", **theirs))
+        check_refusal(RESPONSES, client, 400, "not found" if server else "server.response_store")
+    async with gateway({ENDS[RESPONSES]: Script(connect=[UpstreamUnreachable("no way")])}, **server) as up:
+        check_refusal(RESPONSES, await up.call(PATHS[RESPONSES], body), 503, 'upstream "openai" alone knows')
+
+
+TROUBLE: dict[str, Script] = {
+    "unreachable": Script(connect=[UpstreamUnreachable("no way")]),
+    "timeout": Script(connect=[UpstreamTimeout("slow", UpstreamTimeoutPhase.READ)]),
+    "broken": Script([b'{"input_', UpstreamBroken("cut")]),
+    "overloaded": Script([b'{"type":"error","error":{"type":"overloaded_error","message":"x"}}'], status=529),
+    "a server error": Script([b"<html>"], status=502),
+    "no JSON": Script([b"hello"]),
+    "no count": Script([b'{"input_tokens": "many"}']),
+    "cut": Script([b'{"input_']),
+    "silence before the head": Script(connect=[Sleep(COUNT_TIMEOUT_S + 1)]),
+    "silence in the body": Script([b'{"input_tokens"', Sleep(COUNT_TIMEOUT_S + 1), b":5}"]),
+}
+
+
+@each_protocol
+@pytest.mark.parametrize("name", TROUBLE)
+@pytest.mark.each_choice
+async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
+    protocol: str, name: str, lines: list[dict[str, Any]]
+) -> None:
+    """A count must not fail for a reason that has nothing to do with the question, nor take for ever."""
+    async with gateway({ENDS[protocol]: TROUBLE[name]}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
+        check_estimate(protocol, client)
+        assert len(up.upstreams.sent) == 1, "it is asked once"
+        assert up.upstreams.doors[0].open_count == 0
+    (line,) = lines
+    assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
+    assert line["error"]
+    assert line["duration_s"] <= COUNT_TIMEOUT_S + 0.1
+
+
+REFUSALS = {
+    MESSAGES: {
+        400: b'{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: Extra inputs"}}',
+        404: b'{"type":"error","error":{"type":"not_found_error","message":"model: m"}}',
+        429: b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}',
+    },
+    RESPONSES: {
+        status: json.dumps(
+            {"error": {"message": "because", "type": "invalid_request_error", "param": None, "code": None}}
+        ).encode()
+        for status in (400, 404, 429)
+    },
+}
+
+
+@each_protocol
+@pytest.mark.parametrize("status", [400, 404, 429])
+async def test_what_the_upstream_refuses_is_refused(protocol: str, status: int) -> None:
+    body = REFUSALS[protocol][status]
+    script = Script([body], status=status, headers=[("retry-after", "7")])
+    async with gateway({ENDS[protocol]: script}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
+        assert (client.status, client.body) == (status, body)
+        assert client.headers["retry-after"] == "7"
+
+
+@each_protocol
+async def test_a_refused_key_is_the_operators_business(protocol: str) -> None:
+    async with gateway({ENDS[protocol]: Script([b"{}"], status=401)}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
+        check_refusal(protocol, client, 401, f'upstream "{OWN[protocol]}" refused')
+        assert client.headers["x-should-retry"] == "false"
+
+
+@each_protocol
+async def test_a_client_that_leaves_ends_the_call(protocol: str, lines: list[dict[str, Any]]) -> None:
+    async with gateway({ENDS[protocol]: Script(connect=[Sleep(5)])}) as up:
+        body = json.dumps(asking(protocol, f"{OWN[protocol]}/m")).encode()
+        client = await up.call(PATHS[protocol], client=FakeClient(body, leaves_after=1))
+        assert client.messages == []
+        assert up.upstreams.doors[0].closed_at == pytest.approx(1)
+    assert lines[0]["outcome"] == "client_left"
+
+
+# What cannot be counted.
+
+BAD: dict[str, tuple[bytes, int, str]] = {
+    "no JSON": (b"{", 400, "not valid JSON"),
+    "an array": (b"[]", 400, "must be a JSON object"),
+    "no model": (b"{}", 400, "model is required"),
+    "an unknown model": (b'{"model": "nobody-knows"}', 404, "nobody-knows"),
+} | {
+    f"100k deep, for {name}": (
+        b'{"model": "%b/m", "messages": ' % name.encode()
+        + b"[" * 100_000
+        + b"]" * 100_000
+        + b', "input": []}',
+        400,
+        "",
+    )
+    for name in ("chat", "openai", "anthropic")
+}
+
+
+@each_protocol
+@pytest.mark.parametrize("name", BAD)
+async def test_a_bad_body_is_refused(protocol: str, name: str, lines: list[dict[str, Any]]) -> None:
+    body, status, message = BAD[name]
+    async with gateway() as up:
+        check_refusal(protocol, await up.call(PATHS[protocol], body), status, message)
+    assert lines[0]["outcome"] == "refused"
+
+
+@each_protocol
+async def test_what_could_not_be_answered_is_not_counted(protocol: str) -> None:
+    wrong = {"messages": [{"role": "user", "content": 5}], "input": [{"role": "user", "content": 5}]}
+    async with gateway() as up:
+        client = await up.call(PATHS[protocol], {**asking(protocol, "chat/m"), **wrong})
+        check_refusal(protocol, client, 400, "content")
+
+
+@each_protocol
+async def test_a_body_that_is_too_large(protocol: str) -> None:
+    async with gateway(max_body_bytes=1024) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, "chat/m", "x" * 2000))
+        check_refusal(protocol, client, 413, "more than 1024 bytes")
+
+
+async def test_other_methods_are_not_allowed() -> None:
+    async with gateway(response_store="memory") as up:
+        client = await up.call(PATHS[MESSAGES], method="GET")
+        check_refusal(MESSAGES, client, 405, "POST")
+        # The last segment could be the id of a response.
+        client = await up.call(PATHS[RESPONSES], method="GET")
+        check_refusal(RESPONSES, client, 404, "not found")
+        client = await up.call(PATHS[RESPONSES], method="PUT")
+        check_refusal(RESPONSES, client, 405, "POST")

@@ -1,0 +1,288 @@
+"""What passes between client and upstream, in both directions: allowlists, checked name by name."""
+
+import pytest
+
+from dragoman import UPSTREAMS, Ledger, LossCode
+from dragoman_server.headers import (
+    USER_AGENT,
+    client_response_headers,
+    request_id_headers,
+    upstream_request_headers,
+)
+from dragoman_server.replies import loss_header
+from dragoman_server.settings import UpstreamSettings
+from dragoman_server.settings.secret import Secret
+
+CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
+
+# What real clients send, and to which protocol's upstream it may go, from a client of the same protocol.
+REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
+    "accept": (),
+    "accept-encoding": (),
+    "anthropic-beta": (MESSAGES,),
+    "anthropic-dangerous-direct-browser-access": (),
+    "anthropic-user-profile-id": (MESSAGES,),
+    "anthropic-version": (MESSAGES,),
+    "anthropic-workspace-id": (MESSAGES,),
+    "api-key": (),
+    "authorization": (),
+    "connection": (),
+    "content-encoding": (),
+    "content-length": (),
+    "cookie": (),
+    "expect": (),
+    "forwarded": (),
+    "host": (),
+    "idempotency-key": (CHAT, RESPONSES),
+    "keep-alive": (),
+    "openai-beta": (CHAT, RESPONSES),
+    "openai-organization": (),
+    "openai-project": (),
+    "origin": (),
+    "proxy-authorization": (),
+    "proxy-connection": (),
+    "te": (),
+    "trailer": (),
+    "transfer-encoding": (),
+    "upgrade": (),
+    "x-api-key": (),
+    "x-codex-beta-features": (RESPONSES,),
+    "x-forwarded-for": (),
+    "x-forwarded-host": (),
+    "x-goog-api-key": (),
+    "x-stainless-lang": (),
+}
+
+
+def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
+    return UpstreamSettings(
+        name="up",
+        protocol=protocol,
+        base_url="http://127.0.0.1:9",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
+    own = upstream(protocol, **more)
+    pairs = upstream_request_headers(
+        own, UPSTREAMS[protocol], UPSTREAMS[client], headers, stream=False, api_key=own.api_key
+    )
+    assert len(pairs) == len(dict(pairs)), "no name twice"
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.promise("S4")
+def test_what_a_client_may_tell_an_upstream(protocol: str, client: str) -> None:
+    for name, protocols in REQUEST_HEADERS.items():
+        passes = protocol == client and protocol in protocols
+        assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes, name
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
+def test_what_every_upstream_is_told(protocol: str, stream: bool, accept: str) -> None:
+    headers = dict(
+        upstream_request_headers(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream)
+    )
+    version = {"anthropic-version": "2023-06-01"} if protocol == MESSAGES else {}
+    assert headers == {
+        "user-agent": USER_AGENT,
+        "content-type": "application/json",
+        "accept": accept,
+        **version,
+    }
+
+
+@pytest.mark.parametrize(
+    ("client", "own", "version"),
+    [
+        (MESSAGES, {"anthropic-version": "2023-01-01"}, "2023-01-01"),
+        (MESSAGES, {}, "2026-10-21"),
+        (CHAT, {"anthropic-version": "2023-01-01"}, "2026-10-21"),
+        (RESPONSES, {}, "2026-10-21"),
+    ],
+)
+def test_the_api_version_is_the_clients_where_its_bytes_pass(
+    client: str, own: dict[str, str], version: str
+) -> None:
+    headers = sent(MESSAGES, client, own, anthropic_version="2026-10-21")
+    assert headers["anthropic-version"] == version
+
+
+@pytest.mark.parametrize(
+    ("protocol", "auth", "name", "value"),
+    [
+        (CHAT, "auto", "authorization", "Bearer k"),
+        (RESPONSES, "auto", "authorization", "Bearer k"),
+        (MESSAGES, "auto", "x-api-key", "k"),
+        (MESSAGES, "bearer", "authorization", "Bearer k"),
+        (CHAT, "x-api-key", "x-api-key", "k"),
+    ],
+)
+def test_how_the_key_is_sent(protocol: str, auth: str, name: str, value: str) -> None:
+    client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
+    headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
+    assert headers[name] == value
+    assert {"authorization", "x-api-key"} & headers.keys() == {name}
+
+
+def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
+    extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
+    own = upstream(headers=extra)
+    theirs = {"openai-beta": "theirs"}
+    headers = dict(
+        upstream_request_headers(
+            own, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k")
+        )
+    )
+    assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
+    assert headers["authorization"] == "Bearer k"
+
+
+@pytest.mark.parametrize(
+    ("client", "own", "configured", "needed", "sent_on"),
+    [
+        (MESSAGES, "a,b", None, None, "a,b"),
+        (MESSAGES, "a,b", "b, c", None, "a,b,c"),
+        (MESSAGES, None, "c", None, "c"),
+        (CHAT, "a", None, ("n",), "n"),
+        (RESPONSES, "a", "c", ("n", "c"), "n,c"),
+        (CHAT, "a", None, None, None),
+        (CHAT, "a", "c", None, "c"),
+    ],
+)
+def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
+    client: str, own: str | None, configured: str | None, needed: tuple[str, ...] | None, sent_on: str | None
+) -> None:
+    extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
+    headers = upstream_request_headers(
+        upstream(MESSAGES, headers=extra),
+        UPSTREAMS[MESSAGES],
+        UPSTREAMS[client],
+        {} if own is None else {"anthropic-beta": own},
+        stream=False,
+        needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
+    )
+    assert dict(headers).get("anthropic-beta") == sent_on
+
+
+@pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
+def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
+    own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
+    for client in PROTOCOL_NAMES:
+        headers = dict(
+            upstream_request_headers(
+                upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], own, stream=False
+            )
+        )
+        assert not {"anthropic-beta", "anthropic-version"} & headers.keys()
+
+
+def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
+    for protocol in PROTOCOL_NAMES:
+        headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
+        assert "accept-encoding" not in headers  # the HTTP client says `identity`
+
+
+def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
+    told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
+    assert client_response_headers(told, UPSTREAMS[CHAT]) == []
+
+
+# What an upstream's answer may bring to the client.
+RESPONSE_HEADERS = {
+    "anthropic-organization-id": False,  # whose account it is
+    "anthropic-ratelimit-requests-remaining": True,
+    "alt-svc": False,
+    "cf-ray": False,
+    "connection": False,
+    "content-encoding": False,
+    "content-length": False,
+    "content-type": False,
+    "date": False,
+    "keep-alive": False,
+    "location": False,
+    "openai-organization": False,
+    "openai-processing-ms": True,
+    "proxy-authenticate": False,
+    "retry-after": True,
+    "retry-after-ms": True,
+    "server": False,
+    "set-cookie": False,
+    "strict-transport-security": False,
+    "trailer": False,
+    "transfer-encoding": False,
+    "upgrade": False,
+    "via": False,
+    "www-authenticate": False,
+    "x-internal-host": False,
+    "x-ratelimit-limit-tokens": True,
+    "x-should-retry": True,
+    "access-control-allow-origin": False,
+}
+
+
+@pytest.mark.promise("S4")
+def test_what_an_upstream_may_tell_a_client() -> None:
+    for name, passes in RESPONSE_HEADERS.items():
+        assert client_response_headers([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
+            [(name, "1")] if passes else []
+        )
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ([], "own"),
+        ([("request-id", "req_1")], "req_1"),
+        ([("x-request-id", "req_2"), ("request-id", "req_3")], "req_2"),
+        ([("server", "x")], "own"),
+    ],
+)
+def test_the_id_to_quote(headers: list[tuple[str, str]], found: str) -> None:
+    assert request_id_headers(headers, "own") == [
+        ("request-id", found),
+        ("x-request-id", found),
+        ("dragoman-request-id", "own"),
+    ]
+
+
+def ledger(*paths: str) -> Ledger:
+    losses = Ledger()
+    for path in paths:
+        losses.dropped(path, "why")
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("paths", "value"),
+    [
+        (["/seed"], "1; dropped=/seed"),
+        (["/seed", "/n"], "2; dropped=/seed, dropped=/n"),
+        (["/a\r\nx-forged: 1\u2028é"], r"1; dropped=/a\r\nx-forged: 1\u2028\xe9"),
+        (["/" + "x" * 2000], "1, ..."),
+    ],
+)
+def test_losses_in_a_header(paths: list[str], value: str) -> None:
+    assert loss_header(ledger(*paths)) == [("dragoman-loss", value)]
+
+
+def test_losses_of_request_and_answer_in_one_header() -> None:
+    answer = Ledger()
+    answer.add(LossCode.ESTIMATED, "/usage", "why")
+    assert loss_header(ledger(), answer) == [("dragoman-loss", "1; estimated=answer:/usage")]
+    assert loss_header(ledger("/seed"), answer) == [
+        ("dragoman-loss", "2; dropped=/seed, estimated=answer:/usage")
+    ]
+    assert loss_header(ledger("/seed"), Ledger()) == [("dragoman-loss", "1; dropped=/seed")]
+
+
+def test_no_loss_has_no_header_and_a_thousand_have_a_short_one() -> None:
+    assert loss_header(ledger()) == []
+    ((_, value),) = loss_header(ledger(*[f"/messages/{number}/name" for number in range(1000)]))
+    assert value.startswith("1000; dropped=/messages/0/name, dropped=/messages/1/name")
+    assert value.endswith(", ...")
+    assert len(value) < 1100

@@ -1,0 +1,94 @@
+"""Only honest identity: an upstream is told that the gateway calls, whoever asked the gateway."""
+
+from collections.abc import Mapping
+
+import pytest
+from agents.requests import CASES, Case
+from gateway.limits import STREAMS, ask
+from gateway.scripted import PATHS, PROTOCOL_NAMES, SECRET, scripted
+
+from dragoman_server import __version__
+from dragoman_server.config.values import InvalidValue, header_name
+from dragoman_server.settings.secret import Secret
+
+pytestmark = pytest.mark.anyio
+
+
+# By these, clients, their SDKs and their accounts are told apart.
+IDENTITY = {
+    "user-agent": "claude-cli/2.1.0 (external, cli)",
+    "x-app": "cli",
+    "originator": "codex_cli_rs",
+    "session_id": "canary-session",
+    "session-id": "canary-session",
+    "conversation_id": "canary-conversation",
+    "chatgpt-account-id": "canary-account",
+    "openai-organization": "canary-organization",
+    "openai-project": "canary-project",
+    "x-claude-code-session-id": "canary-session",
+    "x-client-request-id": "canary-request",
+    "x-stainless-lang": "js",
+    "x-stainless-package-version": "0.99.0",
+    "x-stainless-runtime": "node",
+    "http-referer": "https://canary.example",
+    "x-title": "canary",
+    "via": "1.1 canary",
+    "x-forwarded-for": "192.0.2.1",
+    "cookie": "session=canary",
+    "origin": "http://canary.localhost",
+}
+# What the gateway sends, by its own word; the vendors' switches for features aside.
+OWN = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
+
+
+async def sent_to(
+    upstream: str, client: str, headers: Mapping[str, str], streams: bool = True
+) -> dict[str, str]:
+    gateway = scripted(
+        upstream, STREAMS[upstream], upstream={"api_key": Secret("sk-own-0123456789")}, secret=SECRET
+    )
+    assert (await gateway.call(PATHS[client], ask(client, streams=streams), headers)).status == 200
+    return gateway.sent[-1].headers
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+@pytest.mark.each_choice
+async def test_nothing_that_says_who_the_client_is_goes_on(client: str, upstream: str, streams: bool) -> None:
+    got = await sent_to(upstream, client, IDENTITY, streams)
+    assert got["user-agent"] == f"dragoman/{__version__}"
+    assert got.keys() <= OWN
+    assert not set(IDENTITY.values()) & set(got.values())
+    assert got == await sent_to(upstream, client, {}, streams)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.client}-{number}" for number, case in enumerate(CASES)])
+async def test_real_clients_are_not_imitated(case: Case) -> None:
+    got = await sent_to(case.protocol, case.protocol, case.headers)
+    assert got["user-agent"] == f"dragoman/{__version__}"
+    assert not [name for name in got if name.startswith(("x-stainless-", "x-claude-", "session"))]
+    named = case.headers.get("user-agent", "no user agent").lower()
+    assert named not in " ".join(got.values()).lower()
+
+
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+async def test_not_even_settings_made_by_hand_change_the_name(upstream: str) -> None:
+    gateway = scripted(
+        upstream, STREAMS[upstream], upstream={"headers": {"User-Agent": Secret("claude-cli/2.1.0")}}
+    )
+    assert (await gateway.call(PATHS[upstream], ask(upstream, streams=True))).status == 200
+    assert gateway.sent[-1].headers["user-agent"] == f"dragoman/{__version__}"
+
+
+@pytest.mark.parametrize(
+    "name", ["User-Agent", "x-app", "Originator", "X-Stainless-OS", "x-stainless-retry-count"]
+)
+def test_the_configuration_cannot_name_another_client(name: str) -> None:
+    with pytest.raises(InvalidValue, match="stands for no other client"):
+        header_name(name)
+
+
+@pytest.mark.parametrize("name", ["HTTP-Referer", "X-Title", "x-team", "anthropic-beta"])
+def test_what_an_operator_says_of_itself_is_free(name: str) -> None:
+    assert header_name(name) == name.lower()

@@ -1,0 +1,428 @@
+"""GET /v1/models through the application: both forms, pages, who may see what, and what the vendors' types say."""
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anthropic.types
+import openai.types
+import pytest
+from gateway.fakes import FakeClient, Script, http_scope
+from gateway.models import ListingUpstreams, anthropic_list, openai_list
+from oracle import check_error, check_models
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.app import Application, create_app
+from dragoman_server.gateway import Gateway
+from dragoman_server.keys import hash_client_key
+from dragoman_server.settings import (
+    AccountSettings,
+    ClientKey,
+    ServerSettings,
+    Settings,
+    UpstreamSettings,
+)
+from dragoman_server.settings.secret import Secret
+
+pytestmark = pytest.mark.anyio
+
+CHAT, MESSAGES = "openai_chat", "anthropic_messages"
+HEADERS = {CHAT: {}, MESSAGES: {"anthropic-version": "2023-06-01"}}
+KEY = "sk-upstream-canary-0123456789"
+SECRET = Secret("s" * 40)
+
+CLAUDE = {
+    "id": "claude-x",
+    "display_name": "Claude X",
+    "created_at": "2026-02-03T00:00:00Z",
+    "lifecycle": "active",
+    "max_input_tokens": 200_000,
+    "max_tokens": 64_000,
+    "line": "opus",
+    "deprecated_at": None,
+    "retires_at": None,
+    "capabilities": {"batch": {"supported": True}},
+}
+OLD = {
+    "id": "claude-old",
+    "display_name": "Claude Old",
+    "lifecycle": "deprecated",
+    "created_at": "2024-02-03T00:00:00Z",
+}
+GONE = {
+    "id": "claude-gone",
+    "display_name": "Claude Gone",
+    "lifecycle": "retired",
+    "created_at": "2023-02-03T00:00:00Z",
+}
+QWEN = {"id": "q", "created": 1_770_076_800, "max_model_len": 8192, "shutdown_date": "2027-01-02"}
+SCRIPTS = {
+    "http://anthropic.test/v1/models": anthropic_list(CLAUDE, OLD, GONE),
+    "http://local.test/v1/models": openai_list(QWEN),
+}
+LISTED = ["fast", "claude-x", "anthropic/claude-x", "claude-old", "anthropic/claude-old", "local/q"]
+
+
+def settings_of(*keys: ClientKey, accounts: tuple[AccountSettings, ...] = (), **server: Any) -> Settings:
+    own = None if accounts else Secret(KEY)
+    return Settings(
+        server=ServerSettings(**{"simulator": False, "secret": SECRET, **server}),
+        upstreams=(
+            UpstreamSettings(
+                name="anthropic", protocol=MESSAGES, base_url="http://anthropic.test", api_key=own
+            ),
+            UpstreamSettings(name="local", protocol=CHAT, base_url="http://local.test/v1"),
+        ),
+        models={"fast": "local/q", "gpt-*": "local/q"},
+        client_keys=keys,
+        accounts=accounts,
+    )
+
+
+@asynccontextmanager
+async def running(settings: Settings | None = None, **scripts: Script) -> AsyncIterator[Application]:
+    """scripts: by the upstream's name, instead of the usual ones."""
+    own = {f"http://{name}.test/v1/models": script for name, script in scripts.items()}
+    upstreams = ListingUpstreams({url: [script] for url, script in {**SCRIPTS, **own}.items()})
+    app = create_app(settings or settings_of(), client=upstreams)
+    async with app.lifespan():
+        yield app
+
+
+async def get(
+    app: Application, path: str, protocol: str = CHAT, headers: dict[str, str] | None = None, **scope: Any
+) -> FakeClient:
+    path, _, query = path.partition("?")
+    client = FakeClient()
+    sent = {**HEADERS[protocol], **(headers or {})}
+    await app(
+        http_scope(path, "GET", sent, query_string=query.encode(), **scope), client.receive, client.send
+    )
+    assert client.finished
+    return client
+
+
+async def body(app: Application, path: str, protocol: str = CHAT, **more: Any) -> dict[str, Any]:
+    client = await get(app, path, protocol, **more)
+    assert client.status == 200, client.body
+    assert client.headers["content-type"] == "application/json"
+    found: dict[str, Any] = json.loads(client.body)
+    return found
+
+
+def ids(page: dict[str, Any]) -> list[str]:
+    return [entry["id"] for entry in page["data"]]
+
+
+# The forms.
+
+
+@pytest.mark.parametrize("protocol", HEADERS)
+async def test_all_names_in_the_clients_form(protocol: str) -> None:
+    # The vendor's types want to know of every capability or of none.
+    plain = anthropic_list({**CLAUDE, "capabilities": None}, OLD, GONE)
+    async with running(anthropic=plain) as app:
+        client = await get(app, "/v1/models", protocol)
+        assert check_models(protocol, client.body) == []
+        assert ids(json.loads(client.body)) == LISTED
+
+
+async def test_what_is_known_in_the_form_of_openai() -> None:
+    async with running() as app:
+        page = await body(app, "/v1/models")
+        assert page.keys() == {"object", "data"}
+        found = {entry["id"]: entry for entry in page["data"]}
+    assert found["anthropic/claude-x"] == {
+        "id": "anthropic/claude-x",
+        "object": "model",
+        "created": 1_770_076_800,
+        "owned_by": "anthropic",
+        "name": "Claude X (anthropic)",
+        "context_length": 200_000,
+        "max_input_tokens": 200_000,
+        "max_completion_tokens": 64_000,
+        "max_output_tokens": 64_000,
+    }
+    assert found["claude-x"] == {**found["anthropic/claude-x"], "id": "claude-x", "name": "Claude X"}
+    assert found["fast"] == {
+        "id": "fast",
+        "object": "model",
+        "created": 1_770_076_800,
+        "owned_by": "local",
+        "context_length": 8192,
+        "max_input_tokens": 8192,
+        "shutdown_date": "2027-01-02",
+    }
+    for entry in found.values():
+        openai.types.Model.model_validate(entry, strict=True)
+
+
+async def test_what_is_known_in_the_form_of_anthropic() -> None:
+    async with running() as app:
+        page = await body(app, "/v1/models", MESSAGES)
+        found = {entry["id"]: entry for entry in page["data"]}
+    assert (page["first_id"], page["last_id"], page["has_more"]) == (LISTED[0], LISTED[-1], False)
+    assert found["claude-x"] == {"type": "model", **CLAUDE}
+    assert found["anthropic/claude-x"] == {
+        "type": "model",
+        **CLAUDE,
+        "id": "anthropic/claude-x",
+        "display_name": "Claude X (anthropic)",
+    }
+    assert found["fast"] == {
+        "type": "model",
+        "id": "fast",
+        "display_name": "fast",
+        "created_at": "2026-02-03T00:00:00Z",
+        # "null while the model is active"
+        "lifecycle": "deprecated",
+        "max_input_tokens": 8192,
+        "max_tokens": None,
+        "line": None,
+        "deprecated_at": None,
+        "retires_at": "2027-01-02T00:00:00Z",
+        "capabilities": None,
+    }
+    assert found["claude-old"]["lifecycle"] == "deprecated"
+    for name in ("fast", "local/q", "claude-old"):
+        anthropic.types.ModelInfo.model_validate(found[name])
+
+
+@pytest.mark.parametrize("protocol", HEADERS)
+async def test_each_listed_name_is_found_alone(protocol: str) -> None:
+    async with running() as app:
+        for entry in (await body(app, "/v1/models", protocol))["data"]:
+            assert await body(app, f"/v1/models/{entry['id']}", protocol) == entry
+
+
+@pytest.mark.parametrize(
+    ("form", "names", "other"),
+    [
+        ("full", ["fast", "anthropic/claude-x", "anthropic/claude-old", "local/q"], "claude-x"),
+        ("plain", ["fast", "claude-x", "claude-old", "local/q"], "anthropic/claude-x"),
+    ],
+)
+async def test_which_names_are_listed_is_a_setting_and_all_are_found(
+    form: str, names: list[str], other: str
+) -> None:
+    async with running(settings_of(model_names=form)) as app:
+        assert ids(await body(app, "/v1/models", MESSAGES)) == names
+        assert (await body(app, f"/v1/models/{other}"))["id"] == other
+
+
+@pytest.mark.parametrize("protocol", HEADERS)
+@pytest.mark.parametrize(
+    "name", ["none", "gpt-*", "gpt-5", "up", "local/", "Fast", "local/none", "/fast", "fast/", "x" * 500]
+)
+@pytest.mark.each_choice
+async def test_an_unknown_model(protocol: str, name: str) -> None:
+    async with running() as app:
+        client = await get(app, f"/v1/models/{name}", protocol)
+    assert client.status == 404
+    assert check_error(protocol, 404, client.body) == []
+    error = json.loads(client.body)["error"]
+    assert name[:100] in error["message"]
+    assert len(error["message"]) < 200
+    if protocol == CHAT:
+        assert (error["code"], error["param"]) == ("model_not_found", "model")
+    else:
+        assert error["type"] == "not_found_error"
+
+
+@pytest.mark.parametrize("protocol", HEADERS)
+async def test_nothing_to_list(protocol: str) -> None:
+    async with running(Settings(server=ServerSettings(simulator=False))) as app:
+        client = await get(app, "/v1/models", protocol)
+        assert check_models(protocol, client.body) == []
+        assert json.loads(client.body)["data"] == []
+
+
+async def test_mounted_below_another_path() -> None:
+    async with running() as app:
+        found = await body(app, "/ai/v1/models/fast", root_path="/ai")
+    assert found["id"] == "fast"
+
+
+# Anthropic's pages.
+
+
+async def pages(app: Application, first: str, name: str, cursor: str) -> list[list[str]]:
+    """All pages, as the vendor's SDK goes from one to the next."""
+    found = []
+    page = await body(app, f"/v1/models?{first}", MESSAGES)
+    while True:
+        found.append(ids(page))
+        assert (page["first_id"], page["last_id"]) == (found[-1][0], found[-1][-1])
+        if not page["has_more"]:
+            return found
+        page = await body(app, f"/v1/models?{first}&{name}={page[cursor]}", MESSAGES)
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+async def test_pages_forward(limit: int) -> None:
+    async with running() as app:
+        found = await pages(app, f"limit={limit}", "after_id", "last_id")
+    assert found == [LISTED[at : at + limit] for at in range(0, len(LISTED), limit)]
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "more"),
+    [
+        ("", LISTED, False),
+        ("limit=1000", LISTED, False),
+        ("limit=6", LISTED, False),
+        ("limit=5", LISTED[:5], True),
+        ("after_id=fast", LISTED[1:], False),
+        ("after_id=local/q", [], False),
+        ("after_id=claude-x&limit=2", LISTED[2:4], True),
+        ("before_id=local/q", LISTED[:5], False),
+        ("before_id=local/q&limit=2", LISTED[3:5], True),
+        ("before_id=claude-old&limit=2", LISTED[1:3], True),
+        ("before_id=claude-old&limit=3", LISTED[:3], False),
+        ("before_id=fast&limit=3", [], False),
+        ("limit=2&limit=1", LISTED[:1], True),
+        ("unknown=1&limit=", LISTED, False),
+    ],
+)
+async def test_a_page(query: str, names: list[str], more: bool) -> None:
+    async with running() as app:
+        page = await body(app, f"/v1/models?{query}", MESSAGES)
+        # OpenAI's list has no pages, and its clients send no such thing.
+        assert ids(await body(app, f"/v1/models?{query}")) == LISTED
+    assert (ids(page), page["has_more"]) == (names, more)
+    assert page["first_id"] == (names[0] if names else None)
+    assert page["last_id"] == (names[-1] if names else None)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("limit=0", "limit must be an integer from 1 to 1000"),
+        ("limit=1001", "limit must be"),
+        ("limit=-1", "limit must be"),
+        ("limit=many", "limit must be"),
+        ("limit=1e2", "limit must be"),
+        ("limit=%D9%A1", "limit must be"),
+        ("limit=" + "9" * 5000, "limit must be"),
+        ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is none"),
+        ("before_id=nobody", "before_id must be the id of a listed model"),
+        ("after_id=claude-gone", "after_id must be"),
+        ("after_id=fast&before_id=fast", "before_id must be left out beside after_id"),
+        ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
+    ],
+)
+async def test_a_page_that_cannot_be(query: str, words: str) -> None:
+    async with running() as app:
+        client = await get(app, f"/v1/models?{query}", MESSAGES)
+    assert client.status == 400
+    assert check_error(MESSAGES, 400, client.body) == []
+    assert words in json.loads(client.body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("lifecycle=retired", ["claude-gone", "anthropic/claude-gone"]),
+        ("lifecycle[]=active", ["claude-x", "anthropic/claude-x"]),
+        ("lifecycle[]=active&lifecycle[]=retired&limit=3", ["claude-x", "anthropic/claude-x", "claude-gone"]),
+        ("lifecycle=none", []),
+    ],
+)
+async def test_models_of_a_stage_of_their_life(query: str, names: list[str]) -> None:
+    async with running() as app:
+        assert ids(await body(app, f"/v1/models?{query}", MESSAGES)) == names
+
+
+# Who may see what.
+
+
+@pytest.mark.parametrize("protocol", HEADERS)
+@pytest.mark.parametrize(
+    ("models", "names"),
+    [
+        ((), LISTED),
+        (("*",), LISTED),
+        (("fast",), ["fast"]),
+        (("claude-*",), ["claude-x", "claude-old"]),
+        (("local/*", "anthropic/claude-x"), ["anthropic/claude-x", "local/q"]),
+        (("gpt-5",), []),
+    ],
+)
+async def test_a_client_key_sees_what_it_may_use(
+    protocol: str, models: tuple[str, ...], names: list[str]
+) -> None:
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
+    headers = {"x-api-key": "drk_red"}
+    async with running(settings_of(key)) as app:
+        assert ids(await body(app, "/v1/models", protocol, headers=headers)) == names
+        for name in LISTED:
+            client = await get(app, f"/v1/models/{name}", protocol, headers)
+            assert client.status == (200 if name in names else 404)
+        assert (await get(app, "/v1/models", protocol)).status == 401
+
+
+async def test_a_page_has_only_what_the_key_may_use() -> None:
+    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
+    async with running(settings_of(key)) as app:
+        headers = {"authorization": "Bearer drk_red"}
+        page = await body(app, "/v1/models?limit=2", MESSAGES, headers=headers)
+        assert (ids(page), page["has_more"]) == (["fast", "claude-x"], True)
+        client = await get(app, "/v1/models?after_id=local/q", MESSAGES, headers)
+        assert client.status == 400
+
+
+# The upstreams' keys.
+
+
+async def test_no_upstream_key_is_seen(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    failing = Script([json.dumps({"error": {"message": f"the key {KEY} is wrong"}}).encode()], status=401)
+    async with running(anthropic=failing) as app:
+        client = await get(app, "/v1/models")
+    assert ids(json.loads(client.body)) == ["fast", "local/q"]
+    seen = repr(client.messages) + caplog.text + repr([record.__dict__ for record in caplog.records])
+    assert "status 401" in seen
+    assert KEY not in seen
+
+
+async def test_an_account_that_is_out_of_use_does_not_ask() -> None:
+    accounts = tuple(
+        AccountSettings(upstream="anthropic", name=name, api_key=Secret(f"sk-{name}-0123456789"))
+        for name in ("one", "two", "three")
+    )
+    upstreams = ListingUpstreams({url: [script] for url, script in SCRIPTS.items()})
+    gateway = Gateway(settings_of(accounts=accounts), upstreams)
+    async with gateway.running():
+        await gateway.accounts.disable("anthropic/one", "no money left")
+        now = gateway.pool.clock()
+        rest = gateway.pool.backoff
+        await gateway.accounts.failed(
+            "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+        )
+        assert "claude-x" in await gateway.catalog.entries()
+    (asked,) = [each for each in upstreams.asked if "anthropic" in each.url]
+    assert asked.headers["x-api-key"] == "sk-three-0123456789"
+
+
+# The log.
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "outcome"),
+    [
+        ("/v1/models", 200, "completed"),
+        ("/v1/models/fast", 200, "completed"),
+        ("/v1/models/none", 404, "refused"),
+    ],
+)
+async def test_each_request_has_a_line(
+    path: str, status: int, outcome: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    async with running() as app:
+        client = await get(app, path)
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if record.name == "dragoman.requests"]
+    assert (line["path"], line["status"], line["outcome"]) == (path, status, outcome)
+    assert line["id"] == client.headers["dragoman-request-id"]

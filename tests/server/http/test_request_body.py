@@ -1,0 +1,255 @@
+"""Request bodies: ASGI messages and headers in, bytes or an error with its status out."""
+
+import gzip
+import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from dragoman import RemoteProtocolError, RequestRefused
+from dragoman_server.http.request import ClientDisconnected, read_body
+from dragoman_server.upstream.content_coding import MAX_PORTION
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+pytestmark = pytest.mark.anyio
+
+TEXT = b'{"model": "m", "input": "' + b"Hello. " * 100 + b'"}'
+LIMIT = 10_000
+SILENCE_S = 30.0
+
+
+class Pieces:
+    """`receive` of a client that sends these pieces, and stays or leaves at their end."""
+
+    def __init__(self, pieces: Sequence[bytes], *, complete: bool = True) -> None:
+        self.messages: list[MutableMapping[str, Any]] = [
+            {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+        ]
+        self.taken = 0
+        if complete:
+            self.messages[-1]["more_body"] = False
+        self.messages.append({"type": "http.disconnect"})
+
+    async def __call__(self) -> MutableMapping[str, Any]:
+        self.taken += 1
+        return self.messages.pop(0)
+
+
+async def read(
+    *pieces: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
+) -> bytes:
+    return await read_body(Pieces(pieces, complete=complete), coding, length, limit, SILENCE_S)
+
+
+async def refused(*pieces: bytes, **more: Any) -> tuple[int, str]:
+    with pytest.raises((RemoteProtocolError, RequestRefused)) as caught:
+        await read(*pieces, **more)
+    return caught.value.status, caught.value.message
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(data) + packer.flush()
+
+
+CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "plain": ("", bytes),
+    "identity": ("identity", bytes),
+    "gzip": ("gzip", gzip.compress),
+    "x-gzip": ("x-gzip", gzip.compress),
+    "in capitals": ("GZip ", gzip.compress),
+    "gzip of two members": ("gzip", lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:])),
+    "deflate": ("deflate", zlib.compress),
+    "deflate without its wrapper": ("deflate", raw_deflate),
+    "zstd": ("zstd", zstd.compress),
+    "zstd over gzip": ("gzip, zstd", lambda data: zstd.compress(gzip.compress(data))),
+}
+
+
+@pytest.mark.parametrize("name", CODINGS)
+async def test_g10_a_body_is_unpacked_however_it_is_cut(name: str) -> None:
+    coding, pack = CODINGS[name]
+    packed = pack(TEXT)
+    assert await read(packed, coding=coding) == TEXT
+    assert await read(*[packed[i : i + 1] for i in range(len(packed))], coding=coding) == TEXT
+    assert await read(b"", packed, b"", coding=coding) == TEXT
+
+
+@pytest.mark.parametrize("coding", ["", "gzip", "deflate", "zstd"])
+async def test_no_body_is_an_empty_one(coding: str) -> None:
+    assert await read(b"", coding=coding) == b""
+
+
+async def test_a_message_without_members_is_the_end() -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request"}
+
+    assert await read_body(receive, "", "", LIMIT, SILENCE_S) == b""
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, br", "compress", "x" * 1000])
+async def test_g10_an_unknown_coding_is_named(coding: str) -> None:
+    status, message = await refused(TEXT, coding=coding)
+    assert status == 415
+    assert coding[:10] in message
+    assert "the gateway reads gzip, deflate, zstd" in message
+    assert len(message) < 200
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [TEXT, gzip.compress(TEXT)[:-1], gzip.compress(TEXT) + b"trailing", gzip.compress(TEXT)[:-8] + bytes(8)],
+    ids=["plain", "cut", "trailing", "wrong checksum"],
+)
+@pytest.mark.parametrize("step", [1, 10_000])
+async def test_a_broken_coding_is_the_clients_fault(packed: bytes, step: int) -> None:
+    pieces = [packed[i : i + step] for i in range(0, len(packed), step)]
+    status, message = await refused(*pieces, coding="gzip")
+    assert status == 400
+    assert message.startswith("the request body cannot be unpacked: the ")
+
+
+@pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
+async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes]) -> None:
+    with pytest.raises(ClientDisconnected):
+        await read(*pieces, complete=False)
+
+
+# The limit.
+
+
+async def test_a_body_without_an_end_that_the_server_has_seen_is_no_client_that_left() -> None:
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.disconnect", "error": RemoteProtocolError("no chunk", status=400)}
+
+    with pytest.raises(RemoteProtocolError, match="no chunk"):
+        await read_body(receive, "", "", LIMIT, SILENCE_S)
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("", bytes), ("gzip", gzip.compress), ("zstd", zstd.compress)])
+@pytest.mark.promise("S7", "S8")
+async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable[[bytes], bytes]) -> None:
+    assert len(await read(pack(bytes(LIMIT)), coding=coding)) == LIMIT
+    assert await refused(pack(bytes(LIMIT + 1)), coding=coding) == (
+        413,
+        "the request body has more than 10000 bytes",
+    )
+
+
+@pytest.mark.parametrize("length", ["10001", "9" * 5000, "0" * 15 + "10001"])
+async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
+    receive = Pieces([TEXT])
+    with pytest.raises(RequestRefused, match="more than 10000 bytes"):
+        await read_body(receive, "", length, LIMIT, SILENCE_S)
+    assert receive.taken == 0
+
+
+@pytest.mark.parametrize("length", ["10000", "", "many", "-1", "5, 5"])
+async def test_other_declarations_leave_the_counting_to_us(length: str) -> None:
+    assert await read(TEXT, length=length) == TEXT
+    assert (await refused(bytes(6000), bytes(6000), length=length))[0] == 413
+
+
+async def test_an_undeclared_length_stops_at_the_limit() -> None:
+    receive = Pieces([bytes(4000)] * 100)
+    with pytest.raises(RequestRefused):
+        await read_body(receive, "", "", LIMIT, SILENCE_S)
+    assert receive.taken == 3
+
+
+@pytest.mark.promise("S8")
+@pytest.mark.parametrize(
+    ("coding", "pack"),
+    [
+        ("gzip", lambda data: gzip.compress(data, 9)),
+        ("zstd", lambda data: zstd.compress(data, 9)),
+        # A frame that decoders skip (RFC 8878, 3.1.2): all that the outer coding unpacks to comes to nothing.
+        (
+            "zstd, gzip",
+            lambda data: gzip.compress(b"\x50\x2a\x4d\x18" + len(data).to_bytes(4, "little") + data, 9),
+        ),
+    ],
+)
+async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], bytes]) -> None:
+    bomb = pack(bytes(200 * 2**20))
+    assert len(bomb) < 256 * 2**10
+    tracemalloc.start()
+    try:
+        status, _ = await refused(bomb, coding=coding, limit=2**20)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert status == 413
+    assert peak < 4 * 2**20
+
+
+@pytest.mark.promise("S8")
+async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(others)
+        await read(gzip.compress(bytes(64 * MAX_PORTION)), coding="gzip", limit=64 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
+
+
+async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
+    """They unpack to next to nothing, so what comes is counted as well."""
+    receive = Pieces([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
+    with pytest.raises(RequestRefused) as caught:
+        await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
+    assert caught.value.status == 413
+    assert receive.taken <= 11
+
+
+# Time. A pause is what a client waits before each piece.
+
+SLOW_BODIES: dict[str, tuple[list[tuple[float, bytes]], float | None]] = {
+    # name -> pauses and pieces, and when it is refused
+    "silent from the start": ([(10_000, b"")], 30),
+    "silent in the middle": ([(0, b" " * 50_000), (29, b" "), (10_000, b"")], 59),
+    "with pauses that are just allowed": ([(29, b" " * 100_000)] * 5, None),
+    # 30 seconds, and one for each 1024 bytes
+    "a byte a second": ([(1, b" ")] * 1000, 30),
+    "a kilobyte a second": ([(1, b" " * 1024)] * 1000, None),
+    "half a kilobyte a second": ([(1, b" " * 512)] * 1000, 60),
+}
+
+
+@pytest.mark.promise("S10")
+@pytest.mark.parametrize("name", SLOW_BODIES)
+async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) -> None:
+    paced, refused_after = SLOW_BODIES[name]
+    pieces = iter(paced)
+
+    async def receive() -> MutableMapping[str, Any]:
+        pause, piece = next(pieces, (0, None))
+        await anyio.sleep(pause)
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    begun = anyio.current_time()
+    if refused_after is None:
+        assert len(await read_body(receive, "", "", 2**20, SILENCE_S)) == sum(
+            len(piece) for _, piece in paced
+        )
+        return
+    with pytest.raises(RequestRefused) as caught:
+        await read_body(receive, "", "", 2**20, SILENCE_S)
+    assert caught.value.status == 408
+    assert anyio.current_time() - begun == pytest.approx(refused_after, abs=1)

@@ -1,0 +1,376 @@
+"""The simple API over HTTP, in memory: three endpoints, their headers, their errors, heartbeats, the default model."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import pytest
+from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
+from oracle import (
+    CHAT,
+    MESSAGES,
+    PROTOCOL_NAMES,
+    SIMPLE_EVENTS,
+    SIMPLE_LINES,
+    Stop,
+    check_error,
+    check_stream,
+    check_whole,
+    meaning_of_client_stream,
+    meaning_of_whole,
+)
+from oracle import samples as s
+from oracle.meaning import Kind
+
+from dragoman_server.app import Application, create_app
+from dragoman_server.log import configure_logging
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamClient, UpstreamUnreachable
+
+pytestmark = pytest.mark.anyio
+
+JSON, LINES, EVENTS = ENDPOINTS = ("/chat/json", "/chat/stream", "/chat/sse")
+FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
+SAMPLES = {
+    name: s.render(name, make())
+    for name, make in zip(PROTOCOL_NAMES, (s.chat, s.messages, s.responses), strict=True)
+}
+START = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hello"}}]}\n\n'
+)
+MORE = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":" you"}}]}\n\n'
+END = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+WHOLE = json.dumps(
+    {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 5,
+        "model": "m",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello you"}, "finish_reason": "stop"}
+        ],
+    }
+).encode()
+HI = [{"role": "user", "content": "Hello, world!"}]
+
+
+class FakeUpstreams(UpstreamClient):
+    """The application's client, behind which every request meets one door."""
+
+    def __init__(self, script: Script) -> None:
+        self.door = FakeDoor(script)
+
+    async def __aenter__(self) -> "FakeUpstreams":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        return self.door.open(*arguments, **more)
+
+
+def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
+    base = "http://127.0.0.1:9" if protocol == MESSAGES else "http://127.0.0.1:9/v1"
+    names = ("up", "other")  # two, so that no name leads somewhere by itself
+    upstreams = tuple(UpstreamSettings(name=name, protocol=protocol, base_url=base) for name in names)
+    return Settings(server=ServerSettings(**server), upstreams=upstreams, models={"nick": "up/m"})
+
+
+def app_of(script: Script, settings: Settings | None = None) -> tuple[Application, FakeDoor]:
+    upstreams = FakeUpstreams(script)
+    return create_app(settings or settings_of(), client=upstreams), upstreams.door
+
+
+async def call(
+    app: Application, path: str, body: dict[str, Any] | bytes, method: str = "POST", **scope: Any
+) -> FakeClient:
+    client = FakeClient(body if isinstance(body, bytes) else json.dumps(body).encode())
+    headers = {"content-type": "application/json", "authorization": "Bearer your_api_key"}
+    await app(http_scope(path, method, headers, **scope), client.receive, client.send)
+    assert client.finished
+    return client
+
+
+def asking(**more: Any) -> dict[str, Any]:
+    return {"model": "nick", "messages": HI, **more}
+
+
+def error_of(client: FakeClient) -> dict[str, Any]:
+    error: dict[str, Any] = json.loads(client.body)["error"]
+    return error
+
+
+# --- answers ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_whole_answer() -> None:
+    app, door = app_of(Script([WHOLE]))
+    client = await call(app, JSON, asking(temperature=0.7))
+    assert client.status == 200
+    assert client.headers["content-type"] == "application/json"
+    assert client.headers["content-length"] == str(len(client.body))
+    value = json.loads(client.body)
+    assert value.pop("id").startswith("cmpl-")
+    assert type(value.pop("created")) is int
+    assert value == {"model": "nick", "message": {"role": "assistant", "content": "Hello you"}, "done": True}
+    assert door.url == "http://127.0.0.1:9/v1/chat/completions"
+    sent = json.loads(door.content)
+    assert (sent["model"], sent["messages"], sent["temperature"]) == ("m", HI, 0.7)
+    assert "stream" not in sent
+
+
+async def test_a_stream_of_lines() -> None:
+    app, door = app_of(Script([START, MORE, END]))
+    client = await call(app, LINES, asking())
+    assert client.body == (
+        b'{"message":{"role":"assistant","content":"Hello"},"done":false,"index":0}\n'
+        b'{"message":{"role":"assistant","content":" you"},"done":false,"index":1}\n'
+        b'{"message":{"role":"assistant","content":""},"done":true,"index":2}\n'
+    )
+    assert json.loads(door.content)["stream"] is True
+    assert dict(door.sent_headers)["accept"] == "text/event-stream"
+
+
+async def test_a_stream_of_events() -> None:
+    app, _ = app_of(Script([START, MORE, END]))
+    client = await call(app, EVENTS, asking())
+    assert client.body == (
+        b'data: {"message":{"role":"assistant","content":"Hello"},"done":false,"index":0}\n\n'
+        b'data: {"message":{"role":"assistant","content":" you"},"done":false,"index":1}\n\n'
+        b"data: [DONE]\n\n"
+    )
+
+
+@pytest.mark.parametrize(("path", "media_type"), [(LINES, "application/json"), (EVENTS, "text/event-stream")])
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_the_headers_of_a_stream(path: str, media_type: str, version: str) -> None:
+    app, _ = app_of(Script([START, END]))
+    client = await call(app, path, asking(), http_version=version)
+    assert client.status == 200
+    assert client.headers["content-type"] == media_type
+    assert client.headers["cache-control"] == "no-cache"
+    assert client.headers.get("connection") == ("keep-alive" if version == "1.1" else None)
+    # Without a length, servers of HTTP/1.1 add `transfer-encoding: chunked`.
+    assert "content-length" not in client.headers
+    assert client.headers["dragoman-request-id"]
+
+
+BODIES = [*SAMPLES.items(), (CHAT, WHOLE)]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOL_NAMES, "whole"])
+async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: bytes) -> None:
+    """Also a whole answer to a request for a stream, and the other way round."""
+    app, _ = app_of(Script([body]), settings_of(protocol))
+    client = await call(app, path, asking())
+    assert client.status == 200
+    if path == JSON:
+        assert check_whole(SIMPLE_LINES, client.body) == []
+        assert meaning_of_whole(SIMPLE_LINES, client.body).said(Kind.TEXT)
+    else:
+        assert check_stream(FORMS[path], client.body) == []
+        heard = meaning_of_client_stream(FORMS[path], client.body)
+        assert (bool(heard.said(Kind.TEXT)), heard.stop) == (True, Stop.END)
+
+
+async def test_what_was_lost_is_in_a_header() -> None:
+    app, _ = app_of(Script([WHOLE]))
+    client = await call(app, JSON, asking(top_p=0.5))
+    assert "unknown_field=/top_p" in client.headers["dragoman-loss"]
+
+
+async def test_strict_mode_refuses_in_the_apis_own_form() -> None:
+    app, door = app_of(Script([WHOLE]), settings_of(loss_policy="refuse"))
+    client = await call(app, LINES, asking(top_p=0.5))
+    assert client.status == 400
+    assert error_of(client)["code"] == "lossy_translation"
+    assert door.closed_at is None, "no upstream was called"
+
+
+# --- the default model -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize("body", [{"messages": HI}, asking(model=None), asking(model="")])
+async def test_without_a_model_the_default_answers(path: str, body: dict[str, Any]) -> None:
+    app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
+    client = await call(app, path, body)
+    assert client.status == 200
+    assert json.loads(door.content)["model"] == "m"
+    if path == JSON:
+        assert json.loads(client.body)["model"] == "nick"
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_without_a_default_a_model_is_asked_for(path: str) -> None:
+    app, _ = app_of(Script([WHOLE]))
+    client = await call(app, path, {"messages": HI})
+    assert client.status == 400
+    assert error_of(client) == {
+        "message": "model is missing, and this gateway has no default: name one, or have server.default_model set",
+        "type": "invalid_request_error",
+        "code": "missing_required_parameter",
+    }
+
+
+async def test_with_nothing_but_the_simulator_any_request_is_answered() -> None:
+    app, _ = app_of(Script(), Settings())
+    client = await call(app, JSON, {"messages": HI})
+    assert json.loads(client.body)["model"] == "sim/echo"
+    assert json.loads(client.body)["message"]["content"]
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    logger = logging.getLogger("dragoman")
+    before = logger.handlers[:], logger.propagate, logger.level
+    out = io.StringIO()
+    configure_logging("debug", "json", out)
+    yield out
+    logger.handlers[:], logger.propagate, level = before
+    logger.setLevel(level)
+
+
+async def test_the_log_names_the_model_that_was_used(lines: io.StringIO) -> None:
+    app, _ = app_of(Script([WHOLE]), settings_of(default_model="nick"))
+    await call(app, JSON, {"messages": HI})
+    line = json.loads(lines.getvalue())
+    assert (line["protocol"], line["path"], line["model"], line["upstream_model"]) == (
+        "simple_chat",
+        JSON,
+        "nick",
+        "m",
+    )
+
+
+# --- errors ----------------------------------------------------------------------------------------------------
+
+REFUSED: list[tuple[dict[str, Any] | bytes, int, str]] = [
+    (b"{", 400, "not valid JSON"),
+    (b"[]", 400, "must be a JSON object"),
+    (asking(model=5), 400, "model must be a string"),
+    ({"model": "nick"}, 400, "messages must be an array of messages"),
+    (asking(messages=[]), 400, "at least one message"),
+    (asking(messages=[{"role": "tool", "content": "x"}]), 400, "messages[0].role must be one of"),
+    (asking(temperature="hot"), 400, "temperature must be a number"),
+    (asking(model="upp/m"), 404, 'did you mean "up/m"'),
+]
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+@pytest.mark.parametrize(("body", "status", "message"), REFUSED)
+async def test_what_is_wrong_with_a_request(
+    path: str, body: dict[str, Any] | bytes, status: int, message: str
+) -> None:
+    app, door = app_of(Script([WHOLE]))
+    client = await call(app, path, body)
+    assert client.status == status
+    assert client.headers["content-type"] == "application/json"
+    assert check_error(SIMPLE_LINES, status, client.body) == []
+    assert message in error_of(client)["message"]
+    assert door.closed_at is None, "no upstream was called"
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_an_error_before_the_answer_has_a_status(path: str) -> None:
+    busy = json.dumps({"error": {"message": "Slow down", "type": "rate_limit", "code": "busy"}}).encode()
+    app, _ = app_of(Script([busy], status=429, headers=[("retry-after", "7")]))
+    client = await call(app, path, asking())
+    assert (client.status, client.headers["retry-after"]) == (429, "7")
+    assert error_of(client) == {"message": "Slow down", "type": "rate_limit_error", "code": "busy"}
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_an_upstream_that_cannot_be_reached(path: str) -> None:
+    app, _ = app_of(Script(connect=[UpstreamUnreachable("connection to 127.0.0.1:9 refused")]))
+    client = await call(app, path, asking())
+    assert client.status == 502
+    assert error_of(client)["code"] == "upstream_unreachable"
+
+
+@pytest.mark.parametrize("cut", ["ended", "broke off"])
+async def test_an_answer_that_breaks_off(cut: str) -> None:
+    end = [UpstreamBroken("the connection was reset")] if cut == "broke off" else []
+    for path in (LINES, EVENTS):
+        app, _ = app_of(Script([START, MORE, *end]))
+        client = await call(app, path, asking())
+        assert client.status == 200
+        assert check_stream(FORMS[path], client.body) == []
+        heard = meaning_of_client_stream(FORMS[path], client.body)
+        assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.ERROR)
+    app, _ = app_of(Script([START, MORE, *end]))
+    client = await call(app, JSON, asking())
+    assert client.status == 502
+    assert check_error(SIMPLE_LINES, 502, client.body) == []
+
+
+# --- heartbeats ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "beat"), [(LINES, b" "), (EVENTS, b": keepalive\n\n")])
+async def test_silence_is_filled(path: str, beat: bytes) -> None:
+    app, _ = app_of(Script([START, Sleep(25), MORE, END], connect=[Sleep(15)]))
+    client = await call(app, path, asking())
+    beats = [when for when, message in client.messages if message.get("body") == beat]
+    assert beats == [pytest.approx(10), pytest.approx(25), pytest.approx(35)]
+    assert check_stream(FORMS[path], client.body) == []
+    heard = meaning_of_client_stream(FORMS[path], client.body)
+    assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.END)
+
+
+async def test_lines_with_heartbeats_are_json_for_whoever_parses_each() -> None:
+    app, _ = app_of(Script([START, Sleep(35), MORE, END]))
+    client = await call(app, LINES, asking())
+    values = [json.loads(line) for line in client.body.removesuffix(b"\n").split(b"\n")]
+    assert [value["done"] for value in values] == [False, False, True]
+
+
+async def test_a_whole_answer_has_no_heartbeats() -> None:
+    app, _ = app_of(Script([Sleep(25), WHOLE]))
+    client = await call(app, JSON, asking())
+    assert len(client.messages) == 2
+
+
+@pytest.mark.parametrize("path", [LINES, EVENTS])
+async def test_an_error_after_a_heartbeat_is_told_in_the_stream(path: str) -> None:
+    busy = json.dumps({"error": {"message": "Slow down", "code": "busy"}}).encode()
+    app, _ = app_of(Script([busy], status=429, connect=[Sleep(15)]))
+    client = await call(app, path, asking())
+    assert client.status == 200
+    assert check_stream(FORMS[path], client.body) == []
+    failure = meaning_of_client_stream(FORMS[path], client.body).failure
+    assert failure is not None
+    assert (failure.kind, failure.message) == ("busy", "Slow down")
+
+
+# --- paths -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_only_post(path: str) -> None:
+    """An EventSource asks with GET, and is told so in the API's own form."""
+    app, _ = app_of(Script())
+    client = await call(app, path, b"", method="GET")
+    assert (client.status, client.headers["allow"]) == (405, "POST")
+    assert check_error(SIMPLE_LINES, 405, client.body) == []
+
+
+async def test_a_path_below_an_endpoint() -> None:
+    app, _ = app_of(Script())
+    client = await call(app, "/chat/sse/", b"{}")
+    assert client.status == 404
+    assert check_error(SIMPLE_LINES, 404, client.body) == []
+    assert "POST /chat/sse" in error_of(client)["message"]
+
+
+async def test_the_root_names_the_endpoints() -> None:
+    app, _ = app_of(Script())
+    client = await call(app, "/", b"", method="GET")
+    assert {f"POST {path}" for path in ENDPOINTS} <= set(json.loads(client.body)["endpoints"])

@@ -1,0 +1,483 @@
+"""The names of models: which there are, and how old what is known of the upstreams' lists may be."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import Script, Sleep
+from gateway.models import ListingUpstreams, openai_list
+
+from dragoman_server.models import catalog as catalog_module
+from dragoman_server.models.catalog import (
+    FIRST_WAIT_S,
+    REFRESH_S,
+    RETRY_S,
+    CatalogEntry,
+    ModelCatalog,
+    build_entries,
+)
+from dragoman_server.models.info import ModelInfo
+from dragoman_server.settings import AccountSettings, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.simulator import MODELS
+from dragoman_server.upstream.client import UpstreamUnreachable
+
+CHAT, MESSAGES = "openai_chat", "anthropic_messages"
+TTL_S = 300.0
+CANARY = "sk-canary-0123456789"
+
+
+def upstream(name: str, protocol: str = CHAT, **more: Any) -> UpstreamSettings:
+    return UpstreamSettings(name=name, protocol=protocol, base_url=f"http://{name}.test/v1", **more)
+
+
+def settings_of(
+    *upstreams: UpstreamSettings, models: Mapping[str, Any] | None = None, **server: Any
+) -> Settings:
+    server = {"simulator": False, **server}
+    return Settings(server=ServerSettings(**server), upstreams=upstreams, models=models or {})
+
+
+# Which names there are.
+
+ONE = (upstream("up"),)
+TWO = (upstream("up"), upstream("other"))
+VENDORS = (upstream("openai"), upstream("anthropic", MESSAGES), upstream("local", models=("qwen3",)))
+
+# What is configured, what the upstreams list, and the names that come of it.
+NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
+    "nothing": (settings_of(), {}, []),
+    "one upstream has every name": (settings_of(*ONE), {"up": ["a", "b/c"]}, ["a", "up/a", "b/c", "up/b/c"]),
+    "of several, names that nobody else has are prefixed": (
+        settings_of(*TWO),
+        {"up": ["a"], "other": ["a", "b"]},
+        ["up/a", "other/a", "other/b"],
+    ),
+    "families are known by name": (
+        settings_of(*VENDORS),
+        {"openai": ["gpt-5", "whisper-1"], "anthropic": ["claude-opus-4-8"], "local": ["qwen3", "gpt-oss"]},
+        [
+            "gpt-5",
+            "openai/gpt-5",
+            "openai/whisper-1",
+            "claude-opus-4-8",
+            "anthropic/claude-opus-4-8",
+            "qwen3",
+            "local/qwen3",
+            "local/gpt-oss",
+        ],
+    ),
+    "what is configured needs no list": (
+        settings_of(upstream("up", models=("a", "b")), upstream("other", models=("b",))),
+        {},
+        ["a", "up/a", "b", "up/b", "other/b"],
+    ),
+    "what is configured comes first, and once": (
+        settings_of(upstream("up", models=("b",))),
+        {"up": ["a", "b"]},
+        ["b", "up/b", "a", "up/a"],
+    ),
+    "aliases come first": (
+        settings_of(*TWO, models={"fast": "up/a", "far": "other/x"}),
+        {"up": ["a"]},
+        ["fast", "far", "up/a"],
+    ),
+    "patterns are no names": (settings_of(*TWO, models={"gpt-*": "up/a"}), {"up": ["gpt-5"]}, ["up/gpt-5"]),
+    "an alias that leads nowhere is listed": (settings_of(*TWO, models={"lost": "gone/x"}), {}, ["lost"]),
+    "an alias takes the name of a model": (
+        settings_of(*ONE, models={"a": "up/b", "up/b": "up/a"}),
+        {"up": ["a", "b"]},
+        ["a", "up/b", "up/a", "b"],
+    ),
+    "an alias for the model of that name": (
+        settings_of(*ONE, models={"a": "up/a"}),
+        {"up": ["a"]},
+        ["a", "up/a"],
+    ),
+    "a name that begins with an upstream's": (
+        settings_of(upstream("router"), upstream("anthropic", MESSAGES)),
+        {"router": ["anthropic/claude-x"], "anthropic": ["claude-x"]},
+        ["router/anthropic/claude-x", "claude-x", "anthropic/claude-x"],
+    ),
+    "an upstream that is called like nobody": (
+        settings_of(upstream("dragoman"), upstream("x")),
+        {"dragoman": ["a"]},
+        ["dragoman/a"],
+    ),
+    "lists of upstreams that are gone do not count": (settings_of(*ONE), {"gone": ["a"]}, []),
+}
+
+
+def lists_of(names: Mapping[str, list[str]]) -> dict[str, list[ModelInfo]]:
+    return {upstream: [ModelInfo(name) for name in models] for upstream, models in names.items()}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names(case: str) -> None:
+    settings, lists, names = NAMES[case]
+    found = build_entries(settings, lists_of(lists))
+    assert list(found) == names
+    assert all(entry.name == name and entry.listed for name, entry in found.items())
+
+
+@pytest.mark.parametrize(
+    ("form", "listed", "hidden"),
+    [
+        ("both", ["fast", "claude-x", "anthropic/claude-x", "local/q"], []),
+        ("full", ["fast", "anthropic/claude-x", "local/q"], ["claude-x"]),
+        ("plain", ["fast", "claude-x", "local/q"], ["anthropic/claude-x"]),
+    ],
+)
+def test_which_of_its_names_a_model_is_listed_under(form: str, listed: list[str], hidden: list[str]) -> None:
+    settings = settings_of(
+        upstream("anthropic", MESSAGES), upstream("local"), models={"fast": "local/q"}, model_names=form
+    )
+    found = build_entries(settings, lists_of({"anthropic": ["claude-x"], "local": ["q"]}))
+    assert [entry.name for entry in found.values() if entry.listed] == listed
+    assert [entry.name for entry in found.values() if not entry.listed] == hidden
+
+
+def test_the_simulators_names_come_last() -> None:
+    simulated = [f"sim/{model}" for model in MODELS]
+    assert list(build_entries(settings_of(simulator=True), {})) == simulated
+    found = build_entries(settings_of(*ONE, simulator=True), lists_of({"up": ["a"]}))
+    assert list(found) == ["a", "up/a", *simulated]
+    assert {found[name].owner for name in simulated} == {"sim"}
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "simulator", "listed"),
+    [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
+)
+def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
+    upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
+) -> None:
+    found = build_entries(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
+    assert {found[f"sim/{model}"].listed for model in MODELS} == {listed}
+
+
+BIG = ModelInfo("big", "Big One", context=200_000, output=64_000, created=5, lifecycle="active")
+SMALL = ModelInfo("small", context=8000)
+UNKNOWN = ModelInfo("unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
+        ("only", CatalogEntry("only", "only", "up", BIG)),
+        (
+            "chain",
+            CatalogEntry(
+                "chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")
+            ),
+        ),
+        (
+            "upwards",
+            CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
+        ),
+        ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
+        ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
+        ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
+        ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
+    ],
+)
+def test_what_is_known_of_a_name(name: str, expected: CatalogEntry) -> None:
+    aliases = {
+        "only": "up/big",
+        "chain": ("up/big", "other/small"),
+        "upwards": ("other/small", "up/big"),
+        "unsure": ("other/small", "other/unknown"),
+        "unheard": "other/of",
+        "nowhere": ("up/big", "gone/big"),
+    }
+    lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
+    assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected
+
+
+def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
+    assert build_entries(settings_of(*ONE), {"up": [BIG]})["big"] == CatalogEntry("big", "Big One", "up", BIG)
+
+
+# How old they are.
+
+
+def later(seconds: float, answer: Script) -> Script:
+    """The same answer after so long."""
+    return Script(answer.body, answer.status, answer.headers, connect=[Sleep(seconds)])
+
+
+@dataclass
+class Running:
+    catalog: ModelCatalog
+    upstreams: ListingUpstreams
+
+    async def names(self, at: float | None = None, takes: float = 0) -> list[str]:
+        """The names that are told at this time; telling them takes so many seconds."""
+        if at is not None:
+            await anyio.sleep_until(at)
+        begun = anyio.current_time()
+        found = [name for name in await self.catalog.entries() if "/" in name]
+        assert anyio.current_time() - begun == pytest.approx(takes)
+        await anyio.wait_all_tasks_blocked()  # what it has started has begun
+        return found
+
+
+@asynccontextmanager
+async def running(
+    *upstreams: UpstreamSettings, server: Mapping[str, Any] | None = None, **scripts: list[Script]
+) -> AsyncIterator[Running]:
+    """scripts: the answers of the upstream of this name."""
+    client = ListingUpstreams({f"http://{name}.test/v1/models": answers for name, answers in scripts.items()})
+    own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
+    catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
+    async with client, catalog.running():
+        yield Running(catalog, client)
+
+
+@pytest.mark.anyio
+async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
+    async with running(up=[openai_list("a")]) as it:
+        await anyio.sleep(3600)
+        assert it.upstreams.asked == []
+        assert await it.names() == ["up/a"]
+        assert len(it.upstreams.asked) == 1
+
+
+@pytest.mark.anyio
+async def test_the_first_answer_is_waited_for() -> None:
+    async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("a"))]) as it:
+        assert await it.names(takes=FIRST_WAIT_S - 0.1) == ["up/a"]
+
+
+@pytest.mark.anyio
+async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
+    async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
+        await it.catalog.ensure_list_for("qwen3")
+        await it.catalog.ensure_list_for("up/claude-opus-5-5")
+        assert it.upstreams.asked == []  # nothing depends on a list
+        await it.catalog.ensure_list_for("claude-opus-5-5")
+        assert list(it.catalog.listed["up"]) == ["qwen3"]
+        assert anyio.current_time() == pytest.approx(FIRST_WAIT_S - 0.1)
+
+
+@pytest.mark.anyio
+async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_for_others() -> None:
+    slow = replace(upstream("slow", MESSAGES), base_url="http://slow.test")
+    async with running(upstream("other"), slow, slow=[later(60, openai_list("a"))]) as it:
+        await it.catalog.ensure_list_for("claude-opus-5-5")
+        assert anyio.current_time() == pytest.approx(FIRST_WAIT_S)
+        assert it.catalog.listed == {}
+        assert it.upstreams.asked_at("other.test") == []
+
+
+@pytest.mark.anyio
+async def test_upstreams_are_asked_at_the_same_time() -> None:
+    slow = {name: [later(1.5, openai_list("m"))] for name in ("a", "b", "c", "d")}
+    async with running(**slow) as it:
+        assert await it.names(takes=1.5) == ["a/m", "b/m", "c/m", "d/m"]
+
+
+@pytest.mark.anyio
+async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
+    async with running(slow=[later(10, openai_list("s"))], quick=[openai_list("q")]) as it:
+        assert await it.names(takes=FIRST_WAIT_S) == ["quick/q"]
+        # The next one who asks does not wait again.
+        assert await it.names() == ["quick/q"]
+        assert await it.names(at=9) == ["quick/q"]
+        assert await it.names(at=10.1) == ["slow/s", "quick/q"]
+        assert it.upstreams.asked_at("slow.test") == [0]
+
+
+@pytest.mark.anyio
+async def test_whoever_comes_while_the_first_one_waits_waits_no_longer() -> None:
+    async with running(up=[later(60, openai_list("a"))]) as it, anyio.create_task_group() as tasks:
+        tasks.start_soon(it.names, None, FIRST_WAIT_S)
+        tasks.start_soon(it.names, 0.5, FIRST_WAIT_S - 0.5)
+        tasks.start_soon(it.names, FIRST_WAIT_S + 0.1, 0)
+
+
+@pytest.mark.anyio
+async def test_many_at_once_are_one_question() -> None:
+    async with running(up=[later(1, openai_list("a"))]) as it:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(it.names, None, 1)
+        assert len(it.upstreams.asked) == 1
+
+
+@pytest.mark.anyio
+async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> None:
+    answers = [openai_list("old"), later(5, openai_list("new"))]
+    async with running(up=answers) as it:
+        assert await it.names() == ["up/old"]
+        assert await it.names(at=TTL_S - 0.1) == ["up/old"]
+        assert it.upstreams.asked_at("up.test") == [0]
+        # Too old: it is told at once all the same, and asked for behind the client's back.
+        assert await it.names(at=TTL_S) == ["up/old"]
+        assert await it.names(at=TTL_S + 4) == ["up/old"]
+        assert await it.names(at=TTL_S + 5.1) == ["up/new"]
+        assert it.upstreams.asked_at("up.test") == [0, TTL_S]
+        # The time counts from when the list came.
+        await it.names(at=TTL_S + 5 + TTL_S - 0.1)
+        assert len(it.upstreams.asked) == 2
+        await it.names(at=TTL_S + 5 + TTL_S)
+        assert len(it.upstreams.asked) == 3
+
+
+@pytest.mark.anyio
+async def test_the_time_is_a_setting() -> None:
+    async with running(up=[openai_list("a")], server={"model_list_ttl_s": 7.0}) as it:
+        for at in (0, 6.9, 7, 13.9, 14):
+            await it.names(at=at)
+            await anyio.sleep(0.01)
+        assert it.upstreams.asked_at("up.test") == [0, 7, pytest.approx(14, abs=0.1)]
+
+
+@pytest.mark.anyio
+async def test_a_model_that_is_listed_no_more_is_gone() -> None:
+    async with running(up=[openai_list("a", "b"), openai_list("b"), openai_list()]) as it:
+        assert await it.names() == ["up/a", "up/b"]
+        await it.names(at=TTL_S)
+        assert await it.names(at=TTL_S + 1) == ["up/b"]
+        await it.names(at=3 * TTL_S)
+        assert await it.names(at=3 * TTL_S + 1) == []
+
+
+FAILURES = [
+    Script(status=500),
+    Script([b"<html>"]),
+    Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
+    later(REFRESH_S + 1, openai_list("late")),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "nobody there", "silence"])
+async def test_an_upstream_that_fails_keeps_its_list_and_is_told_of_once(
+    failure: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.models")
+    answers = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
+    # Whoever asks so often starts a question each time, whether the one before ended at once or late.
+    step = RETRY_S + REFRESH_S + 2
+    async with running(up=answers) as it:
+        assert await it.names() == ["up/a"]
+        assert await it.names(at=TTL_S) == ["up/a"]
+        assert await it.names(at=TTL_S + step) == ["up/a"]
+        assert await it.names(at=TTL_S + 2 * step) == ["up/a"]
+        assert len(it.upstreams.asked) == 4
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        assert "upstream up cannot" in caplog.text
+        assert "model_list = false" in caplog.text
+
+        assert await it.names(at=TTL_S + 2 * step + 1) == ["up/b"]
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+        await it.names(at=2 * TTL_S + 3 * step)
+        assert await it.names(at=2 * TTL_S + 4 * step) == ["up/b"]
+        assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+        assert CANARY not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_an_upstream_that_fails_is_asked_again_soon_and_nobody_waits_for_it() -> None:
+    async with running(up=[Script(status=503), later(1, openai_list("a"))], other=[openai_list("b")]) as it:
+        assert await it.names() == ["other/b"]
+        await it.names(at=RETRY_S - 0.1)
+        assert it.upstreams.asked_at("up.test") == [0]
+        # It has been asked before, so this is no first time.
+        assert await it.names(at=RETRY_S) == ["other/b"]
+        assert await it.names(at=RETRY_S + 1.1) == ["up/a", "other/b"]
+        assert it.upstreams.asked_at("up.test") == [0, RETRY_S]
+        assert it.upstreams.asked_at("other.test") == [0]
+
+
+@pytest.mark.anyio
+async def test_an_upstream_never_takes_longer_than_its_time() -> None:
+    async with running(up=[later(1e6, openai_list("a")), openai_list("b")]) as it:
+        await it.names(takes=FIRST_WAIT_S)
+        assert it.upstreams.open_now == 1
+        await anyio.sleep_until(REFRESH_S + 0.1)
+        assert it.upstreams.open_now == 0
+        await it.names(at=REFRESH_S + RETRY_S)
+        assert await it.names(at=REFRESH_S + RETRY_S + 1) == ["up/b"]
+
+
+@pytest.mark.anyio
+async def test_a_bug_ends_one_question_and_not_the_gateway(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(*_: object) -> tuple[ModelInfo, ...]:
+        raise ZeroDivisionError
+
+    async with running(up=[openai_list("a")]) as it:
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog_module, "fetch_models", broken)
+            assert await it.names() == []
+        assert "ZeroDivisionError" in caplog.text
+        await it.names(at=RETRY_S)
+        assert await it.names(at=RETRY_S + 1) == ["up/a"]
+
+
+@pytest.mark.anyio
+async def test_a_client_that_leaves_ends_no_question() -> None:
+    async with running(up=[later(1, openai_list("a"))]) as it:
+        with anyio.move_on_after(0.5):
+            await it.catalog.entries()
+        assert it.upstreams.open_now == 1
+        await anyio.sleep_until(1.1)
+        assert await it.names() == ["up/a"]
+        assert len(it.upstreams.asked) == 1
+
+
+@pytest.mark.anyio
+async def test_the_end_ends_the_questions() -> None:
+    async with running(up=[later(20, openai_list("a"))]) as it:
+        await it.names(takes=FIRST_WAIT_S)
+        assert it.upstreams.open_now == 1
+    assert it.upstreams.open_now == 0
+    assert anyio.current_time() < 3
+    # Later ones are told what is known, and ask nobody.
+    assert await it.names() == []
+    assert len(it.upstreams.asked) == 1
+
+
+@pytest.mark.anyio
+async def test_an_error_of_the_application_stays_what_it_is() -> None:
+    async def fails() -> None:
+        async with running(up=[later(20, openai_list("a"))]) as it:
+            await it.names(takes=FIRST_WAIT_S)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fails()
+
+
+@pytest.mark.anyio
+async def test_outside_of_its_time_nobody_is_asked() -> None:
+    client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
+    catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
+    assert list(await catalog.entries()) == ["own", "up/own"]
+    assert client.asked == []
+
+
+@pytest.mark.anyio
+async def test_an_upstream_without_a_list_is_not_asked() -> None:
+    own = (upstream("up", models=("own",), model_list=False), upstream("other"))
+    async with running(*own, up=[openai_list("a")], other=[openai_list("b")]) as it:
+        assert await it.names() == ["up/own", "other/b"]
+        assert it.upstreams.asked_at("up.test") == []
+
+
+@pytest.mark.anyio
+async def test_whose_accounts_ask_is_up_to_the_caller() -> None:
+    client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
+    good = AccountSettings(upstream="up", name="good", api_key=Secret(CANARY))
+    catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])
+    async with client, catalog.running():
+        await catalog.entries()
+    assert client.asked[0].headers["authorization"] == f"Bearer {CANARY}"

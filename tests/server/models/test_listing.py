@@ -1,0 +1,226 @@
+"""Asking one upstream for its models: where, with what, how much at most, and what comes of failures."""
+
+from typing import Any
+
+import pytest
+from gateway.fakes import Script
+from gateway.models import ListingUpstreams, anthropic_list, openai_list
+
+from dragoman_server.models import listing as model_lists
+from dragoman_server.models.listing import ModelListError, can_list, fetch_models
+from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamIdleClosed,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = pytest.mark.anyio
+
+CHAT, MESSAGES, RESPONSES = UPSTREAM_PROTOCOLS
+KEYS = [
+    "sk-one-canary-0123456789",
+    "sk-two-canary-0123456789",
+    "sk-three-canary-012345",
+    "sk-four-canary-0123456",
+]
+OPENAI_URL = "http://up.test/v1/models"
+
+
+def upstream_of(protocol: str = CHAT, base_url: str = "http://up.test/v1", **more: Any) -> UpstreamSettings:
+    return UpstreamSettings(name="up", protocol=protocol, base_url=base_url, **more)
+
+
+def account(number: int, **more: Any) -> AccountSettings:
+    return AccountSettings(upstream="up", name=f"a{number}", api_key=Secret(KEYS[number]), **more)
+
+
+async def ids_of(
+    upstreams: ListingUpstreams, upstream: UpstreamSettings | None = None, accounts: int = 1, **more: Any
+) -> list[str]:
+    async with upstreams:
+        keys = [account(number, **more) for number in range(accounts)]
+        return [model.id for model in await fetch_models(upstreams, upstream or upstream_of(), keys)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "base_url", "url"),
+    [
+        (CHAT, "http://up.test/v1", "http://up.test/v1/models"),
+        (CHAT, "http://up.test/v1/", "http://up.test/v1/models"),
+        (CHAT, "http://up.test/api/openai", "http://up.test/api/openai/models"),
+        (RESPONSES, "http://up.test/v1", "http://up.test/v1/models"),
+        (MESSAGES, "http://up.test", "http://up.test/v1/models"),
+        (MESSAGES, "http://up.test/anthropic", "http://up.test/anthropic/v1/models"),
+    ],
+)
+async def test_where_it_is_asked(protocol: str, base_url: str, url: str) -> None:
+    upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
+    upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
+    assert await ids_of(upstreams, upstream) == ["a", "b"]
+    (asked,) = upstreams.asked
+    assert asked.headers["x-team"] == "red"
+    assert asked.headers["accept"] == "application/json"
+    assert asked.headers["user-agent"].startswith("dragoman/")
+    assert "content-type" not in asked.headers
+    if protocol == MESSAGES:
+        assert asked.query == {"limit": "1000"}
+        assert asked.headers["x-api-key"] == KEYS[0]
+        assert asked.headers["anthropic-version"] == "2023-06-01"
+        assert "authorization" not in asked.headers
+    else:
+        assert asked.query == {}
+        assert asked.headers["authorization"] == f"Bearer {KEYS[0]}"
+        assert "anthropic-version" not in asked.headers
+
+
+@pytest.mark.parametrize(
+    ("own", "of_account", "used"),
+    [(None, None, None), ("http://p:1", None, "http://p:1"), ("http://p:1", "http://q:2", "http://q:2")],
+)
+async def test_the_proxy(own: str | None, of_account: str | None, used: str | None) -> None:
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list("a")]})
+    upstream = upstream_of(proxy=None if own is None else Secret(own))
+    await ids_of(upstreams, upstream, proxy=None if of_account is None else Secret(of_account))
+    assert upstreams.asked[0].proxy == used
+
+
+async def test_without_a_key() -> None:
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list("a")]})
+    async with upstreams:
+        await fetch_models(upstreams, upstream_of(), [AccountSettings(upstream="up", name="default")])
+    assert "authorization" not in upstreams.asked[0].headers
+
+
+@pytest.mark.parametrize(("protocol", "cursor"), [(CHAT, "after"), (MESSAGES, "after_id")])
+async def test_pages_are_followed(protocol: str, cursor: str) -> None:
+    url = "http://up.test/v1/models"
+    pages = [
+        anthropic_list("a", "b", has_more=True),
+        anthropic_list("b", "c&d=/", has_more=True),
+        anthropic_list("e"),
+    ]
+    upstreams = ListingUpstreams({url: pages})
+    base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
+    assert await ids_of(upstreams, upstream_of(protocol, base)) == ["a", "b", "c&d=/", "e"]
+    assert [asked.query.get(cursor) for asked in upstreams.asked] == [None, "b", "c&d=/"]
+    assert {asked.query.get("limit") for asked in upstreams.asked} == {
+        "1000" if protocol == MESSAGES else None
+    }
+
+
+async def test_a_server_that_knows_no_pages_is_asked_once_more() -> None:
+    upstreams = ListingUpstreams({OPENAI_URL: [anthropic_list("a", "b", has_more=True)]})
+    assert await ids_of(upstreams) == ["a", "b"]
+    assert len(upstreams.asked) == 2
+
+
+async def test_there_are_only_so_many_pages() -> None:
+    endless = [anthropic_list(f"m{number}", has_more=True) for number in range(100)]
+    upstreams = ListingUpstreams({OPENAI_URL: endless})
+    assert len(await ids_of(upstreams)) == len(upstreams.asked) == model_lists.MAX_PAGES
+
+
+async def test_there_are_only_so_many_models() -> None:
+    first = [f"m{number}" for number in range(model_lists.MAX_MODELS + 5)]
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(*first, has_more=True), openai_list("more")]})
+    assert await ids_of(upstreams) == first[: model_lists.MAX_MODELS]
+    assert len(upstreams.asked) == 1
+
+
+@pytest.mark.parametrize(("size", "fits"), [(0, True), (1, False)])
+async def test_all_pages_together_have_only_so_many_bytes(
+    size: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [anthropic_list("a", has_more=True), anthropic_list("b")]
+    total = sum(len(step) for page in pages for step in page.body if isinstance(step, bytes))
+    monkeypatch.setattr(model_lists, "MAX_BYTES", total - size)
+    upstreams = ListingUpstreams({OPENAI_URL: pages})
+    if fits:
+        assert await ids_of(upstreams) == ["a", "b"]
+    else:
+        with pytest.raises(ModelListError, match="larger than"):
+            await ids_of(upstreams)
+
+
+FAILURES = {
+    "another status": (Script([b"canary"], status=404), "status 404"),
+    "an error of the server": (Script([b"canary"], status=500), "status 500"),
+    "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
+    "no list": (Script([b'{"canary": 1}']), "no list of models"),
+    "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
+    "nobody there": (
+        Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
+        "http://up.test: cannot connect",
+    ),
+    "silence": (
+        Script([b"{", UpstreamTimeout("http://up.test: read timeout", UpstreamTimeoutPhase.READ)]),
+        "read timeout",
+    ),
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize(
+    "pages", [[], [anthropic_list("a", has_more=True)]], ids=["at once", "on the second page"]
+)
+async def test_a_failure(failure: str, pages: list[Script]) -> None:
+    script, words = FAILURES[failure]
+    upstreams = ListingUpstreams({OPENAI_URL: [*pages, script]})
+    with pytest.raises(ModelListError, match=words) as caught:
+        await ids_of(upstreams, accounts=2)
+    assert "canary" not in str(caught.value)
+    # It is no fault of the account, so no other one is tried.
+    assert len(upstreams.asked) == len(pages) + 1
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 429])
+async def test_a_refused_account_lets_the_next_one_ask(status: int) -> None:
+    upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
+    assert await ids_of(upstreams, accounts=2) == ["a"]
+    assert [asked.headers["authorization"] for asked in upstreams.asked] == [
+        f"Bearer {key}" for key in KEYS[:2]
+    ]
+
+
+async def test_only_so_many_accounts_are_tried() -> None:
+    upstreams = ListingUpstreams({OPENAI_URL: [Script([b"canary"], status=401)]})
+    with pytest.raises(ModelListError, match="status 401") as caught:
+        await ids_of(upstreams, accounts=4)
+    assert len(upstreams.asked) == model_lists.MAX_ACCOUNTS
+    assert "canary" not in str(caught.value)
+
+
+async def test_without_accounts_nobody_is_asked() -> None:
+    upstreams = ListingUpstreams({})
+    with pytest.raises(ModelListError, match="no account"):
+        await ids_of(upstreams, accounts=0)
+    assert upstreams.asked == []
+
+
+async def test_the_facts_of_a_model_come_along() -> None:
+    said = {"id": "a", "context_length": 9000}
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(said, "a", {"id": "a", "context_length": 1})]})
+    async with upstreams:
+        (model,) = await fetch_models(upstreams, upstream_of(), [account(0)])
+    # The first one of a name counts.
+    assert model.context == 9000
+
+
+@pytest.mark.parametrize("protocol", UPSTREAM_PROTOCOLS)
+async def test_which_upstreams_are_asked(protocol: str) -> None:
+    assert can_list(upstream_of(protocol))
+    assert not can_list(upstream_of(protocol, model_list=False))
+
+
+async def test_an_upstream_of_a_protocol_of_somebodys_own_is_not_asked() -> None:
+    assert not can_list(upstream_of("their_own"))
+
+
+async def test_a_list_that_was_lost_on_an_idle_connection_is_asked_for_once_more() -> None:
+    lost = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
+    upstreams = ListingUpstreams({OPENAI_URL: [lost, openai_list("m")]})
+    assert await ids_of(upstreams) == ["m"]
+    assert len(upstreams.asked) == 2

@@ -1,0 +1,678 @@
+"""The pool around a request: who is asked, what is kept for whom, and that everything taken is given back.
+
+What each error means is told by test_error_effects.py, and what happens side by side by test_hedging.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+from failures.cross import each, every_pair
+from gateway.fakes import FakeClient, Sleep
+from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in_band, pool_of
+from gateway.provider_errors import broken, invalid, limited, unauthorized
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
+from oracle.frames import as_object, lenient_frames
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.proxying import attempt
+from dragoman_server.upstream.client import UpstreamBroken
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+
+
+@pytest.fixture
+def record(caplog: pytest.LogCaptureFixture) -> Any:
+    """What the log says of the newest request."""
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
+
+
+class Leases(MemoryAccountStore):
+    """Says how many requests are on their way."""
+
+    @property
+    def open(self) -> int:
+        return sum(len(each) for each in self._leases.values())
+
+
+def late(play: Answer, seconds: float) -> Answer:
+    return Answer(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
+
+
+def asked_for(messages: str) -> dict[str, Any]:
+    """A request of Messages or Chat that begins with these words."""
+    return {"messages": [{"role": "user", "content": messages}]}
+
+
+# What is taken is given back.
+
+BROKEN = UpstreamBroken("http://up.test: the connection broke")
+WAYS_OUT: dict[str, dict[str, Any]] = {
+    "answered": {"a": good("Hello")},
+    "answered by another": {"a": broken(MESSAGES), "b": good("Hello")},
+    "refused": {"a": invalid(MESSAGES), "b": good("Hello")},
+    "all failed": {"a": limited(MESSAGES), "b": unauthorized(MESSAGES)},
+    "broken in the middle": {"a": good("Hello", between=[BROKEN]), "b": good("Hello")},
+    "no connection": {"a": Answer(before=[BROKEN]), "b": Answer(before=[BROKEN])},
+}
+
+
+@BOTH
+@each("client")
+@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.each_choice
+async def test_leases_are_given_back_on_every_way_out(client: str, way: str, stream: bool) -> None:
+    store, plays = Leases(), WAYS_OUT[way]
+    limits = {name: {"max_concurrent_requests": 1} for name in plays}
+    pool = pool_of(MESSAGES, plays, accounts=limits, store=store)
+    await pool.call(client, stream=stream)
+    assert store.open == 0
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "play",
+    [
+        good("Hello", before=[Sleep(60)]),
+        good("Hello", between=[Sleep(60)]),
+        late(broken(MESSAGES), 60),
+    ],
+    ids=["silence", "the middle", "a slow error"],
+)
+@pytest.mark.parametrize("how", ["leaves", "cancelled"])
+async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: str, stream: bool) -> None:
+    store = Leases()
+    limits = {name: {"max_concurrent_requests": 1} for name in "ab"}
+    pool = pool_of(MESSAGES, {"a": play, "b": play}, accounts=limits, store=store)
+    if how == "leaves":
+        await pool.call(MESSAGES, stream=stream, leaves_after=5)
+    else:
+        with anyio.move_on_after(5):
+            await pool.call(MESSAGES, stream=stream)
+    assert anyio.current_time() == 5
+    assert store.open == 0
+    assert pool.asked == ["a"], "nobody else is asked for a client that has left"
+    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's fault"
+
+
+@BOTH
+async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
+    store = Leases()
+    plays = {"a": good("Hello", between=[Sleep(10)]), "b": good("Hello")}
+    pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, store=store)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.call, MESSAGES)
+        await anyio.sleep(5)
+        assert store.open == 1
+        await pool.call(MESSAGES, stream=stream)
+        assert pool.asked == ["a", "b"]
+    assert store.open == 0
+    await pool.call(MESSAGES, stream=stream)
+    assert pool.asked == ["a", "b", "a"]
+
+
+# Limits.
+
+
+@BOTH
+async def test_so_many_at_once(stream: bool) -> None:
+    plays = {name: good("Hello", before=[Sleep(10)]) for name in "ab"}
+    pool = pool_of(CHAT, plays, accounts={name: {"max_concurrent_requests": 2} for name in "ab"})
+    heard: list[FakeClient] = []
+
+    async def call() -> None:
+        heard.append(await pool.call(CHAT, stream=stream))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(call)
+    assert sorted(pool.asked) == ["a", "a", "b", "b"]
+    assert heard[0].status == 429, "the fifth one is told at once"
+    assert heard[0].headers["retry-after"] == "1"
+    assert [each.status for each in heard[1:]] == [200] * 4
+
+
+@BOTH
+async def test_so_many_in_a_minute(stream: bool) -> None:
+    plays = {name: good("Hello") for name in "ab"}
+    pool = pool_of(CHAT, plays, accounts={name: {"requests_per_minute": 2} for name in "ab"})
+    statuses = [(await pool.call(CHAT, stream=stream)).status for _ in range(5)]
+    assert statuses == [200] * 4 + [429]
+    assert sorted(pool.asked) == ["a", "a", "b", "b"]
+    await anyio.sleep(30)
+    assert (await pool.call(CHAT, stream=stream)).status == 200
+
+
+@BOTH
+async def test_so_many_tokens_in_a_minute(stream: bool) -> None:
+    """An answer costs 13 tokens: they are known when it has ended, and a debt is paid off by waiting."""
+    pool = pool_of(CHAT, {"a": good("Hello"), "b": good("Hello")}, accounts={"a": {"tokens_per_minute": 6}})
+    for asked in (["a"], ["a", "b"], ["a", "b", "b"]):
+        await pool.call(CHAT, stream=stream)
+        assert pool.asked == asked
+    await anyio.sleep(71)
+    await pool.call(CHAT, stream=stream)
+    assert pool.asked[-1] == "a"
+
+
+@BOTH
+async def test_one_account_may_have_limits_and_is_no_pool_for_that(stream: bool) -> None:
+    plays = {"a": [unauthorized(CHAT), limited(CHAT, ("retry-after", "70")), good("Hello")]}
+    pool = pool_of(CHAT, plays, accounts={"a": {"requests_per_minute": 3}})
+    assert [(await pool.call(CHAT, stream=stream)).status for _ in range(3)] == [401, 429, 200]
+    assert pool.health("a") == Health(last_used=EPOCH)
+    heard = await pool.call(CHAT, stream=stream)
+    assert heard.status == 429
+    assert check_error(CHAT, 429, heard.body) == []
+    assert heard.headers["retry-after"] == "20"
+    assert pool.asked == ["a"] * 3
+
+
+# One account is no pool.
+
+
+@BOTH
+@each("client")
+async def test_the_errors_of_a_single_account_pass_as_they_come(
+    client: str, stream: bool, record: Any
+) -> None:
+    plays = [
+        limited(MESSAGES, ("retry-after", "70")),
+        unauthorized(MESSAGES),
+        *[broken(MESSAGES)] * 4,
+        good("Hello"),
+    ]
+    pool = pool_of(MESSAGES, {"a": plays})
+    heard = await pool.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "70")
+    assert (record()["upstream_status"], record()["attempts"], record()["outcome"]) == (429, 1, "failed")
+    assert [(await pool.call(client, stream=stream)).status for _ in range(5)] == [401, 500, 500, 500, 500]
+    check_said(client, await pool.call(client, stream=stream), "Hello", stream=stream)
+    assert pool.store.health() == {}
+
+
+async def test_nor_does_a_broken_stream_count_against_it() -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello", between=[BROKEN])})
+    for _ in range(4):
+        assert b"event: error" in (await pool.call(MESSAGES)).body
+    assert pool.store.health() == {}
+
+
+@BOTH
+async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_is_the_only_one(
+    stream: bool,
+) -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello")})
+    await pool.store.disable("up/a", "disabled by the operator")
+    heard = await pool.call(MESSAGES, stream=stream)
+    assert (heard.status, heard.headers["x-should-retry"]) == (503, "false")
+    assert pool.asked == []
+    await pool.store.reset("up/a")
+    assert (await pool.call(MESSAGES, stream=stream)).status == 200
+
+
+@BOTH
+async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
+    """Rate limits are for a model, so the second model of the chain is worth a try."""
+    plays = {"a": [limited(MESSAGES), good("Hello")]}
+    pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
+    assert [asked.body["model"] for asked in pool.provider.requests] == ["large", "small"]
+    assert pool.store.health() == {}
+
+
+# How often, and how long.
+
+
+@BOTH
+@pytest.mark.parametrize("most", [1, 3])
+async def test_so_many_attempts(most: int, stream: bool, record: Any) -> None:
+    pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcde"}, max_attempts=most)
+    assert (await pool.call(CHAT, stream=stream)).status == 500
+    assert pool.asked == list("abcde")[:most]
+    assert record()["attempts"] == most
+
+
+async def test_ten_attempts_by_default() -> None:
+    pool = pool_of(CHAT, {f"a{number:02}": broken(CHAT) for number in range(12)})
+    await pool.call(CHAT)
+    assert len(pool.asked) == len(set(pool.asked)) == 10
+
+
+async def resting(pool: PoolGateway, **seconds: float) -> None:
+    """Let accounts rest for so long."""
+    for account, after in seconds.items():
+        now = pool.pool.clock()
+        await pool.store.failed(
+            f"up/{account}", ErrorAction.COOL_DOWN, "", now, retry_after=after, random=0.0, backoff=Backoff()
+        )
+
+
+@BOTH
+@each("client")
+async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
+    client: str, stream: bool
+) -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, account_wait_s=30)
+    await resting(pool, a=40, b=25)
+    heard = await pool.call(client, stream=stream)
+    check_said(client, heard, "Hello from b", stream=stream)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("b", 25)]
+    if stream:  # and the client hears that somebody is there
+        assert [when for when, _ in heard.messages][:2] == [10, 10]
+
+
+@BOTH
+async def test_patience_ends(stream: bool) -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=20)
+    await resting(pool, a=40, b=25)
+    heard = await pool.call(MESSAGES, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "25")
+    assert anyio.current_time() == 0, "there is nothing to wait for"
+    assert "25 s" in json.loads(heard.body)["error"]["message"]
+
+
+@BOTH
+async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
+    pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=60)
+    await resting(pool, a=50, b=50)
+    await pool.call(MESSAGES, stream=stream, leaves_after=5)
+    assert anyio.current_time() == 5
+    assert pool.asked == []
+
+
+@BOTH
+async def test_patience_is_for_room_as_well(stream: bool) -> None:
+    plays = {"a": good("Hello", before=[Sleep(4.5)])}
+    pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, account_wait_s=9)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.call, MESSAGES)
+        await anyio.lowlevel.checkpoint()
+        heard = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, heard, "Hello", stream=stream)
+    assert [asked.at for asked in pool.provider.requests] == [0, 5]
+
+
+# Heartbeats before the first content.
+
+PING = b"event: ping"
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: str) -> None:
+    """The status is out, but no content is: the answer may still come from somebody else, and begins once."""
+    pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
+    heard = await pool.call(client)
+    check_said(client, heard, "Hello from b", stream=True)
+    assert pool.asked == ["a", "b"]
+    beats = [when for when, message in heard.messages if message.get("body") and when < 50]
+    assert beats == [10, 20, 30, 40]
+    begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
+    assert heard.body.count(begins[client]) == 1
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
+    """The first account announces an answer, is silent, and breaks off; the heartbeats between are the client's."""
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    whole = in_band(upstream, InBand(error), stream=True)
+    beginning = whole[: whole.index(b"\n\n") + 2]
+    pool = pool_of(upstream, {"a": Answer([beginning, Sleep(25), BROKEN]), "b": good("Hello from b")})
+    heard = await pool.call(client)
+    check_said(client, heard, "Hello from b", stream=True)
+    assert [when for when, message in heard.messages if message.get("body")][:2] == [10, 20]
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
+    client: str, upstream: str
+) -> None:
+    pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})
+    heard = await pool.call(client)
+    assert pool.asked == ["a", "b"]
+    assert heard.status == 200
+    assert check_stream(client, heard.body, include_usage=True) == []
+    last = as_object(lenient_frames(heard.body)[-1].data) or {}
+    assert "rate limit" in json.dumps(last).lower()
+
+
+# Chains.
+
+
+@BOTH
+@each("client")
+@each("first")
+@each("second")
+@pytest.mark.each_choice
+async def test_a_chain_goes_on_with_the_next_upstream(
+    client: str, first: str, second: str, stream: bool
+) -> None:
+    plays = {"a": broken(first), "b": limited(first), "c": good("Hello from c")}
+    pool = pool_of(first, plays, others={"else": (second, ["c"])}, models={"m": ("up/one", "else/two")})
+    check_said(client, await pool.call(client, stream=stream, model="m"), "Hello from c", stream=stream)
+    assert pool.asked == ["a", "b", "c"]
+    assert [asked.body["model"] for asked in pool.provider.requests] == ["one", "one", "two"]
+    assert "//else.test/" in pool.provider.requests[2].url
+
+
+@BOTH
+async def test_the_log_says_who_answered(stream: bool, record: Any) -> None:
+    plays = {"a": broken(MESSAGES), "c": good("Hello")}
+    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/one", "else/two")})
+    await pool.call(MESSAGES, stream=stream, model="m")
+    found = {
+        name: record()[name]
+        for name in ("upstream", "upstream_protocol", "upstream_model", "account", "attempts")
+    }
+    assert found == {
+        "upstream": "else",
+        "upstream_protocol": CHAT,
+        "upstream_model": "two",
+        "account": "else/c",
+        "attempts": 2,
+    }
+    assert (record()["outcome"], record()["upstream_status"]) == ("completed", 200)
+    assert "error" not in record(), "that of another attempt is not this answer's"
+
+
+def chain_with(
+    plays: dict[str, Any], first: str, second: str, theirs: Sequence[str] = "c", **more: Any
+) -> PoolGateway:
+    return pool_of(
+        first, plays, others={"else": (second, theirs)}, models={"m": ("up/one", "else/two")}, **more
+    )
+
+
+# More answers than the gateway asks a Messages upstream for, one by one. One of the client's protocol may give them.
+MANY = {"n": 20}
+
+
+@BOTH
+async def test_an_upstream_that_cannot_take_the_request_is_passed_over(stream: bool) -> None:
+    pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, CHAT)
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    check_said(CHAT, heard, "Hello from c", stream=stream)
+    assert pool.asked == ["c"]
+
+
+@BOTH
+async def test_the_error_of_the_one_that_could_take_it_counts(stream: bool) -> None:
+    pool = chain_with({"a": broken(CHAT), "c": good("Hello from c")}, CHAT, MESSAGES)
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert heard.status == 500
+    assert pool.asked == ["a"]
+
+
+@BOTH
+async def test_when_the_other_one_comes_back_the_client_is_told_to_wait(stream: bool) -> None:
+    pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, CHAT, MESSAGES)
+    await resting(pool, a=30)
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "30")
+    assert pool.asked == []
+
+
+@BOTH
+async def test_when_nobody_else_is_left_the_client_is_told_what_is_wrong(stream: bool) -> None:
+    pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
+    await pool.store.disable("up/a", "")
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert heard.status == 400
+    assert "n" in json.loads(heard.body)["error"]["message"]
+    assert pool.asked == []
+
+
+@BOTH
+async def test_when_nobody_can_take_the_request_it_is_refused(stream: bool) -> None:
+    pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, MESSAGES)
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert heard.status == 400
+    assert check_error(CHAT, 400, heard.body) == []
+    assert pool.asked == []
+
+
+@BOTH
+async def test_it_does_not_take_it_when_more_of_its_accounts_come_back_either(stream: bool) -> None:
+    plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
+    pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
+    await resting(pool, a=6)
+    await pool.store.failed(
+        "else/d", ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
+    )
+    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 6)]
+    assert heard.status == 500
+
+
+# Which of several.
+
+
+@BOTH
+async def test_the_one_that_was_unused_for_longest_is_next(stream: bool) -> None:
+    pool = pool_of(CHAT, {name: good("Hello") for name in "abc"})
+    for _ in range(7):
+        await pool.call(CHAT, stream=stream)
+        await anyio.sleep(1)
+    assert "".join(pool.asked) == "abcabca"
+
+
+@pytest.mark.parametrize(("random", "account"), [(0.0, "a"), (0.2, "a"), (0.3, "b"), (0.99, "b")])
+async def test_weights(random: float, account: str) -> None:
+    limits = {"a": {"weight": 1}, "b": {"weight": 3}}
+    plays = {name: good("Hello") for name in "ab"}
+    pool = pool_of(CHAT, plays, accounts=limits, upstream={"selection": "weighted"}, random=random)
+    for _ in range(3):
+        await pool.call(CHAT)
+        await anyio.sleep(1)
+    assert pool.asked == [account] * 3
+
+
+REMAINING = {
+    MESSAGES: ("anthropic-ratelimit-requests-limit", "anthropic-ratelimit-requests-remaining"),
+    CHAT: ("x-ratelimit-limit-requests", "x-ratelimit-remaining-requests"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("protocol", REMAINING)
+async def test_the_one_with_the_most_left_is_next(protocol: str, stream: bool) -> None:
+    limit, left = REMAINING[protocol]
+    plays = {
+        name: good("Hello", headers=((limit, "100"), (left, backoff)))
+        for name, backoff in (("a", "20"), ("b", "70"))
+    }
+    pool = pool_of(protocol, plays, upstream={"selection": "most_remaining"})
+    for _ in range(4):
+        await pool.call(protocol, stream=stream)
+        await anyio.sleep(1)
+    # Of an account that nothing is known of all is left.
+    assert pool.asked == ["a", "b", "b", "b"]
+    assert (pool.health("a").remaining, pool.health("b").remaining) == (0.2, 0.7)
+
+
+# Conversations.
+
+
+@BOTH
+async def test_a_conversation_stays_with_its_account(stream: bool) -> None:
+    pool = pool_of(CHAT, {name: good("Hello") for name in "abc"}, upstream={"sticky": True})
+    for words in ("one", "two", "one", "two", "two", "one", "three"):
+        await pool.call(CHAT, stream=stream, body=asked_for(words))
+        await anyio.sleep(1)
+    assert "".join(pool.asked) == "ababbac"
+
+
+@BOTH
+async def test_a_conversation_moves_when_it_must_and_stays_there(stream: bool) -> None:
+    plays = {"a": [good("Hello"), limited(CHAT, ("retry-after", "5")), good("Hello")], "b": good("Hello")}
+    pool = pool_of(CHAT, plays, upstream={"sticky": True})
+    for _ in range(4):
+        await pool.call(CHAT, stream=stream)
+        await anyio.sleep(9)
+    assert pool.asked == ["a", "a", "b", "b", "b"]
+
+
+@BOTH
+async def test_stickiness_is_a_setting(stream: bool) -> None:
+    pool = pool_of(CHAT, {name: good("Hello") for name in "ab"}, upstream={"sticky": False})
+    for _ in range(4):
+        await pool.call(CHAT, stream=stream)
+        await anyio.sleep(1)
+    assert pool.asked == ["a", "b", "a", "b"]
+
+
+async def test_a_session_that_the_client_names_counts_more_than_the_words() -> None:
+    pool = pool_of(MESSAGES, {name: good("Hello") for name in "ab"}, upstream={"sticky": True})
+    for session in ("one", "two", "one", "two"):
+        await pool.call(MESSAGES, headers={"x-claude-code-session-id": session})
+        await anyio.sleep(1)
+    assert pool.asked == ["a", "b", "a", "b"]
+
+
+# Several answers for one request, each asked for by a call of its own.
+
+TWO = {"n": 2}
+
+
+def answers_in(heard: FakeClient, *, stream: bool) -> list[str]:
+    if not stream:
+        return [choice["message"]["content"] for choice in json.loads(heard.body)["choices"]]
+    texts: dict[int, str] = {}
+    for frame in lenient_frames(heard.body):
+        for choice in (as_object(frame.data) or {}).get("choices", []):
+            texts[choice["index"]] = texts.get(choice["index"], "") + (choice["delta"].get("content") or "")
+    return [texts[index] for index in sorted(texts)]
+
+
+FAILURES: dict[str, Any] = {
+    "an error": broken(MESSAGES),
+    "no connection": Answer(before=[BROKEN]),
+    "an error inside": InBand({"type": "error", "error": {"type": "api_error", "message": "broken"}}),
+    "an empty body": Answer(),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_when_one_of_several_answers_fails_another_account_gives_all(
+    failure: str, stream: bool
+) -> None:
+    plays = {"a": [good("Hello from a", before=[Sleep(9)]), FAILURES[failure]], "b": good("Hello from b")}
+    pool = pool_of(MESSAGES, plays)
+    heard = await pool.call(CHAT, stream=stream, body=TWO)
+    assert answers_in(heard, stream=stream) == ["Hello from b"] * 2
+    assert pool.asked == ["a", "a", "b", "b"]
+    assert anyio.current_time() == 0, "the other call of the first account is ended at once"
+    assert len(pool.health("a").failures) == 1
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> None:
+    failing = FAILURES[failure]
+    if isinstance(failing, InBand):
+        failing = Answer([in_band(MESSAGES, failing, stream=True)])
+    plays = {"a": [good("Hello from a", between=[Sleep(60)]), late(failing, 9)], "b": good("Hello from b")}
+    pool = pool_of(MESSAGES, plays)
+    heard = await pool.call(CHAT, body=TWO)
+    assert pool.asked == ["a", "a"]
+    assert heard.body.count(b"Hello from a") == 1
+    assert b"[DONE]" not in heard.body
+    last = as_object(lenient_frames(heard.body)[-1].data) or {}
+    assert last["error"]["message"]
+    assert anyio.current_time() == 9
+    assert len(pool.health("a").failures) == 1
+
+
+# Odd answers.
+
+
+@pytest.mark.promise("S7")
+@BOTH
+@pytest.mark.parametrize("answers", [1, 2])
+async def test_an_answer_without_an_end_is_trouble(
+    answers: int, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is held has a limit. A stream that goes out as it comes may be of any length."""
+    monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 20_000)
+    plays = {"a": good("Hello" * 5000), "b": good("Hello from b")}
+    pool = pool_of(MESSAGES, plays)
+    heard = await pool.call(CHAT, stream=stream, body={"n": answers})
+    if stream and answers == 1:
+        assert answers_in(heard, stream=stream) == ["Hello" * 5000]
+    else:
+        assert answers_in(heard, stream=stream) == ["Hello from b"] * answers
+        assert len(pool.health("a").failures) == 1
+
+
+HOLLOW = {
+    "an empty object": [b"{}"],
+    "another object": [b'{"status":"ok"}'],
+    "an empty body": [b""],
+    "a comment": [b": PROCESSING\n\n"],
+    "an end mark": [
+        b"data: [DONE]\n\n",
+        b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    ],
+}
+
+
+@BOTH
+@each("protocol")
+@pytest.mark.parametrize("hollow", HOLLOW.values(), ids=HOLLOW)
+@pytest.mark.each_choice
+async def test_a_relayed_answer_that_holds_nothing_is_trouble(
+    protocol: str, hollow: list[bytes], stream: bool
+) -> None:
+    """The next account is asked; where there is none, the client gets an error."""
+    body = hollow[-1] if protocol == MESSAGES else hollow[0]
+    empty = Answer([body], headers=(("content-type", "text/event-stream" if stream else "application/json"),))
+    pool = pool_of(protocol, {"a": empty, "b": good("Hello")})
+    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert len(pool.health("a").failures) == 1
+
+    heard = await pool_of(protocol, {"a": empty}).call(protocol, stream=stream)
+    assert heard.status == 502
+    assert check_error(protocol, heard.status, heard.body) == []
+
+
+@BOTH
+async def test_a_redirect_is_trouble(stream: bool) -> None:
+    moved = Answer([b"moved"], 307, (("location", "http://elsewhere/"),))
+    pool = pool_of(MESSAGES, {"a": moved, "b": good("Hello")})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    assert len(pool.health("a").failures) == 1
+
+
+@BOTH
+async def test_an_account_need_not_have_a_key(stream: bool) -> None:
+    pool = pool_of(MESSAGES, {"nobody": broken(MESSAGES), "b": good("Hello")})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    assert pool.asked == ["nobody", "b"]
+
+
+@BOTH
+@each("client")
+async def test_a_key_that_the_provider_repeats_is_not_shown(client: str, stream: bool, record: Any) -> None:
+    play = Answer(
+        [b'{"error":{"message":"Incorrect API key provided: canary-of-a.","code":"invalid_api_key"}}'], 401
+    )
+    pool = pool_of(CHAT, {"a": play}, max_attempts=1)
+    heard = await pool.call(client, stream=stream)
+    assert heard.status == 401
+    assert b"canary-of-a" not in heard.body
+    assert "canary-of-a" not in repr(record())
+    assert "canary-of-a" not in repr(pool.health("a"))

@@ -1,0 +1,170 @@
+"""Several answers for one request, each asked for by a call of its own: one response to the client."""
+
+import json
+from typing import Any
+
+import pytest
+from gateway.fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman import PROTOCOLS, RequestRefused
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.log import RequestRecord
+from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.proxying.plan import MAX_FAN_OUT, make_plan
+from dragoman_server.proxying.request_handler import RequestHandler
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.upstream.client import UpstreamUnreachable
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+
+def message(text: str, *, delay: float = 0) -> Script:
+    """A Messages stream that says one word."""
+    events = [
+        {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "x",
+         "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 3}},
+        {"type": "message_stop"},
+    ]  # fmt: skip
+    body = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events]
+    return Script(body=[Sleep(delay), *body], headers=[("content-type", "text/event-stream")])
+
+
+class Legs(FakeDoor):
+    """One script for each call, in the order of the calls."""
+
+    def __init__(self, *scripts: Script) -> None:
+        super().__init__(scripts[0])
+        self.scripts = list(scripts)
+        self.most_open = 0
+
+    async def __aenter__(self) -> FakeResponse:
+        self.script = self.scripts.pop(0)
+        script = self.script
+        self.open_count += 1
+        self.most_open = max(self.most_open, self.open_count)
+        return FakeResponse(script, self)
+
+
+def pool() -> AccountPool:
+    return AccountPool(Settings(), MemoryAccountStore())
+
+
+def plan_for(n: int, *, stream: bool) -> Any:
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol="anthropic_messages", base_url="http://127.0.0.1:9"),)
+    )
+    body = {"model": "up/x", "messages": [{"role": "user", "content": "Hi"}], "n": n, "stream": stream}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    return make_plan(
+        settings, PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+    )
+
+
+async def run(door: Legs, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
+    plan = plan_for(len(door.scripts), stream=stream)
+    fake = FakeClient(**more)
+    fake._body = None  # the request was read before
+    record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
+    await RequestHandler(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
+    ).run()
+    assert door.open_count == 0
+    return fake, record
+
+
+def chunks(body: bytes) -> list[dict[str, Any]]:
+    lines = [line.removeprefix("data: ") for line in body.decode().split("\n\n") if line.startswith("data: ")]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+async def test_a_stream_of_three() -> None:
+    door = Legs(message("a", delay=2), message("b"), message("c", delay=1))
+    fake, record = await run(door)
+    found = chunks(fake.body)
+    assert {each["id"] for each in found} == {"chatcmpl-0123456789ab"}
+    texts = ["", "", ""]
+    finishes = {}
+    for chunk in found:
+        for choice in chunk["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content") or ""
+            finishes[choice["index"]] = choice["finish_reason"] or finishes.get(choice["index"])
+    assert sorted(texts) == ["a", "b", "c"]  # which call is which choice is a matter of chance
+    assert finishes == {0: "stop", 1: "stop", 2: "stop"}
+    assert found[-1]["usage"]["prompt_tokens"] == 15
+    assert found[-1]["usage"]["completion_tokens"] == 9
+    assert (record.outcome, record.input_tokens, record.output_tokens) == ("completed", 15, 9)
+    assert door.most_open == 3, "the calls are made at once"
+
+
+async def test_a_whole_answer_of_two() -> None:
+    fake, record = await run(Legs(message("a"), message("b")), stream=False)
+    body = json.loads(fake.body)
+    assert [each["index"] for each in body["choices"]] == [0, 1]
+    assert sorted(each["message"]["content"] for each in body["choices"]) == ["a", "b"]
+    assert body["usage"]["total_tokens"] == 16
+    assert (fake.status, record.outcome) == (200, "completed")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_one_refusal_refuses_all(stream: bool) -> None:
+    error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+    door = Legs(
+        message("a", delay=60),
+        Script([json.dumps(error).encode()], status=429, headers=[("retry-after", "9")]),
+    )
+    fake, record = await run(door, stream=stream)
+    assert fake.status == 429
+    assert fake.headers["retry-after"] == "9"
+    assert json.loads(fake.body)["error"]["message"] == "slow down"
+    assert record.outcome == "failed"
+    assert door.closed_at is not None
+    assert door.closed_at < 1, "the other call was given up at once"
+
+
+async def test_an_upstream_that_cannot_be_reached() -> None:
+    fake, _ = await run(Legs(message("a", delay=60), Script([UpstreamUnreachable("no route")])))
+    assert fake.status == 502
+    assert "no route" in json.loads(fake.body)["error"]["message"]
+
+
+async def test_a_leg_that_breaks_off_is_an_error_in_the_stream() -> None:
+    whole = message("a")
+    cut = Script([Sleep(1), *whole.body[1:4]], headers=whole.headers)
+    fake, record = await run(Legs(whole, cut))
+    assert fake.status == 200
+    assert b'"content":"a"' in fake.body
+    assert b'"error"' in fake.body
+    assert b"[DONE]" not in fake.body
+    assert record.outcome == "failed"
+
+
+async def test_a_refusal_after_the_first_words_is_an_error_in_the_stream() -> None:
+    late = Script([Sleep(5), b'{"error":{"message":"too late"}}'], status=500)
+    fake, _ = await run(Legs(message("a"), late))
+    assert fake.status == 200
+    assert b"too late" in fake.body
+    assert b"[DONE]" not in fake.body
+
+
+async def test_a_client_that_leaves_closes_all() -> None:
+    door = Legs(message("a", delay=60), message("b", delay=60))
+    _, record = await run(door, leaves_after=2)
+    assert record.outcome == "client_left"
+    assert door.closed_at == pytest.approx(2)
+
+
+async def test_silence_is_filled() -> None:
+    fake, _ = await run(Legs(message("a", delay=25), message("b", delay=25)))
+    assert fake.body.count(b": keepalive") == 2
+
+
+def test_there_is_a_limit() -> None:
+    with pytest.raises(RequestRefused, match=f"at most {MAX_FAN_OUT} at once"):
+        plan_for(MAX_FAN_OUT + 1, stream=True)

@@ -1,0 +1,426 @@
+"""What each class of error does: to the client, to the account it came from, and to the next one.
+
+A provider with two accounts fails with the first in every way that is known of vendors: by status and body, inside of
+a body with status 200, and on the wire. Three protocols of clients, three of providers, streaming and not.
+"""
+
+from __future__ import annotations
+
+import json
+from email.utils import formatdate
+from functools import partial
+
+import anyio
+import pytest
+from failures.cross import each, name_of
+from gateway.fakes import FakeClient, Sleep
+from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
+from gateway.provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
+from oracle import MESSAGES, check_error, compare_error, read_error
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Health
+from dragoman_server.settings import RuleSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.backends(*VIRTUAL_BACKENDS),
+    pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"]),
+]
+
+
+def form_of(case: Case) -> str:
+    """Return where the failure is: in an HTTP error, in the body of a good status, or, by name, on the wire."""
+    if isinstance(case.play, InBand):
+        return "alone" if case.play.bare else "in the body"
+    return "http" if isinstance(case.play, Answer) and case.play.status != 200 else case.name
+
+
+def on_each(action: ErrorAction) -> pytest.MarkDecorator:
+    """One case of each protocol and form."""
+    found = {(case.protocol, form_of(case)): case for case in reversed(cases(action))}
+    ids = [f"{name_of(case.protocol)}-{case.name}" for case in found.values()]
+    return pytest.mark.parametrize("case", found.values(), ids=ids)
+
+
+def failing(case: Case) -> PoolGateway:
+    """The first account fails so, again and again; the second one is good."""
+    return pool_of(case.protocol, {"a": case.play, "b": good("Hello from b")})
+
+
+def untouched(health: Health) -> bool:
+    return (
+        health.disabled is None
+        and not health.cooldown_until
+        and not health.failures
+        and not health.consecutive_cooldowns
+    )
+
+
+def check_told(client: str, case: Case, heard: FakeClient) -> None:
+    """The client was told in its own form, with the provider's words and class."""
+    status, body = heard.status or 0, heard.body
+    assert check_error(client, status, body) == []
+    if isinstance(case.play, Answer) and case.play.status != 200:
+        data = case.play.parts[0]
+        assert isinstance(data, bytes)
+        sent = read_error(case.protocol, case.play.status, data)
+        problems = compare_error(sent, read_error(client, status, body))
+        # What happens to statuses that no protocol knows is not this module's matter.
+        assert [problem for problem in problems if not problem.startswith("status: 451")] == []
+    assert case.message in json.loads(body)["error"]["message"]
+
+
+def action_taken(pool: PoolGateway) -> ErrorAction:
+    health = pool.health("a")
+    if health.disabled:
+        return ErrorAction.DISABLE
+    if pool.rests_for("a"):
+        return ErrorAction.COOL_DOWN
+    if health.failures:
+        return ErrorAction.RETRY_LATER
+    return ErrorAction.RETURN_TO_CLIENT if pool.asked == ["a"] else ErrorAction.TRY_NEXT
+
+
+@each("client")
+@each("upstream")
+async def test_every_known_error_has_its_action(client: str, upstream: str, stream: bool) -> None:
+    """All that vendors are known to say. The tests below follow one of each form to its end."""
+    for case in cases(*ErrorAction):
+        if case.protocol == upstream:
+            pool = failing(case)
+            heard = await pool.call(client, stream=stream)
+            assert action_taken(pool) is case.action, case.name
+            if case.action is ErrorAction.RETURN_TO_CLIENT:
+                check_told(client, case, heard)
+            else:
+                check_said(client, heard, "Hello from b", stream=stream)
+
+
+@each("client")
+@on_each(ErrorAction.RETURN_TO_CLIENT)
+@pytest.mark.each_choice
+async def test_the_requests_own_fault_goes_straight_to_the_client(
+    client: str, case: Case, stream: bool
+) -> None:
+    pool = failing(case)
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a"]
+    check_told(client, case, heard)
+    assert untouched(pool.health("a"))
+    assert "retry-after" not in heard.headers
+
+
+@each("client")
+@on_each(ErrorAction.TRY_NEXT)
+@pytest.mark.each_choice
+async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
+    client: str, case: Case, stream: bool
+) -> None:
+    pool = failing(case)
+    for _ in range(2):
+        check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b", "a", "b"]
+    assert untouched(pool.health("a"))
+
+
+@each("client")
+@on_each(ErrorAction.COOL_DOWN)
+@pytest.mark.each_choice
+async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, stream: bool) -> None:
+    pool = failing(case)
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert pool.rests_for("a") == 15
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b", "b"]
+    await anyio.sleep(15)
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b", "b", "a", "b"]
+    assert pool.rests_for("a") == 30, "the second one in a row"
+    assert untouched(pool.health("b"))
+
+
+@each("client")
+@on_each(ErrorAction.DISABLE)
+@pytest.mark.each_choice
+async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_reset(
+    client: str, case: Case, stream: bool
+) -> None:
+    pool = failing(case)
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert pool.health("a").disabled
+    await anyio.sleep(30 * 24 * 3600)
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b", "b"]
+    await pool.store.reset("up/a")
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b", "b", "a", "b"]
+    assert untouched(pool.health("b"))
+
+
+@each("client")
+@on_each(ErrorAction.RETRY_LATER)
+@pytest.mark.each_choice
+async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Case, stream: bool) -> None:
+    pool = failing(case)
+    for number in range(3):
+        assert pool.health("a").failures == tuple(
+            pool.pool.clock() - 5 * back for back in range(number, 0, -1)
+        )
+        check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+        assert pool.asked == ["a", "b"] * (number + 1)
+        assert pool.rests_for("a") == (5 if number == 2 else 0)
+        await anyio.sleep(5 if number < 2 else 4)
+    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.asked[-2:] == ["b", "b"]
+    assert untouched(pool.health("b"))
+
+
+@each("protocol")
+async def test_troubles_that_are_far_apart_are_not_many(protocol: str, stream: bool) -> None:
+    pool = pool_of(protocol, {"a": broken(protocol), "b": good("Hello")})
+    for _ in range(5):
+        check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+        await anyio.sleep(16)
+    assert pool.asked == ["a", "b"] * 5
+
+
+DATE = formatdate(EPOCH + 75, usegmt=True)
+NAMED_TIMES = {
+    "seconds": ([("retry-after", "40")], 40.0),
+    "a fraction": ([("retry-after", "0.5")], 0.5),
+    "a date": ([("retry-after", DATE)], 75.0),
+    "milliseconds": ([("retry-after-ms", "1500"), ("retry-after", "2")], 1.5),
+    "a time that has passed": ([("retry-after", formatdate(EPOCH - 9, usegmt=True))], 0.0),
+    "nonsense": ([("retry-after", "soon")], 15.0),
+}
+
+
+@each("protocol")
+@pytest.mark.parametrize("named", NAMED_TIMES)
+async def test_the_account_rests_as_long_as_the_provider_says(
+    protocol: str, named: str, stream: bool
+) -> None:
+    headers, seconds = NAMED_TIMES[named]
+    pool = pool_of(protocol, {"a": with_headers(limited(protocol), *headers), "b": good("Hello")})
+    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert pool.rests_for("a") == pytest.approx(seconds)
+
+
+async def test_a_rest_is_longer_by_chance_and_never_shorter_than_asked_for(stream: bool) -> None:
+    plays = {"a": limited(MESSAGES, ("retry-after", "40")), "b": good("Hello")}
+    pool = pool_of(MESSAGES, plays, random=0.5)
+    await pool.call(MESSAGES, stream=stream)
+    assert pool.rests_for("a") == pytest.approx(42)
+
+
+async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None:
+    """Two requests are on their way when the account has enough; the one that ends last asks for less."""
+
+    def slow(seconds: float, after: str) -> Answer:
+        play = limited(MESSAGES, ("retry-after", after))
+        return Answer(play.parts, play.status, play.headers, [Sleep(seconds)])
+
+    plays = {"a": [slow(1, "60"), slow(2, "5")], "b": good("Hello")}
+    pool = pool_of(MESSAGES, plays, upstream={"selection": "weighted"})
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(partial(pool.call, MESSAGES, stream=stream))
+    assert pool.asked[:2] == ["a", "a"]
+    assert pool.rests_for("a") == pytest.approx(59)
+    assert pool.health("a").consecutive_cooldowns == 1
+
+
+@each("protocol")
+async def test_trouble_with_a_time_is_a_rest_at_once(protocol: str, stream: bool) -> None:
+    play = with_headers(broken(protocol), ("retry-after", "9"))
+    pool = pool_of(protocol, {"a": play, "b": good("Hello")})
+    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert pool.rests_for("a") == 9
+
+
+# Proxies.
+
+GONE = Answer(before=[UpstreamUnreachable("the proxy does not connect to http://up.test")])
+LATE = Answer(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
+ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
+
+
+def behind_a_proxy(a: Answer) -> PoolGateway:
+    """Two accounts behind one proxy, and a third one of another upstream behind another."""
+    plays = {"a": a, "b": good("Hello from b"), "c": good("Hello from c")}
+    return pool_of(
+        MESSAGES,
+        plays,
+        accounts={"a": {"proxy": ONE}, "b": {"proxy": ONE}, "c": {"proxy": TWO}},
+        others={"else": (MESSAGES, ["c"])},
+        models={"m": ("up/m", "else/m")},
+    )
+
+
+@pytest.mark.parametrize("failure", [GONE, LATE], ids=["refused", "no time"])
+async def test_a_proxy_that_fails_rests_and_not_the_account(failure: Answer, stream: bool) -> None:
+    pool = behind_a_proxy(failure)
+    for _ in range(3):
+        heard = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, heard, "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"] * 3
+    assert [request.proxy for request in pool.provider.requests[:2]] == [ONE.reveal()] * 2
+    assert untouched(pool.health("a"))
+    assert "hidden" not in repr(pool.store.health())
+
+
+async def test_all_that_is_behind_a_resting_proxy_rests(stream: bool) -> None:
+    pool = behind_a_proxy(GONE)
+    pool.provider.play("b", GONE)
+    for asked in (["a", "b", "c"], ["a", "c"], ["c"]):
+        before = len(pool.asked)
+        heard = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, heard, "Hello from c", stream=stream)
+        assert pool.asked[before:] == asked
+    assert pool.provider.requests[-1].proxy == TWO.reveal()
+    assert untouched(pool.health("a"))
+    assert untouched(pool.health("b"))
+    await anyio.sleep(5)
+    pool.provider.play("a", good("Hello from a"))
+    heard = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+
+
+async def test_after_a_proxys_rest_its_accounts_take_turns_again(stream: bool) -> None:
+    """What is known of the proxy does not hide what is known of the accounts."""
+    pool = behind_a_proxy(GONE)
+    pool.provider.play("b", GONE)
+    for _ in range(2):
+        await pool.call(MESSAGES, stream=stream, model="m")
+    await anyio.sleep(6)
+    for account in ("a", "b"):
+        pool.provider.play(account, good("Hello"))
+    for _ in range(4):
+        await anyio.sleep(1)
+        await pool.call(MESSAGES, stream=stream, model="m")
+    assert pool.asked[-4:] == ["a", "b", "a", "b"]
+
+
+async def test_a_proxy_that_works_again_has_no_strikes(stream: bool) -> None:
+    pool = behind_a_proxy(GONE)
+    pool.provider.play("b", GONE)
+    for _ in range(2):
+        await pool.call(MESSAGES, stream=stream, model="m")
+    (proxy,) = [name for name in pool.store.health() if name.startswith("proxy:")]
+    assert pool.store.health()[proxy].consecutive_cooldowns == 1
+    await anyio.sleep(6)
+    pool.provider.play("a", good("Hello"))
+    pool.provider.play("b", good("Hello"))
+    await pool.call(MESSAGES, stream=stream, model="m")
+    assert pool.store.health()[proxy].consecutive_cooldowns == 0
+
+
+async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) -> None:
+    pool = behind_a_proxy(broken(MESSAGES))
+    for _ in range(3):
+        await pool.call(MESSAGES, stream=stream, model="m")
+    assert pool.rests_for("a") == 5
+    heard = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, heard, "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"] * 3 + ["b"]
+
+
+# All of them.
+
+
+@each("client")
+@each("upstream", ALL)
+@pytest.mark.each_choice
+async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soonest_recovery(
+    client: str, upstream: str, stream: bool
+) -> None:
+    plays = {
+        "a": limited(upstream, ("retry-after", "30")),
+        "b": limited(upstream, ("retry-after", "8"), ("retry-after-ms", "7500")),
+        "c": limited(upstream, ("retry-after", "90")),
+    }
+    pool = pool_of(upstream, plays)
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b", "c"]
+    assert heard.status == 429
+    assert check_error(client, 429, heard.body) == []
+    assert (heard.headers["retry-after"], heard.headers["retry-after-ms"]) == ("8", "7500")
+    # And now nobody is asked.
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b", "c"]
+    assert heard.status == 429
+    assert check_error(client, 429, heard.body) == []
+    assert heard.headers["retry-after"] == "8"
+
+
+@each("client")
+@pytest.mark.each_choice
+async def test_an_error_that_passes_is_told_rather_than_one_that_stays(client: str, stream: bool) -> None:
+    """The client can try again when the first account is back; of the second it would think that it never can."""
+    pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert heard.status == 429
+    assert heard.headers["retry-after"] == "30"
+
+
+@each("client")
+async def test_when_all_are_out_of_use_the_client_hears_that_waiting_does_not_help(
+    client: str, stream: bool
+) -> None:
+    pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
+    for _ in range(2):  # the request that finds the last key refused, and those behind it
+        heard = await pool.call(client, stream=stream)
+        assert pool.asked == ["a", "b"]
+        assert (heard.status, heard.headers["x-should-retry"]) == (503, "false")
+        assert check_error(client, heard.status or 0, heard.body) == []
+        assert "operator" in json.loads(heard.body)["error"]["message"]
+        assert "retry-after" not in heard.headers
+
+
+@each("client")
+async def test_the_requests_own_fault_is_no_matter_of_time(client: str, stream: bool) -> None:
+    """That another account rests meanwhile does not make a bad request worth repeating."""
+    pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert heard.status == 400
+    assert "retry-after" not in heard.headers
+
+
+# The upstream's own rules.
+
+
+async def test_rules_come_before_the_table(stream: bool) -> None:
+    plays = {"a": invalid(MESSAGES), "b": good("Hello")}
+    rule = RuleSettings(action="cool_down", upstream="up", statuses=(400,), words=("Too Long",))
+    pool = pool_of(MESSAGES, plays, rules=[rule])
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    assert pool.rests_for("a") == 15
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        RuleSettings(action="cool_down", upstream="other", statuses=(400,)),
+        RuleSettings(action="cool_down", statuses=(400,), words=("short",)),
+        RuleSettings(action="cool_down", codes=("rate_limit_error",)),
+    ],
+    ids=["another upstream's", "other words", "another code"],
+)
+async def test_a_rule_that_does_not_fit_changes_nothing(rule: RuleSettings, stream: bool) -> None:
+    plays = {"a": invalid(MESSAGES), "b": good("Hello")}
+    pool = pool_of(MESSAGES, plays, rules=[rule], others={"other": (MESSAGES, ())})
+    assert (await pool.call(MESSAGES, stream=stream)).status == 400
+    assert pool.asked == ["a"]
+    assert untouched(pool.health("a"))

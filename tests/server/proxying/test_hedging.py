@@ -1,0 +1,362 @@
+"""A second account beside the first, when that one says nothing for a time: the first content counts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, Late, Sleep
+from gateway.provider import Answer, PoolGateway, check_said, good, pool_of, script_of
+from gateway.provider_errors import broken, invalid, limited, unauthorized
+from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.stores.base import Rate
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.upstream.client import UpstreamBroken
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.backends(*VIRTUAL_BACKENDS),
+    pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"]),
+]
+
+
+@pytest.fixture
+def record(caplog: pytest.LogCaptureFixture) -> Any:
+    """What the log says of the newest request."""
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
+
+
+class SlowStore(MemoryAccountStore):
+    """Each answer takes a time."""
+
+    def __init__(self, take_s: float = 0.0, failed_s: float = 0.0) -> None:
+        super().__init__()
+        self._take_s, self._failed_s = take_s, failed_s
+
+    async def take(self, *asked: Any) -> Any:
+        await anyio.sleep(self._take_s)
+        return await super().take(*asked)
+
+    async def failed(self, *told: Any, **more: Any) -> None:
+        await anyio.sleep(self._failed_s)
+        await super().failed(*told, **more)
+
+    def leases(self) -> int:
+        return sum(len(each) for each in self._leases.values())
+
+
+def silent(seconds: float, text: str = "Hello from a") -> Any:
+    return good(text, before=[Sleep(seconds)])
+
+
+def late(play: Answer, seconds: float) -> Answer:
+    return Answer(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
+
+
+def hedged(protocol: str, plays: dict[str, Any], hedge_s: float = 2, **more: Any) -> PoolGateway:
+    limits = {name: {"max_concurrent_requests": 5} for name in plays}
+    return pool_of(protocol, plays, upstream={"hedge_s": hedge_s}, accounts=limits, **more)
+
+
+def ended_at(heard: FakeClient) -> float:
+    return heard.messages[-1][0]
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.each_choice
+async def test_the_second_account_is_asked_after_the_delay_and_may_win(
+    client: str, upstream: str, stream: bool, record: Any
+) -> None:
+    pool = hedged(upstream, {"a": silent(60), "b": silent(1, "Hello from b")})
+    heard = await pool.call(client, stream=stream)
+    check_said(client, heard, "Hello from b", stream=stream)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 2)]
+    assert ended_at(heard) == 3
+    assert pool.provider.requests[0].door.closed_at == 3, "the slower one is ended at once"
+    assert (record()["account"], record()["attempts"], record()["outcome"]) == ("up/b", 2, "completed")
+    assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
+
+
+async def test_the_first_account_may_still_win(stream: bool, record: Any) -> None:
+    pool = hedged(MESSAGES, {"a": silent(5), "b": silent(60, "Hello from b")})
+    heard = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert pool.provider.requests[1].door.closed_at == 5
+    assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
+    assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
+
+
+async def test_nobody_else_is_asked_when_the_answer_comes_in_time(stream: bool, record: Any) -> None:
+    pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.asked == ["a"]
+    assert "hedge" not in record()
+
+
+async def test_an_answer_that_has_begun_is_not_hedged(stream: bool) -> None:
+    """It is silence that counts. Of a whole answer nothing is known before its end, so it is silent until then."""
+    pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
+    heard = await pool.call(MESSAGES, stream=stream, leaves_after=500)
+    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    assert pool.asked == (["a"] if stream else ["a", "b"])
+
+
+async def test_nothing_is_hedged_by_default(stream: bool) -> None:
+    pool = hedged(MESSAGES, {"a": silent(100), "b": good("Hello from b")}, hedge_s=0)
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.asked == ["a"]
+
+
+async def test_without_another_account_the_first_goes_on(stream: bool, record: Any) -> None:
+    pool = hedged(MESSAGES, {"a": silent(30)})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.asked == ["a"]
+    assert "hedge" not in record()
+
+
+async def test_an_account_without_room_is_no_second_one(stream: bool) -> None:
+    plays = {"a": silent(30), "b": silent(60, "Hello from b")}
+    limits = {"b": {"max_concurrent_requests": 1}}
+    pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 2}, accounts=limits)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.call, MESSAGES)
+        await anyio.sleep(10)
+        heard = await pool.call(MESSAGES, stream=stream)
+        tasks.cancel_scope.cancel()
+    # The first request has b as its second account, so the other one had but a.
+    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    assert pool.asked == ["a", "b", "a"]
+
+
+async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
+    pool = pool_of(
+        MESSAGES,
+        {"a": silent(60), "c": good("Hello from c")},
+        upstream={"hedge_s": 2},
+        others={"else": (CHAT, ["c"])},
+        models={"m": ("up/one", "else/two")},
+    )
+    heard = await pool.call(RESPONSES, stream=stream, model="m")
+    check_said(RESPONSES, heard, "Hello from c", stream=stream)
+    assert [asked.body["model"] for asked in pool.provider.requests] == ["one", "two"]
+
+
+# Failures.
+
+
+async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream: bool, record: Any) -> None:
+    plays = {"a": late(broken(MESSAGES), 1), "b": silent(9, "Hello from b"), "c": good("Hello from c")}
+    pool = hedged(MESSAGES, plays)
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 1), ("c", 3)]
+    assert record()["attempts"] == 3
+    assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
+
+
+async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record: Any) -> None:
+    pool = hedged(MESSAGES, {"a": silent(30), "b": limited(MESSAGES), "c": good("Hello from c")})
+    heard = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert pool.health("b").consecutive_cooldowns == 1
+    assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
+    (failed,) = record()["failures"]
+    assert (failed["account"], failed["status"]) == ("up/b", 429)
+    assert "rate limit" in failed["cause"]
+    assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
+    assert "error" not in record()
+
+
+async def test_when_the_first_one_fails_the_second_goes_on(stream: bool, record: Any) -> None:
+    pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 5), "b": silent(9, "Hello from b")})
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
+    assert len(pool.health("a").failures) == 1
+    hedge = record()["hedge"]
+    assert (hedge["account"], hedge["outcome"]) == ("up/a", "failed")
+    assert (record()["account"], record()["outcome"]) == ("up/b", "completed")
+
+
+async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
+    plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
+    pool = hedged(MESSAGES, plays)
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 2), ("c", 7)]
+    assert len(pool.health("a").failures) == 1
+    assert pool.health("b").consecutive_cooldowns == 1
+
+
+async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> None:
+    plays = {"a": late(limited(MESSAGES, ("retry-after", "30")), 5), "b": late(unauthorized(MESSAGES), 6)}
+    pool = hedged(MESSAGES, plays)
+    heard = await pool.call(MESSAGES, stream=stream)
+    assert heard.status == 429
+    assert check_error(MESSAGES, 429, heard.body) == []
+    assert heard.headers["retry-after"] == "27", (
+        "the account has rested for 3 seconds when the other one failed"
+    )
+    assert record()["outcome"] == "failed"
+    assert record()["hedge"]["outcome"] == "failed"
+    assert pool.health("b").disabled
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
+async def test_the_requests_own_fault_ends_both(first: bool, stream: bool, record: Any) -> None:
+    slow, quick = silent(60), late(invalid(MESSAGES), 4)
+    pool = hedged(MESSAGES, {"a": quick if first else slow, "b": slow if first else quick, "c": good("no")})
+    heard = await pool.call(MESSAGES, stream=stream)
+    assert heard.status == 400
+    assert check_error(MESSAGES, 400, heard.body) == []
+    assert ended_at(heard) == (4 if first else 6)
+    assert {asked.door.closed_at for asked in pool.provider.requests} == {ended_at(heard)}
+    assert pool.asked == ["a", "b"]
+
+
+# Everything is given back.
+
+
+@pytest.mark.parametrize("leaves", [1, 3])
+async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, record: Any) -> None:
+    store = SlowStore()
+    pool = hedged(MESSAGES, {"a": silent(60), "b": silent(60)}, store=store)
+    await pool.call(MESSAGES, stream=stream, leaves_after=leaves)
+    assert {asked.door.closed_at for asked in pool.provider.requests} == {leaves}
+    assert len(pool.asked) == (1 if leaves == 1 else 2)
+    assert store.leases() == 0
+    assert record()["outcome"] == "client_left"
+
+
+# Two things at once. Which task comes first is chance on trio, so each of these is tried often.
+
+BREAKS = Answer(before=[UpstreamBroken("http://up.test: the connection broke")])
+
+
+def at_once(seconds: float, text: str, *, stream: bool) -> Answer:
+    """The content comes without a moment in which the attempt could be ended, and the rest behind it."""
+    steps = list(script_of(MESSAGES, good(text), stream=stream).body)
+    parts = [step for step in steps if isinstance(step, bytes)]
+    words = (
+        next(number for number, part in enumerate(parts) if b"Hello" in part) if stream else len(parts) - 1
+    )
+    return Answer([Late(seconds, b"".join(parts[: words + 1])), *parts[words + 1 :]])
+
+
+SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "both have content": lambda stream: {
+        "a": at_once(5, "Hello from a", stream=stream),
+        "b": at_once(3, "Hello from b", stream=stream),
+    },
+    "both answer": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
+    "failure and content": lambda stream: {"a": late(broken(MESSAGES), 5), "b": silent(3, "Hello from b")},
+    "content and failure": lambda stream: {"a": silent(5), "b": late(broken(MESSAGES), 3)},
+    "content and no connection": lambda stream: {
+        "a": at_once(5, "Hello from a", stream=stream),
+        "b": late(BREAKS, 3),
+    },
+    "refusal and content": lambda stream: {"a": late(invalid(MESSAGES), 5), "b": silent(3, "Hello from b")},
+    "both fail": lambda stream: {"a": late(broken(MESSAGES), 5), "b": late(BREAKS, 3)},
+    "failure and delay": lambda stream: {"a": late(broken(MESSAGES), 2), "b": good("Hello from b")},
+    "content and delay": lambda stream: {"a": silent(2), "b": good("Hello from b")},
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+@pytest.mark.each_choice
+async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
+    for _ in range(30):
+        store = SlowStore()
+        pool = hedged(MESSAGES, SAME[what](stream), store=store)
+        heard = await pool.call(MESSAGES, stream=stream)
+        if heard.status == 200:
+            check_said(MESSAGES, heard, _text(heard), stream=stream)
+        else:
+            assert check_error(MESSAGES, heard.status or 0, heard.body) == []
+        assert record()["outcome"] == ("completed" if heard.status == 200 else "failed")
+        if what != "failure and delay":  # either may be first
+            assert ("hedge" in record()) == (len(pool.asked) == 2)
+        assert store.leases() == 0
+
+
+def _text(heard: FakeClient) -> str:
+    return "Hello from a" if b"Hello from a" in heard.body else "Hello from b"
+
+
+# What happens while the store is asked for the second account, from 1 to 2 seconds after the request went out.
+MEANWHILE = [
+    pytest.param(silent(1.5), "Hello from a", ["a"], id="content"),
+    pytest.param(late(broken(MESSAGES), 1.5), "Hello from b", ["a", "b"], id="a failure"),
+    pytest.param(late(invalid(MESSAGES), 1.5), None, ["a"], id="a refusal"),
+]
+
+
+@pytest.mark.parametrize(("first", "said", "asked"), MEANWHILE)
+async def test_while_the_second_account_is_looked_for(
+    first: Any, said: str | None, asked: list[str], stream: bool
+) -> None:
+    store = SlowStore(take_s=1)
+    pool = hedged(MESSAGES, {"a": first, "b": silent(9, "Hello from b")}, hedge_s=1, store=store)
+    heard = await pool.call(MESSAGES, stream=stream)
+    if said is None:
+        assert heard.status == 400
+    else:
+        check_said(MESSAGES, heard, said, stream=stream)
+    assert pool.asked == asked
+    assert store.leases() == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [(silent(1.5), 200), (late(broken(MESSAGES), 1.5), 500), (late(invalid(MESSAGES), 1.5), 400)],
+    ids=["content", "a failure", "a refusal"],
+)
+async def test_no_room_for_a_second_one_when_the_first_has_ended(
+    first: Any, status: int, stream: bool
+) -> None:
+    """The account that is looked for has no room, and when that is known the first one is gone as well."""
+    store = SlowStore(take_s=1)
+    plays = {"a": first, "b": good("Hello from b")}
+    pool = pool_of(
+        MESSAGES, plays, upstream={"hedge_s": 1}, accounts={"b": {"requests_per_minute": 1}}, store=store
+    )
+    await store.spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True)
+    heard = await pool.call(MESSAGES, stream=stream)
+    assert heard.status == status
+    assert pool.asked == ["a"]
+
+
+async def test_a_failure_that_is_being_told_to_the_store_is_not_hedged(stream: bool) -> None:
+    store = SlowStore(failed_s=3)
+    pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 1), "b": good("Hello from b")}, store=store)
+    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
+    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 4)]
+
+
+# Several answers for one request, each a call of its own.
+
+
+@pytest.mark.parametrize(
+    ("quick", "answers"), [(3, "b"), (6, "a"), (5, "ab")], ids=["the second", "the first", "both at once"]
+)
+async def test_several_answers_are_one_attempt(quick: float, answers: str, stream: bool) -> None:
+    """All of them come from one account, and all the calls of the other are ended."""
+    for _ in range(10):
+        plays = {
+            "a": at_once(7, "Hello from a", stream=True),
+            "b": at_once(quick, "Hello from b", stream=True),
+        }
+        store = SlowStore()
+        pool = hedged(MESSAGES, plays, store=store)
+        heard = await pool.call(CHAT, stream=stream, body={"n": 2})
+        assert heard.status == 200
+        said = [account for account in "ab" if f"Hello from {account}".encode() in heard.body]
+        assert len(said) == 1
+        assert said[0] in answers
+        assert pool.asked == ["a", "a", "b", "b"]
+        assert store.leases() == 0

@@ -1,0 +1,436 @@
+"""One request, one task group: who is told what, when, and that nothing outlives the request.
+
+Time is virtual; the upstream plays a script and the client is a pair of ASGI callables.
+"""
+
+import gc
+import json
+import weakref
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, FakeDoor, Late, Script, Sleep
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman import PROTOCOLS
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.log import RequestRecord
+from dragoman_server.proxying.account_pool import AccountPool
+from dragoman_server.proxying.plan import Plan, make_plan
+from dragoman_server.proxying.request_handler import RequestHandler
+from dragoman_server.settings import Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
+PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]},
+    MESSAGES: {"model": "up/m", "max_tokens": 50, "messages": [{"role": "user", "content": "Hi"}]},
+    RESPONSES: {"model": "up/m", "input": "Hi"},
+}
+
+# A stream of the Chat upstream in three reads: the start, a word, the end.
+START = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+WORD = b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n'
+END = (
+    b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+    b'data: {"id":"x","model":"m","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4}}\n\n'
+    b"data: [DONE]\n\n"
+)
+WHOLE = json.dumps(
+    {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4},
+    }
+).encode()
+
+
+def pool() -> AccountPool:
+    return AccountPool(Settings(), MemoryAccountStore())
+
+
+def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1"),)
+    )
+    body = json.dumps({**BODIES[client], "stream": stream}).encode()
+    return make_plan(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+
+
+async def run(
+    script: Script, *, client: str = MESSAGES, stream: bool = True, keepalive_s: float = 10, **more: Any
+) -> tuple[FakeClient, FakeDoor, RequestRecord]:
+    door, fake = FakeDoor(script), FakeClient(**more)
+    fake._body = None  # the request was read before
+    record = RequestRecord(id="0123456789ab", protocol=client, path="/")
+    context = RequestHandler(
+        plan_for(client, stream=stream),
+        lambda name: door,
+        fake.receive,
+        fake.send,
+        record,
+        pool=pool(),
+        keepalive_s=keepalive_s,
+        http1=True,
+    )
+    await context.run()
+    assert door.open_count == 0
+    return fake, door, record
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_stream_is_translated_and_ends(client: str) -> None:
+    fake, door, record = await run(Script([START, WORD, END]), client=client)
+    assert fake.status == 200
+    assert fake.finished
+    assert b"Hello" in fake.body
+    assert record.outcome == "completed"
+    assert record.output_tokens == 1
+    assert door.read_to_end, "the connection can be used again"
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
+    fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
+    assert fake.status == 200
+    assert fake.headers["content-length"] == str(len(fake.body))
+    assert fake.headers["content-type"] == "application/json"
+    assert "Hello" in fake.body.decode()
+    assert record.outcome == "completed"
+
+
+async def test_headers_of_a_stream() -> None:
+    fake, _, _ = await run(
+        Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
+    )
+    assert fake.headers["content-type"].startswith("text/event-stream")
+    assert fake.headers["cache-control"] == "no-cache"
+    assert fake.headers["x-accel-buffering"] == "no"
+    assert fake.headers["connection"] == "keep-alive"
+    assert fake.headers["request-id"] == fake.headers["x-request-id"] == "req_up"
+    assert "set-cookie" not in fake.headers
+
+
+async def test_each_event_goes_out_as_soon_as_it_exists() -> None:
+    fake, _, _ = await run(Script([START, Sleep(1), WORD, Sleep(1), WORD, Sleep(1), END]), client=CHAT)
+    times = [when for when, message in fake.messages if b"Hello" in message.get("body", b"")]
+    assert times == [pytest.approx(1), pytest.approx(2)]
+
+
+async def test_events_that_wait_share_one_write() -> None:
+    fake, _, _ = await run(Script([START + WORD * 20 + END]))
+    assert len(fake.messages) == 2, "the start, and one body"
+
+
+@pytest.mark.promise("R8")
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
+async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
+    scripts = {
+        "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
+        "before the first byte": Script([Sleep(25), START, WORD, END]),
+        "in the middle": Script([START + WORD, Sleep(25), END]),
+    }
+    fake, _, record = await run(scripts[where], client=client)
+    beat = PROTOCOLS[client].endpoints[0].heartbeat
+    beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
+    assert [when for when in beats if when < 25] == [pytest.approx(10), pytest.approx(20)]
+    assert fake.finished
+    assert record.outcome == "completed"
+
+
+@pytest.mark.promise("R8")
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
+    """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
+    flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
+    fake, _, _ = await run(flowing, client=client)
+    beat = PROTOCOLS[client].endpoints[0].heartbeat
+    beats = [when for when, message in fake.messages if message.get("body", b"").endswith(beat)]
+    assert beats == [pytest.approx(4 + 8 + 10), pytest.approx(4 + 8 + 20)]
+
+
+async def test_a_heartbeat_at_the_moment_of_an_event_does_not_change_the_order() -> None:
+    """Both become due at once; which task comes first is chance on trio, so it is tried often."""
+    for _ in range(50):
+        fake, _, record = await run(Script([START, Late(1, WORD), Late(1, END)]), keepalive_s=1)
+        events = [line for line in fake.body.split(b"\n") if line.startswith(b"event: ")]
+        assert [event for event in events if event != b"event: ping"] == [
+            b"event: message_start",
+            b"event: content_block_start",
+            b"event: content_block_delta",
+            b"event: content_block_stop",
+            b"event: message_delta",
+            b"event: message_stop",
+        ]
+        assert fake.finished
+        assert record.outcome == "completed"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        Script([b"{}"], status=500, connect=[Sleep(1)]),
+        Script(connect=[Sleep(1), UpstreamUnreachable("gone")]),
+        Script([START, Sleep(1), UpstreamBroken("gone")]),
+    ],
+    ids=["status", "no connection", "no content"],
+)
+async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script: Script) -> None:
+    statuses = set()
+    for _ in range(50):
+        fake, _, record = await run(Script(**vars(script)), keepalive_s=1)
+        starts = [m for _, m in fake.messages if m["type"] == "http.response.start"]
+        assert len(starts) == 1
+        assert fake.finished
+        # Either the failure was first, or the heartbeat and the failure is told in the stream.
+        assert (fake.status == 200) == (b"event: ping" in fake.body)
+        assert b'"type":"error"' in fake.body
+        assert record.outcome == "failed"
+        statuses.add(fake.status)
+    assert statuses <= {200, 500, 502}
+
+
+@pytest.mark.promise("R8")
+async def test_no_heartbeat_after_the_end_or_when_switched_off() -> None:
+    fake, _, _ = await run(Script([START, WORD, END, Sleep(100)]))
+    assert fake.messages[-1][0] < 1
+    fake, _, _ = await run(Script([START, Sleep(100), WORD, END]), keepalive_s=0)
+    assert not fake.body.count(b"event: ping\ndata") > 1
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize("where", ["while connecting", "before the first byte", "in the middle"])
+async def test_a_client_that_leaves_closes_the_upstream_at_once(where: str, stream: bool) -> None:
+    scripts = {
+        "while connecting": Script(connect=[Sleep(3600)]),
+        "before the first byte": Script([Sleep(3600)]),
+        "in the middle": Script([START + WORD if stream else WHOLE[:40], Sleep(3600)]),
+    }
+    _, door, record = await run(scripts[where], stream=stream, leaves_after=5)
+    assert door.closed_at == pytest.approx(5)
+    assert record.outcome == "client_left"
+
+
+@pytest.mark.promise("R10")
+async def test_a_slow_client_pauses_the_upstream() -> None:
+    door = FakeDoor(Script([START, *[WORD] * 50, END]))
+    fake = FakeClient(pace=10)
+    fake._body = None
+    record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
+    plan = plan_for(MESSAGES, stream=True)
+    context = RequestHandler(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(context.run)
+        await anyio.sleep(35)
+        # One event is being sent, one waits at the hand-off, one was read: nothing piles up.
+        assert door.reads <= 6
+        tasks.cancel_scope.cancel()
+    assert door.open_count == 0
+
+
+UPSTREAM_FAILURES = [
+    (UpstreamUnreachable("http://127.0.0.1:9: cannot connect"), 502),
+    (UpstreamTimeout("http://127.0.0.1:9: read timeout", UpstreamTimeoutPhase.READ), 504),
+    (UpstreamBroken("http://127.0.0.1:9: the connection broke"), 502),
+]
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
+@pytest.mark.each_choice
+async def test_a_failure_before_content_is_a_plain_http_error(
+    client: str, stream: bool, error: Exception, status: int
+) -> None:
+    fake, _, record = await run(Script(connect=[error]), client=client, stream=stream)  # type: ignore[list-item]
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert json.loads(fake.body)["error"]["message"] == str(error).replace(
+        "http://127.0.0.1:9", 'upstream "up"'
+    )
+    assert (record.outcome, record.error) == ("failed", str(error))
+
+
+@pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
+async def test_lifecycle_events_are_held_until_content(client: str) -> None:
+    """The first events alone commit to nothing: an upstream that fails after them is still a plain error."""
+    error = UpstreamBroken("http://127.0.0.1:9: the connection broke")
+    fake, _, _ = await run(Script([START, Sleep(1), error]), client=client)
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert fake.headers["content-type"] == "application/json"
+
+
+FAILURE_TAILS = {
+    CHAT: b'data: {"error":',
+    MESSAGES: b"event: error\n",
+    RESPONSES: b"event: response.failed\n",
+}
+SUCCESS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize(
+    "tail",
+    [
+        [],
+        [WORD[:30]],
+        [UpstreamBroken("broke")],
+        [UpstreamTimeout("late", UpstreamTimeoutPhase.READ)],
+        [b"data: {]\n\n"],
+    ],
+    ids=["eof", "cut frame", "broken", "timeout", "nonsense"],
+)
+@pytest.mark.each_choice
+async def test_a_failure_after_content_ends_in_the_clients_error_form(client: str, tail: list[Any]) -> None:
+    fake, _, record = await run(Script([START + WORD, *tail]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    assert SUCCESS[client] not in fake.body
+    assert fake.finished
+    assert record.outcome == "failed"
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) -> None:
+    fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    body = b'{"error":{"message":"no","type":"server_error"}}'
+    fake, _, _ = await run(Script([body], status=500, connect=[Sleep(15)]), client=client)
+    assert fake.status == 200
+    assert FAILURE_TAILS[client] in fake.body
+    assert b'"no"' in fake.body
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client: str, stream: bool) -> None:
+    body = b'{"error":{"message":"slow down","type":"rate_limit_error","param":null,"code":"rate_limit_exceeded"}}'
+    script = Script([body], status=429, headers=[("retry-after", "7"), ("x-ratelimit-remaining-tokens", "0")])
+    fake, _, record = await run(script, client=client, stream=stream)
+    assert fake.status == 429
+    assert fake.headers["retry-after"] == "7"
+    assert fake.headers["x-ratelimit-remaining-tokens"] == "0"
+    error = json.loads(fake.body)["error"]
+    assert error["message"] == "slow down"
+    assert record.upstream_status == 429
+
+
+@pytest.mark.promise("S6")
+async def test_a_redirect_is_no_answer() -> None:
+    fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
+    assert fake.status is not None
+    assert fake.status >= 500
+    assert "location" not in fake.headers
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
+    fake, _, record = await run(Script([WHOLE]), client=client, stream=True)
+    assert fake.headers["content-type"].startswith("text/event-stream")
+    assert SUCCESS[client] in fake.body
+    assert b"Hello" in fake.body
+    assert record.outcome == "completed"
+
+
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
+    fake, _, _ = await run(Script([START, WORD, END]), client=client, stream=False)
+    assert fake.headers["content-type"] == "application/json"
+    assert "Hello" in json.dumps(json.loads(fake.body))
+
+
+async def test_a_relay_passes_the_bytes_unchanged() -> None:
+    fake, _, record = await run(Script([START[:17], START[17:] + WORD, END]), client=CHAT)
+    assert fake.body == START + WORD + END
+    assert record.input_tokens == 3
+
+
+async def test_losses_are_named_in_a_header() -> None:
+    body = json.dumps({**BODIES[CHAT], "seed": 1}).encode()
+    settings = Settings(
+        upstreams=(UpstreamSettings(name="up", protocol=MESSAGES, base_url="http://127.0.0.1:9"),)
+    )
+    plan = make_plan(settings, PROTOCOLS[CHAT], {}, "", body, id="a", now=0)
+    fake = FakeClient()
+    fake._body = None
+    record = RequestRecord(id="a", protocol=CHAT, path="/")
+    door = FakeDoor(Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500))
+    await RequestHandler(
+        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
+    ).run()
+    assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
+    assert record.losses == ["dropped /seed"]
+
+
+async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
+    key = "sk-canary-0123456789"
+    upstream = UpstreamSettings(
+        name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1", api_key=Secret(key)
+    )
+    body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
+    for client in PROTOCOL_NAMES:
+        asked = json.dumps(BODIES[client]).encode()
+        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", asked, id="a", now=0)
+        fake = FakeClient()
+        fake._body = None
+        record = RequestRecord(id="a", protocol=client, path="/")
+        door = FakeDoor(Script([body], status=401))
+        await RequestHandler(
+            plan,
+            lambda name, door=door: door,
+            fake.receive,
+            fake.send,
+            record,
+            pool=pool(),
+            keepalive_s=0,
+            http1=True,
+        ).run()
+        assert fake.status == 401
+        assert key not in fake.body.decode()
+        assert key not in repr(record)
+
+
+@pytest.mark.promise("R9")
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("client", PROTOCOL_NAMES)
+async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
+    answers: list[weakref.ref[Any]] = []
+    make = Plan.response_machine
+
+    def noting(self: Plan, **more: Any) -> Any:
+        answer = make(self, **more)
+        answers.append(weakref.ref(answer))
+        return answer
+
+    monkeypatch.setattr(Plan, "response_machine", noting)
+    gc.collect()
+    gc.disable()
+    try:
+        script = Script([START, WORD, END] if stream else [WHOLE])
+        assert (await run(script, client=client, stream=stream))[0].status == 200
+        assert [answer() for answer in answers] == [None]
+    finally:
+        gc.enable()

@@ -1,0 +1,132 @@
+"""Schemas and demanded calls that an upstream ignores, through the gateway: the answer arrives, the breach is told."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    chat_answer,
+    chunk,
+    events_in,
+    messages_answer,
+    responses_answer,
+    scripted,
+    stream,
+    whole,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+KEPT, BROKEN = '{"city":"Oslo"}', "The city is canary."
+TOOL = {"type": "object", "properties": {}}
+
+ASKING: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "messages": [{"role": "user", "content": "Where?"}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "city", "schema": SCHEMA}},
+    },
+    MESSAGES: {
+        "max_tokens": 99,
+        "messages": [{"role": "user", "content": "Where?"}],
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+    },
+    RESPONSES: {
+        "input": "Where?",
+        "text": {"format": {"type": "json_schema", "name": "city", "schema": SCHEMA}},
+    },
+}
+DEMANDING: dict[str, dict[str, Any]] = {
+    CHAT: {
+        "messages": [{"role": "user", "content": "Look."}],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": TOOL}}],
+        "tool_choice": "required",
+    },
+    MESSAGES: {
+        "max_tokens": 99,
+        "messages": [{"role": "user", "content": "Look."}],
+        "tools": [{"name": "look", "input_schema": TOOL}],
+        "tool_choice": {"type": "tool", "name": "look"},
+    },
+    RESPONSES: {
+        "input": "Look.",
+        "tools": [{"type": "function", "name": "look", "parameters": TOOL, "strict": False}],
+        "tool_choice": {"type": "function", "name": "look"},
+    },
+}
+
+
+def answer_of(protocol: str, text: str) -> Any:
+    if protocol == CHAT:
+        return whole(chat_answer({"content": text}))
+    if protocol == MESSAGES:
+        return whole(messages_answer([{"type": "text", "text": text}]))
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+    return whole(responses_answer([item]))
+
+
+async def told(client: str, upstream: str, body: Any, text: str, **said: Any) -> list[str]:
+    """What the header says of a whole answer, which arrives as it is."""
+    gateway = scripted(upstream, answer_of(upstream, text), upstream=said)
+    answer = await gateway.call(PATHS[client], {"model": "up/m", **body})
+    assert json.dumps(text)[1:-1].encode() in answer.body
+    found = answer.headers.get("dragoman-loss", "").partition("; ")[2].split(", ")
+    return [loss for loss in found if "=answer:" in loss]
+
+
+NO_SCHEMA, NO_CALL = ["breach=answer:/content"], ["breach=answer:/tool_calls"]
+FOREIGN = [(client, upstream) for client in PATHS for upstream in PATHS if client != upstream]
+
+
+@pytest.mark.parametrize(("client", "upstream"), FOREIGN)
+async def test_a_schema_that_was_ignored_is_told(client: str, upstream: str) -> None:
+    assert await told(client, upstream, ASKING[client], BROKEN) == NO_SCHEMA
+    assert await told(client, upstream, ASKING[client], KEPT) == []
+
+
+@pytest.mark.parametrize("stood_in", ["object", "none"])
+async def test_so_it_is_where_something_stood_in_for_it(stood_in: str) -> None:
+    """A JSON mode, words, or a tool that was not called."""
+    assert await told(CHAT, MESSAGES, ASKING[CHAT], BROKEN, structured_output=stood_in) == NO_SCHEMA
+    assert await told(CHAT, MESSAGES, ASKING[CHAT], KEPT, structured_output=stood_in) == []
+
+
+@pytest.mark.parametrize(("client", "upstream"), FOREIGN)
+async def test_a_demanded_call_that_was_not_made_is_told(client: str, upstream: str) -> None:
+    assert await told(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
+
+
+async def test_an_upstream_that_enforces_them_is_left_to_it() -> None:
+    asking = {**ASKING[MESSAGES], **DEMANDING[MESSAGES]}
+    assert await told(MESSAGES, CHAT, asking, BROKEN) == [*NO_CALL, *NO_SCHEMA]
+    assert await told(MESSAGES, CHAT, asking, BROKEN, enforces=("schema", "tool_choice")) == []
+
+
+@pytest.mark.parametrize("protocol", PATHS)
+async def test_a_relay_is_not_checked(protocol: str) -> None:
+    assert await told(protocol, protocol, ASKING[protocol], BROKEN) == []
+
+
+async def test_a_stream_passes_as_it_comes_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+    pieces = [BROKEN[at : at + 4] for at in range(0, len(BROKEN), 4)]
+    script = stream(*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop"), done=True)
+    with caplog.at_level(logging.DEBUG):
+        body = {"model": "up/m", "stream": True, **ASKING[RESPONSES]}
+        client = await scripted(CHAT, script).call(PATHS[RESPONSES], body)
+    events = events_in(client.body)
+    assert [each["delta"] for each in events if each["type"] == "response.output_text.delta"] == pieces
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert "breach answer:/content" in line["losses"]
+    assert "canary" not in str([record.__dict__ for record in caplog.records])

@@ -1,0 +1,601 @@
+"""F. Retries, the pool and cancelling: the failures that users of gateways have met, one by one."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+
+import anyio
+import pytest
+from failures.answers import Call, Cost, Say, frames
+from failures.answers import stream as stream_of
+from failures.cross import each, every_pair
+from gateway.fakes import FakeClient, Sleep, Step
+from gateway.provider import (
+    EPOCH,
+    Answer,
+    InBand,
+    PoolGateway,
+    check_said,
+    good,
+    in_band,
+    pool_of,
+    script_of,
+)
+from gateway.provider_errors import PLAIN, anthropic, broken, invalid, limited, openai, refusal
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, meaning_of_client_stream
+from oracle import samples as s
+from oracle.meaning import Kind, Stop
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.stores.base import AccountStoreError
+from dragoman_server.accounts.stores.memory import MemoryAccountStore
+from dragoman_server.accounts.stores.resilient import ResilientStore
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamIdleClosed, UpstreamUnreachable
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+BROKEN = UpstreamBroken("http://up.test: the connection broke")
+LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
+
+
+def overloaded(protocol: str) -> dict[str, Any]:
+    """An error as it stands in a stream."""
+    if protocol == MESSAGES:
+        return anthropic("overloaded_error", "Overloaded")
+    return openai("The server is overloaded", "server_error", "server_error")
+
+
+def error_frames(protocol: str) -> bytes:
+    return in_band(protocol, InBand(overloaded(protocol), bare=True), stream=True)
+
+
+# Content that went out: of text, and of a call whose arguments are not whole.
+SAID = {"text": (Say("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
+ENDS: dict[str, Any] = {
+    "the connection breaks": lambda protocol: [BROKEN],
+    "it just ends": lambda protocol: [],
+    "an error in the stream": lambda protocol: [error_frames(protocol)],
+}
+
+
+def begun(protocol: str, said: str) -> list[Step]:
+    """A stream up to its first content, each frame in a read of its own."""
+    parts = frames(stream_of(protocol, *SAID[said]))
+    word = b"Hello" if said == "text" else b"call_a"
+    return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
+
+
+@pytest.mark.promise("R5")
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
+async def test_f1_nobody_else_is_asked_after_content_went_out(
+    client: str, upstream: str, said: str, end: str
+) -> None:
+    play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
+    pool = pool_of(upstream, {"a": play, "b": good("Hello from b")})
+    tools = [{"name": "add", "input_schema": {"type": "object"}}]
+    heard = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
+    assert pool.asked == ["a"]
+    assert heard.status == 200
+    meaning = meaning_of_client_stream(client, heard.body)
+    assert meaning.stop is Stop.ERROR
+    assert len(meaning.blocks) <= 1
+    assert meaning.said(Kind.TEXT) == ("Hello" if said == "text" else "")
+    begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
+    assert heard.body.count(begins[client]) == 1
+
+
+@BOTH
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
+async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
+    client: str, upstream: str, end: str, stream: bool
+) -> None:
+    """The first account announces another answer, with its id and its figures, before it fails."""
+    opening = frames(stream_of(upstream, Say("Never"), cost=Cost(prompt=5000)))[
+        : 2 if upstream == RESPONSES else 1
+    ]
+    opening = [
+        part.replace(b"msg_1", b"msg_never")
+        .replace(b"chatcmpl-1", b"never")
+        .replace(b"resp_1", b"resp_never")
+        for part in opening
+    ]
+    failing = pool_of(upstream, {"a": Answer([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
+    alone = pool_of(upstream, {"b": good("Hello")})
+    heard, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
+    assert failing.asked == ["a", "b"]
+    check_said(client, heard, "Hello", stream=stream)
+    assert without_ids(heard) == without_ids(expected)
+
+
+def without_ids(heard: FakeClient) -> bytes:
+    """What the client heard, without what is new for each request."""
+    body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
+    return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
+
+
+# What an upstream sends before it dies, and whether the client has seen something by then.
+_TEXT_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
+_TEXT_PART = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+_CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "add", "arguments": ""}}
+_RESPONSES_TEXT: list[dict[str, Any]] = [
+    {"type": "response.created", "response": s.response()},
+    {"type": "response.output_item.added", "output_index": 0, "item": _TEXT_ITEM},
+    {
+        "type": "response.content_part.added",
+        "part": {"type": "output_text", "text": "", "annotations": []},
+        **_TEXT_PART,
+    },
+]
+_MESSAGES_TEXT: list[dict[str, Any]] = [
+    {"type": "message_start", "message": s.message()},
+    {"type": "ping"},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+]
+OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
+    "an empty block": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""})],
+            MESSAGES: _MESSAGES_TEXT,
+            RESPONSES: _RESPONSES_TEXT,
+        },
+        False,
+    ),
+    "an empty delta": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": ""}), s.chunk({"content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT,
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": ""}},
+            ],
+            RESPONSES: [*_RESPONSES_TEXT, {"type": "response.output_text.delta", "delta": "", **_TEXT_PART}],
+        },
+        False,
+    ),
+    "an empty thought": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {"id": "rs_1", "type": "reasoning", "summary": []},
+                },
+            ],
+        },
+        False,
+    ),
+    "a call without arguments": (
+        {
+            CHAT: [s.chunk({"role": "assistant", "tool_calls": [_CALL]})],
+            MESSAGES: [
+                *_MESSAGES_TEXT[:2],
+                {
+                    "type": "content_block_start",
+                    "index": 0,
+                    "content_block": {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}},
+                },
+            ],
+            RESPONSES: [
+                *_RESPONSES_TEXT[:1],
+                {
+                    "type": "response.output_item.added",
+                    "output_index": 0,
+                    "item": {
+                        "type": "function_call",
+                        "id": "fc_1",
+                        "call_id": "call_1",
+                        "name": "add",
+                        "arguments": "",
+                    },
+                },
+            ],
+        },
+        True,
+    ),
+}
+
+
+@pytest.mark.promise("R5")
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.parametrize("opening", OPENINGS)
+@pytest.mark.each_choice
+async def test_an_answer_begins_with_its_first_content_for_every_pair(
+    client: str, upstream: str, opening: str
+) -> None:
+    events, seen = OPENINGS[opening]
+    numbered = [
+        {"sequence_number": number, **event} if upstream == RESPONSES else event
+        for number, event in enumerate(events[upstream])
+    ]
+    sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
+    pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
+    heard = await pool.call(client)
+    assert pool.asked == (["a"] if seen else ["a", "b"])
+    if not seen:
+        check_said(client, heard, "Hello from b", stream=True)
+
+
+LIMITS = {
+    MESSAGES: ("anthropic-ratelimit-requests-remaining", "0"),
+    CHAT: ("x-ratelimit-remaining-requests", "0"),
+    RESPONSES: ("x-ratelimit-remaining-tokens", "0"),
+}
+
+
+# Forty seconds, in the forms in which servers say it. The dates are of RFC 9110, 5.6.7.
+FORTY = [
+    ("retry-after", "40"),
+    ("retry-after-ms", "40000"),
+    ("retry-after", "Tue, 14 Nov 2023 22:14:00 GMT"),
+    ("retry-after", "Tuesday, 14-Nov-23 22:14:00 GMT"),
+    ("retry-after", "Tue Nov 14 22:14:00 2023"),
+]
+
+
+@pytest.mark.promise("R7")
+@pytest.mark.parametrize("header", FORTY, ids=repr)
+@pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
+@pytest.mark.each_choice
+async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
+    header: tuple[str, str], random: float
+) -> None:
+    """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
+    plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
+    pool = pool_of(CHAT, plays, random=random)
+    back = 40 * (1 + Backoff().jitter * random)
+    for at in (0, 1, 20, 39.9, back - 0.01, back + 0.01):
+        await anyio.sleep(at - anyio.current_time())
+        assert (await pool.call(CHAT)).status == 200
+        if at == 1:
+            await pool.store.failed(
+                "up/a",
+                ErrorAction.COOL_DOWN,
+                "",
+                pool.pool.clock(),
+                retry_after=5,
+                random=0,
+                backoff=Backoff(),
+            )
+    asked = [each.at for each in pool.provider.requests if each.account == "a"]
+    assert asked == [0, pytest.approx(back + 0.01)]
+
+
+@BOTH
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
+    """What one account says passes; of several it is the soonest that counts."""
+    alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
+    heard = await alone.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "40")
+    assert heard.headers[LIMITS[upstream][0]] == "0"
+    plays = {
+        name: limited(upstream, ("retry-after", after), LIMITS[upstream])
+        for name, after in (("a", "20"), ("b", "70"), ("c", "90"))
+    }
+    pool = pool_of(upstream, plays)
+    heard = await pool.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
+    assert heard.headers["retry-after-ms"] == "20000"
+    assert heard.headers[LIMITS[upstream][0]] == "0"
+    await anyio.sleep(5)
+    heard = await pool.call(client, stream=stream)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "15")
+    assert check_error(client, 429, heard.body) == []
+
+
+# What clients of Messages may see, and what OpenAI's may.
+KEPT = {
+    429: ({429}, {429}),
+    500: ({500}, {500}),
+    503: ({503, 529}, {503}),
+    504: ({504}, {504}),
+    529: ({529}, {503, 529}),
+}
+
+
+@BOTH
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("status", KEPT)
+@pytest.mark.each_choice
+async def test_f4_the_class_of_the_last_error_reaches_the_client(
+    client: str, upstream: str, status: int, stream: bool
+) -> None:
+    play = next(
+        case.play
+        for case in PLAIN
+        if case.protocol == upstream and isinstance(case.play, Answer) and case.play.status == status
+        if case.action in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)
+    )
+    pool = pool_of(upstream, {"a": play, "b": play})
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert heard.status in KEPT[status][0 if client == MESSAGES else 1]
+    assert check_error(client, heard.status or 0, heard.body) == []
+
+
+async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
+    """A client that leaves, and an hour in which something might still happen."""
+    heard = await pool.call(MESSAGES, stream=stream, leaves_after=after)
+    assert anyio.current_time() == after
+    assert not heard.finished
+    await anyio.sleep(3600)
+
+
+@BOTH
+@pytest.mark.parametrize(("after", "closed"), [(8.2, {"a": 8.2}), (10, {"a": 8.5, "b": 10})])
+async def test_f5_no_further_attempt_for_a_client_that_has_left(
+    after: float, closed: dict[str, float], stream: bool
+) -> None:
+    """It leaves while the first error is read, and while the second account is asked."""
+    failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
+    pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
+    await left(pool, after, stream=stream)
+    assert {asked.account: asked.door.closed_at for asked in pool.provider.requests} == closed
+
+
+WAITING: dict[str, Any] = {
+    "for the connection": good("Hello", before=[Sleep(60)]),
+    "for the first byte": Answer([Sleep(60)]),
+    "for the first content": Answer([*begun(MESSAGES, "text")[:1], Sleep(60)]),
+}
+
+
+@pytest.mark.parametrize("where", WAITING)
+async def test_f6_nor_before_the_first_token(where: str) -> None:
+    """The client is watched from the moment its request was read."""
+    pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
+    await left(pool, 5, stream=True)
+    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert pool.health("a") == Health(last_used=EPOCH)
+
+
+@pytest.mark.parametrize("where", ["for the connection", "for the first byte", "for the rest"])
+async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
+    plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
+    pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
+    await left(pool, 5, stream=False)
+    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert pool.health("a") == Health(last_used=EPOCH)
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.each_choice
+async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
+    """They cannot be mended, but traffic must not go on going there."""
+    play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
+    pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
+    for number in range(3):
+        assert len(pool.health("a").failures) == number
+        assert meaning_of_client_stream(client, (await pool.call(client)).body).stop is Stop.ERROR
+    assert pool.rests_for("a") == 5
+    check_said(client, await pool.call(client), "Hello from b", stream=True)
+    assert pool.asked == ["a", "a", "a", "b"]
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
+    error = (
+        anthropic("rate_limit_error", "Slow down")
+        if upstream == MESSAGES
+        else openai("Slow down", "requests", "rate_limit_exceeded")
+    )
+    ending = in_band(upstream, InBand(error, bare=True), stream=True)
+    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    assert b"Slow down" in (await pool.call(client)).body
+    assert pool.rests_for("a") == 15
+    check_said(client, await pool.call(client), "Hello from b", stream=True)
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
+    """The request was good enough to begin with."""
+    kind = "invalid_request_error"
+    error = anthropic(kind, "no") if upstream == MESSAGES else openai("no", kind, "invalid_prompt")
+    ending = in_band(upstream, InBand(error, bare=True), stream=True)
+    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    await pool.call(client)
+    assert len(pool.health("a").failures) == 1
+
+
+# Before the response, at its start, and inside of it.
+MOMENTS: dict[str, Any] = {
+    "no connection": lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect")]),
+    "an error answer": broken,
+    "the error alone in the body": lambda protocol: InBand(overloaded(protocol), bare=True),
+    "an error behind the announcement": lambda protocol: InBand(overloaded(protocol)),
+    "an empty body": lambda protocol: Answer(),
+    "a broken connection": lambda protocol: Answer([BROKEN]),
+}
+
+
+@BOTH
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("chain", [False, True], ids=["accounts", "upstreams"])
+async def test_f9_one_policy_for_every_moment(
+    client: str, upstream: str, moment: str, chain: bool, stream: bool
+) -> None:
+    """Accounts and upstreams are tried alike, whether the failure comes before the stream or in it."""
+    plays = {"a": MOMENTS[moment](upstream), "b": good("Hello from b")}
+    others = {"else": (RESPONSES if upstream == CHAT else CHAT, ["b"])} if chain else {}
+    models = {"x": ("up/m", "else/m") if chain else "up/m"}
+    pool = pool_of(upstream, plays, others=others, models=models)
+    check_said(client, await pool.call(client, stream=stream, model="x"), "Hello from b", stream=stream)
+    assert pool.asked == ["a", "b"]
+    assert len(pool.health("a").failures) == 1
+
+
+async def test_f9_an_upstream_that_says_nothing_after_its_error_is_not_waited_for() -> None:
+    for protocol in PROTOCOL_NAMES:
+        script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
+        pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
+        before = anyio.current_time()
+        check_said(protocol, await pool.call(protocol), "Hello from b", stream=True)
+        assert anyio.current_time() - before < 1
+
+
+BAD = {
+    "a bad schema": invalid,
+    "a prompt that is too long": lambda protocol: refusal(
+        protocol, 400, "prompt is too long: 212000 tokens > 200000 maximum", "invalid_request_error"
+    ),
+    "a policy": lambda protocol: refusal(
+        protocol, 400, "Your request was rejected by our safety system.", "invalid_request_error"
+    ),
+    "an unknown model": lambda protocol: refusal(protocol, 404, "no such model", "not_found_error"),
+}
+
+
+@BOTH
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.each_choice
+async def test_f10_what_no_account_can_cure_is_tried_once(
+    client: str, upstream: str, bad: str, stream: bool
+) -> None:
+    plays = {"a": BAD[bad](upstream), "b": good("Hello"), "c": good("Hello")}
+    pool = pool_of(upstream, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/m", "else/m")})
+    heard = await pool.call(client, stream=stream, model="m")
+    assert pool.asked == ["a"]
+    assert heard.status == plays["a"].status
+    assert check_error(client, heard.status or 0, heard.body) == []
+    assert pool.health("a") == Health(last_used=EPOCH)
+
+
+@every_pair(PROTOCOL_NAMES)
+@pytest.mark.each_choice
+async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
+    parts = script_of(upstream, good("Hello"), stream=True).body
+    pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
+    check_said(client, await pool.call(client), "Hello", stream=True)
+    assert pool.asked == ["a"]
+
+
+# What is sent once more.
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.dragoman for record in caplog.records if record.name == "dragoman.requests"]  # type: ignore[attr-defined]
+
+
+@BOTH
+async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
+    with caplog.at_level("INFO", "dragoman.requests"):
+        heard = await pool.call(CHAT, stream=stream)
+    check_said(CHAT, heard, "Hello", stream=stream)
+    assert pool.asked == ["a", "a"]
+    assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
+    (line,) = lines_of(caplog)
+    assert line["attempts"] == 2
+    (failure,) = line["failures"]
+    assert failure["account"] == "up/a"
+    assert failure["cause"].endswith("the idle connection was closed")
+    assert failure["seconds"] == 0
+
+
+async def test_it_is_sent_once_more_only_once_and_then_the_pool_decides() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
+    check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
+    assert pool.asked == ["a", "a", "b"]
+
+
+async def test_no_resend_beyond_the_most_attempts() -> None:
+    pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")}, max_attempts=1)
+    assert (await pool.call(CHAT)).status == 502
+    assert pool.asked == ["a"]
+
+
+@pytest.mark.promise("R5", "R6")
+async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
+    """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
+    once but for what nobody has read, and no text but that of one answer.
+    """
+    chance = random.Random(0)
+    plays = (
+        LOST,
+        Answer(parts=[BROKEN]),
+        Answer(before=[UpstreamUnreachable("http://up.test: no")]),
+        InBand(overloaded(CHAT)),
+        limited(CHAT),
+        broken(CHAT),
+        invalid(CHAT),
+        good("Hello"),
+        good("Hello", between=[BROKEN]),
+    )
+    for _ in range(300):
+        accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
+        most = chance.randint(1, 5)
+        pool = pool_of(CHAT, accounts, max_attempts=most)
+        heard = await pool.call(CHAT, stream=True)
+        assert 1 <= len(pool.asked) <= most
+        for name, answers in accounts.items():
+            assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
+        assert heard.body.count(b"Hello") <= 1
+
+
+# A store of accounts that is slow or down, and upstreams that fail at the same time.
+
+
+class Bad(MemoryAccountStore):
+    """Answers nothing for a time, or fails."""
+
+    def __init__(self, mood: str) -> None:
+        super().__init__()
+        self._mood = mood
+
+    async def _nothing(self, *arguments: Any, **more: Any) -> Any:
+        if self._mood == "hangs":
+            await anyio.sleep_forever()
+        if self._mood == "is slow":
+            await anyio.sleep(0.04)
+            return
+        raise AccountStoreError("no connection")
+
+    give_back = failed = succeeded = _nothing  # type: ignore[assignment]
+
+    async def take(self, *arguments: Any) -> Any:
+        await self._nothing()
+        return await super().take(*arguments)
+
+
+@pytest.mark.promise("R11")
+@BOTH
+@pytest.mark.parametrize("mood", ["hangs", "is slow", "is down"])
+async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succeed(
+    mood: str, stream: bool
+) -> None:
+    plays = {"a": LOST, "b": broken(CHAT), "c": Answer(parts=[BROKEN]), "d": good("Hello")}
+    pool = pool_of(CHAT, plays, store=ResilientStore(Bad(mood), MemoryAccountStore()))
+    for _ in range(30):
+        begun = anyio.current_time()
+        check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
+        # Each of at most ten calls waits for 50 ms, and after three failures in a row nobody waits.
+        assert anyio.current_time() - begun <= 0.5

@@ -1,0 +1,636 @@
+"""Failures of upstreams, as clients are told of them: whose they are, what to do, whether to try again."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+import anthropic as sdk_anthropic
+import httpx2
+import openai as sdk_openai
+import pytest
+from crossing import client_request
+from failures.answers import Say, frames
+from failures.answers import stream as stream_of
+from failures.cross import each
+from gateway.fakes import FakeClient, Sleep
+from gateway.provider import Answer, InBand, Plays, good, in_band, pool_of, with_headers
+from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
+from msgspec.structs import replace as replace_struct
+from oracle import CHAT, MESSAGES, RESPONSES, check_error
+
+from dragoman import ErrorKind, WireError
+from dragoman._wire.errors import kind_of_status
+from dragoman_server.config.loader import load
+from dragoman_server.proxying.upstream_errors import (
+    error_for_client,
+    error_from_upstream,
+    invalid_response_error,
+)
+from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import (
+    UpstreamBroken,
+    UpstreamRequestInvalid,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamUnreachable,
+)
+
+pytestmark = pytest.mark.anyio
+
+URL = "https://llm.corp.test:8443/v1/chat/completions"
+PAGE = b"\n <!doctype html><title>Welcome</title>"
+HTML = ("content-type", "text/html; charset=utf-8")
+CREDIT = "Your credit balance is too low to access the API."
+
+
+@pytest.fixture
+def record(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
+
+
+def message_of(heard: FakeClient) -> str:
+    text: str = json.loads(heard.body)["error"]["message"]
+    return text
+
+
+def upstream(**more: Any) -> UpstreamSettings:
+    return UpstreamSettings(name="ok", protocol=CHAT, base_url="https://llm.corp.test:8443/v1", **more)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (
+            UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
+            ErrorKind.UNREACHABLE,
+            'cannot connect to upstream "ok": Connection refused',
+        ),
+        (
+            UpstreamUnreachable(
+                "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
+            ),
+            ErrorKind.UNREACHABLE,
+            "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
+        ),
+        (
+            UpstreamTimeout(
+                "https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ
+            ),
+            ErrorKind.TIMEOUT,
+            'upstream "ok" sent no response head in 5 s',
+        ),
+        (
+            UpstreamBroken("the connection broke"),
+            ErrorKind.UNREACHABLE,
+            'upstream "ok": the connection broke',
+        ),
+        (
+            UpstreamRequestInvalid("the upstream's URL is not valid"),
+            ErrorKind.MISCONFIGURED,
+            'upstream "ok": the upstream\'s URL is not valid',
+        ),
+    ],
+)
+@pytest.mark.promise("S18")
+def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: ErrorKind, message: str) -> None:
+    assert error_from_upstream(error, upstream(), URL) == WireError(kind, message)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("http://me:secret@llm.test:9/v1", "http://llm.test:9"),
+        ("https://LLM.test:443/v1", "https://llm.test"),
+        ("http://[::1]:9/v1", "http://[::1]:9"),
+        ("http://a/v1", "http://a"),
+    ],
+)
+def test_an_address_is_found_however_it_is_written(url: str, named: str) -> None:
+    error = error_from_upstream(UpstreamBroken(f"a break: {named} closed the connection"), upstream(), url)
+    assert error.message.replace("its host", "a") == 'a break: upstream "ok" closed the connection'
+
+
+def test_what_is_no_url_is_no_address() -> None:
+    error = error_from_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
+    assert error.message == 'upstream "ok": no URL'
+
+
+NO_PATH = WireError(ErrorKind.NOT_FOUND, "no readable message", 404)
+REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1**9", 401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(
+    ("name", "account", "key", "message"),
+    [
+        ("ok", "default", "k", 'upstream "ok" refused its key (401): check api_key of [[upstreams]] ok'),
+        (
+            "ok",
+            "default",
+            None,
+            'upstream "ok" refused a request without a key (401): set api_key of [[upstreams]] ok',
+        ),
+        (
+            "ok",
+            "b",
+            "k",
+            'upstream "ok" refused the key of account "b" (401): check api_key of [[accounts]] b',
+        ),
+        (
+            "anthropic",
+            "default",
+            "k",
+            'upstream "anthropic" refused its key (401): check api_key of [[upstreams]] anthropic',
+        ),
+    ],
+)
+def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | None, message: str) -> None:
+    settings = UpstreamSettings(name=name, protocol=CHAT, base_url="http://h.test/v1")
+    theirs = AccountSettings(upstream=name, name=account, api_key=Secret(key) if key else None)
+    assert error_for_client(REFUSED, settings, theirs, []) == WireError(ErrorKind.AUTHENTICATION, message)
+
+
+@pytest.mark.parametrize(
+    ("of_upstream", "of_account", "place"),
+    [
+        (None, None, "HTTP_PROXY"),
+        ("http://h.test", None, "proxy of [[upstreams]] ok"),
+        ("http://h.test", "http://u:p@h.test", "proxy of [[accounts]] b"),
+    ],
+)
+def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, place: str) -> None:
+    settings = upstream(proxy=of_upstream and Secret(of_upstream))
+    theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
+    shown = error_for_client(WireError(ErrorKind.MISCONFIGURED, "no", 407), settings, theirs, [])
+    assert shown.message.endswith(f"(407): check {place}")
+
+
+def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
+    environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
+    settings = load(environ=environ).settings
+    (found,) = settings.upstreams
+    (account,) = settings.accounts_of(found)
+    assert [error_for_client(error, found, account, []).message for error in (REFUSED, NO_PATH)] == [
+        'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
+        'upstream "anthropic" answered 404 with an empty body: is ANTHROPIC_BASE_URL right?',
+    ]
+
+
+def test_the_simulator_has_no_settings_to_check() -> None:
+    simulator = Settings().upstream("sim")
+    assert simulator is not None
+    (account,) = Settings().accounts_of(simulator)
+    assert error_for_client(REFUSED, simulator, account, []) is REFUSED
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "expected"),
+    [
+        (404, "Not Found", True),
+        (404, "404 page not found", True),
+        (404, "File Not Found", True),
+        (404, "Resource not found", True),
+        (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
+        (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
+        (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
+        (404, "Route POST:/chat/completions not found", True),
+        (404, "no Route matched with those values", True),
+        (405, "Method Not Allowed", True),
+        (405, "no", False),
+        (404, "The model `m` does not exist", False),
+        (404, "model: claude-x", False),
+        (404, "Model not found, inaccessible, and/or not deployed", False),
+        (404, "No endpoints found that support tool use", False),
+        (404, "Item with id 'rs_1' not found.", False),
+        (400, "Not Found", False),
+    ],
+)
+def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: str, expected: bool) -> None:
+    error = WireError(kind_of_status(status), message, status, "model_not_found")
+    theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
+    shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
+    words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
+    assert shown == (replace_struct(error, message=words, code="unknown_url") if expected else error)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
+)
+def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
+    assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None
+
+
+def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
+    assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
+
+
+# What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and
+# what the log says beyond it.
+RIGHT = "is base_url of [[upstreams]] up right?"
+KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
+MONEY = 'the money or quota of account "a" of upstream "up" is used up{}: {}'
+TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
+    "a refused key": (unauthorized, (401, 401), KEY.format(" (401)"), ": "),
+    "a refused key, as a 400": (
+        lambda protocol: refusal(protocol, 400, "API key not valid.", "invalid_request_error"),
+        (401, 401),
+        KEY.format(" (400)"),
+        ": API key not valid.",
+    ),
+    "no credit": (
+        lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"),
+        (402, 429),
+        MONEY.format(" (400)", CREDIT),
+        "",
+    ),
+    "no credit, in the body": (
+        lambda protocol: InBand(
+            anthropic("invalid_request_error", CREDIT)
+            if protocol == MESSAGES
+            else openai(CREDIT, "invalid_request_error", "invalid_prompt" if protocol == RESPONSES else None),
+            bare=True,
+        ),
+        (402, 429),
+        MONEY.format("", CREDIT),
+        "",
+    ),
+    "a redirect": (
+        lambda protocol: Answer(
+            status=302, headers=(("location", "https://new.corp.test/llm" + PATH_OF[protocol]),)
+        ),
+        (503, 503),
+        f'upstream "up" redirects (302): {RIGHT}',
+        " 302 to https://new.corp.test/llm: put that into base_url",
+    ),
+    "a page": (
+        lambda protocol: Answer([PAGE], headers=(HTML,)),
+        (502, 502),
+        f'upstream "up" sent text/html: {RIGHT}',
+        "",
+    ),
+    "a page by another name": (
+        lambda protocol: Answer([PAGE], headers=(("content-type", "application/json"),)),
+        (502, 502),
+        f'upstream "up" sent markup: {RIGHT}',
+        "",
+    ),
+    "words": (
+        lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (text/plain): {RIGHT}',
+        "",
+    ),
+    "null": (
+        lambda protocol: Answer([b" null"]),
+        (502, 502),
+        f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
+        "",
+    ),
+    "a page that says 404": (
+        lambda protocol: Answer([PAGE], 404, (HTML,)),
+        (404, 404),
+        f'upstream "up" answered 404 with text/html: {RIGHT}',
+        ": the upstream answered with status 404 and no readable message",
+    ),
+    "a proxy that wants other credentials": (
+        lambda protocol: Answer(status=407),
+        (503, 503),
+        'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
+        ": the upstream answered with status 407 and no readable message",
+    ),
+    "no such path, in words": (
+        lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
+        (404, 404),
+        f'upstream "up" does not serve this path (404): {RIGHT}',
+        ": Not Found",
+    ),
+    "nothing, with 405": (
+        lambda protocol: Answer(status=405),
+        (405, 405),
+        f'upstream "up" answered 405 with an empty body: {RIGHT}',
+        ": the upstream answered with status 405 and no readable message",
+    ),
+    "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
+    "no connection": (
+        lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]),
+        (502, 502),
+        'cannot connect to upstream "up": refused',
+        "cannot connect to http://up.test: refused",
+    ),
+}
+PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/responses"}
+
+
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.each_choice
+async def test_what_a_client_is_told(client: str, upstream: str, case: str, record: Any) -> None:
+    play, statuses, message, more = TOLD[case]
+    pool = pool_of(upstream, {"a": play(upstream)})
+    heard = await pool.call(client)
+    assert heard.status == statuses[client != MESSAGES]
+    assert check_error(client, heard.status or 0, heard.body) == []
+    assert message_of(heard) == message
+    assert b".test" not in heard.body
+    cause = record()["error"]
+    assert cause == more or cause.startswith(message + more)
+    assert record()["failures"][0]["cause"] == cause
+    code = json.loads(heard.body)["error"].get("code")
+    assert code != "model_not_found"
+    assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
+
+
+@pytest.mark.promise("S18")
+@each("client")
+@each("upstream")
+async def test_a_status_that_http_does_not_have_is_told_as_502(
+    client: str, upstream: str, record: Any
+) -> None:
+    """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
+    play = replace(broken(upstream), status=999)
+    heard = await pool_of(upstream, {"a": play}).call(client)
+    assert heard.status == 502
+    assert check_error(client, 502, heard.body) == []
+    assert record()["failures"][0]["status"] == 999
+
+
+# What cannot be read -> what is said of it, once.
+UNREADABLE = {
+    "no JSON": (b"data: {]\n\n", b'{"id":'),
+    "no object": (b"data: 7\n\n", b"[]"),
+}
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("case", UNREADABLE)
+@pytest.mark.each_choice
+async def test_what_cannot_be_read_is_502_and_says_so_once(
+    client: str, upstream: str, case: str, stream: bool
+) -> None:
+    if stream and client == upstream:
+        return  # a relay does not read what it passes on
+    pool = pool_of(upstream, {"a": Answer([UNREADABLE[case][not stream]])})
+    heard = await pool.call(client, stream=stream)
+    assert heard.status == 502
+    assert message_of(heard).count("cannot be read") == 1
+    assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+
+
+@each("client")
+async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record: Any) -> None:
+    redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
+    heard = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
+    assert heard.status == 200
+    assert RIGHT.encode() in heard.body
+    assert b"corp.test" not in heard.body
+    assert record()["error"] == record()["failures"][0]["cause"]
+    assert record()["error"].endswith(" 302 to https://new.corp.test/v1: put that into base_url")
+
+
+@each("client")
+async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> None:
+    heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
+    assert (heard.status, message_of(heard)) == (
+        502,
+        "the upstream's answer cannot be read: it ended without any answer",
+    )
+
+
+# -- whether to try again
+
+SAYS_TRUE, SAYS_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
+
+
+def forbidden(protocol: str) -> Answer:
+    return refusal(protocol, 403, "Your organization may not use this model.")
+
+
+ADVICE: dict[str, tuple[Any, str | None]] = {
+    "a refused key": (unauthorized, "false"),
+    "a refused key, try again": (lambda protocol: with_headers(unauthorized(protocol), SAYS_TRUE), "false"),
+    "forbidden": (forbidden, "false"),
+    "forbidden, try again": (lambda protocol: with_headers(forbidden(protocol), SAYS_TRUE), "false"),
+    "no money": (lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"), "false"),
+    "a redirect": (lambda protocol: Answer(status=307, headers=(("location", "/"),)), "false"),
+    "a rate limit": (limited, None),
+    "a rate limit for long": (lambda protocol: limited(protocol, SAYS_FALSE), "false"),
+    "a bad moment": (broken, None),
+    "a bad moment, try again": (lambda protocol: with_headers(broken(protocol), SAYS_TRUE), "true"),
+    "a bad request": (lambda protocol: refusal(protocol, 400, "no", "invalid_request_error"), None),
+}
+
+
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("case", ADVICE)
+@pytest.mark.each_choice
+async def test_whether_to_try_again(client: str, upstream: str, case: str) -> None:
+    play, advice = ADVICE[case]
+    heard = await pool_of(upstream, {"a": play(upstream)}).call(client)
+    assert heard.headers.get("x-should-retry") == advice
+
+
+@each("client")
+async def test_the_pools_word_counts_before_one_accounts(client: str) -> None:
+    """An account says that trying again is no use; the pool knows one that is back in 20 s."""
+    plays = {
+        "a": limited(CHAT, ("retry-after", "20")),
+        "b": limited(CHAT, ("retry-after", "9000"), SAYS_FALSE),
+    }
+    heard = await pool_of(CHAT, plays).call(client)
+    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
+    assert "x-should-retry" not in heard.headers
+
+
+class Counted(httpx2.ASGITransport):
+    """The way from an SDK to the gateway."""
+
+    count = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.count += 1
+        return await super().handle_async_request(request)
+
+
+# How often the vendors' SDKs, which try an error twice more by default, send a request.
+SENT: dict[str, tuple[dict[str, Any], int]] = {
+    "a refused key": ({"a": unauthorized}, 1),
+    "forbidden": ({"a": forbidden}, 1),
+    "no money": ({"a": lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error")}, 1),
+    "a redirect": ({"a": lambda protocol: Answer(status=302)}, 1),
+    "no account is left": ({"a": unauthorized, "b": unauthorized}, 1),
+    "a bad moment": ({"a": broken}, 3),
+}
+
+
+@each("client")
+@each("upstream")
+@pytest.mark.parametrize("case", SENT)
+@pytest.mark.each_choice
+async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: str, case: str) -> None:
+    plays, count = SENT[case]
+    pool = pool_of(upstream, {name: play(upstream) for name, play in plays.items()})
+    transport = Counted(pool.app)
+    async with httpx2.AsyncClient(transport=transport) as http:
+        options: dict[str, Any] = {"api_key": "any", "http_client": http}
+        body: dict[str, Any] = {**client_request(client, "", None, stream=False), "model": "up/m"}
+        body.pop("stream", None)
+        sdk: Any
+        if client == MESSAGES:
+            sdk = sdk_anthropic.AsyncAnthropic(base_url="http://localhost", **options).messages
+        else:
+            made = sdk_openai.AsyncOpenAI(base_url="http://localhost/v1", **options)
+            sdk = made.responses if client == RESPONSES else made.chat.completions
+        with pytest.raises((sdk_openai.APIStatusError, sdk_anthropic.APIStatusError)):
+            await sdk.create(**body)
+    assert transport.count == count
+
+
+# -- the last key
+
+OUT_OF_USE = (
+    "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its log or at "
+    "/admin/accounts, and has to reset them there"
+)
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each("client")
+async def test_the_request_that_burns_the_last_key(client: str, stream: bool, record: Any) -> None:
+    """It gets what the next one gets: an account of the gateway's is not the client's."""
+    plays = {"a": unauthorized(CHAT), "b": refusal(CHAT, 402, CREDIT)}
+    pool = pool_of(CHAT, plays)
+    heard = await pool.call(client, stream=stream)
+    assert pool.asked == ["a", "b"]
+    last = MONEY.format(" (402)", CREDIT).replace('"a"', '"b"')
+    assert message_of(heard) == f"{OUT_OF_USE} ({last})"
+    after = await pool.call(client, stream=stream)
+    assert message_of(after) == OUT_OF_USE
+    assert pool.asked == ["a", "b"]
+    for each_one in (heard, after):
+        assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
+        assert check_error(client, 503, each_one.body) == []
+    assert record()["status"] == 503
+
+
+@each("client")
+async def test_a_burnt_key_beside_an_account_that_rests(client: str) -> None:
+    plays = {"a": limited(CHAT, ("retry-after", "60")), "b": unauthorized(CHAT)}
+    pool = pool_of(CHAT, plays, max_attempts=1)
+    await pool.call(client)
+    heard = await pool.call(client)
+    assert pool.asked == ["a", "b"]
+    assert (heard.status, heard.headers["retry-after"]) == (429, "60")
+    assert message_of(heard).startswith(
+        "every account of this model's upstreams rests; the first is back in 60 s"
+    )
+    assert "x-should-retry" not in heard.headers
+
+
+@each("client")
+async def test_a_burnt_key_when_others_could_not_be_tried(client: str) -> None:
+    pool = pool_of(CHAT, {"a": unauthorized(CHAT), "b": good("Hello")}, max_attempts=1)
+    heard = await pool.call(client)
+    assert heard.status in (503, 529)
+    assert message_of(heard).startswith(
+        "the accounts that were tried are out of use; others may take the next"
+    )
+    assert "x-should-retry" not in heard.headers
+    assert (await pool.call(client)).status == 200
+
+
+# -- the log
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> None:
+    plays: dict[str, Plays] = {
+        "a": replace(limited(MESSAGES), before=[Sleep(3)]),
+        "b": Answer(before=[Sleep(0.25), UpstreamBroken("http://up.test: the connection broke")]),
+        "c": unauthorized(CHAT),
+    }
+    models = {"m": ("up/one", "else/two")}
+    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
+    heard = await pool.call(MESSAGES, model="m", stream=stream)
+    assert heard.status == 502
+    found = record()
+    assert [
+        tuple(each.get(name) for name in ("account", "model", "status", "seconds"))
+        for each in found["failures"]
+    ] == [
+        ("up/a", "up/one", 429, 3),
+        ("up/b", "up/one", None, 0.25),
+        ("else/c", "else/two", 401, 0),
+    ]
+    assert [each["cause"][:40] for each in found["failures"]] == [
+        "This request would exceed your organizat",
+        "http://up.test: the connection broke",
+        'upstream "else" refused the key of accou',
+    ]
+    # The client is told of the second one, because time heals it.
+    said = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
+    assert said == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
+    assert "upstream_status" not in found
+    assert found["attempts"] == 3
+
+
+@pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
+@pytest.mark.parametrize(
+    ("status", "words", "model", "advised"),
+    [
+        (404, "The model does not exist.", "claude-opus-5-5", True),
+        (400, "Invalid model name passed in model=claude-opus-5-5.", "claude-opus-5-5", True),
+        (400, "messages: at least one message is required", "claude-opus-5-5", False),
+        (500, "claude-opus-5-5 has stopped", "claude-opus-5-5", False),
+        (404, "The model does not exist.", "up/claude-opus-5-5", False),
+        (404, "The model does not exist.", "qwen3", False),
+    ],
+)
+@pytest.mark.each_choice
+async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_the_line_to_add(
+    client: str, status: int, words: str, model: str, advised: bool
+) -> None:
+    pool = pool_of(CHAT, {"a": refusal(CHAT, status, words)}, upstream={"model_list": False})
+    heard = await pool.call(client, model=model)
+    line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
+    assert (heard.status, message_of(heard)) == (status, words + (line if advised else ""))
+
+
+@pytest.mark.parametrize("order", ["ac", "ca"])
+async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: Any) -> None:
+    plays: dict[str, Plays] = {"a": broken(MESSAGES), "c": broken(CHAT)}
+    models = {"m": ("up/one", "else/two") if order == "ac" else ("else/two", "up/one")}
+    pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
+    assert (await pool.call(MESSAGES, model="m")).status == 500
+    said = tuple(record()[name] for name in ("upstream", "upstream_model", "account"))
+    assert said == (("else", "two", "else/c") if order == "ac" else ("up", "one", "up/a"))
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+@each("upstream")
+@pytest.mark.promise("S3")
+async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
+    """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
+    words = "no: canary-of-a, team-secret"
+    error = (
+        anthropic("api_error", words)
+        if upstream == MESSAGES
+        else openai(words, "server_error", "server_error")
+    )
+    ending = InBand(error, bare=True)
+    late = Answer([*frames(stream_of(upstream, Say("Hello")))[:-3], in_band(upstream, ending, stream=True)])
+    plays: list[Plays] = [refusal(upstream, 500, words), InBand(error), ending, late]
+    pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})
+    for _ in plays:
+        await pool.call(MESSAGES if upstream == CHAT else CHAT, stream=stream)
+        assert "no: ****, ****" in record()["error"]
+        assert "canary-of-a" not in repr(record())
+        assert "team-secret" not in repr(record())

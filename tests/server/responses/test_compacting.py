@@ -1,0 +1,172 @@
+"""POST /v1/responses/compact, as a server drives the application: passed on, or served by a summary."""
+
+import json
+from typing import Any
+
+import pytest
+from gateway.fakes import FakeClient, Script, Sleep
+from gateway.simulated import gateway
+from oracle import RESPONSES, check_error
+
+from dragoman_server.upstream.client import UpstreamUnreachable
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/v1/responses/compact"
+
+each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
+
+
+STORY = [
+    {"role": "user", "content": "Build a ship"},
+    {"type": "message", "id": "msg_a", "role": "assistant", "content": "Which one?"},
+    {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "wood"},
+    {"role": "user", "content": [{"type": "input_text", "text": "A brig"}]},
+]
+
+
+@pytest.mark.parametrize("upstream", ["messages", "chat", "forgetful"])
+async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
+    """The case: Codex gets 404 and stops."""
+    async with gateway() as up:
+        # `stream` is no setting of this endpoint, but clients send what they always do.
+        body = {
+            "model": f"{upstream}/echo",
+            "input": STORY,
+            "instructions": "Be brief",
+            "stream": True,
+            "store": True,
+        }
+        client = await up.call(PATH, body)
+        assert client.status == 200, client.body
+        assert client.headers["content-type"] == "application/json"
+        answer = json.loads(client.body)
+        assert answer.keys() == {"id", "object", "created_at", "output", "usage"}
+        assert answer["object"] == "response.compaction"
+        assert answer["id"].startswith("resp_")
+        assert isinstance(answer["created_at"], int)
+        assert answer["usage"]["total_tokens"] > 0
+        # "a list of all user messages, followed by a single compaction item"
+        assert [item["type"] for item in answer["output"]] == ["message", "message", "compaction"]
+        words = [item["content"][0] for item in answer["output"][:2]]
+        assert words == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
+        assert all(item["id"] for item in answer["output"])
+        assert upstream == "forgetful" or not up.last.body.get("stream")
+
+
+@each_translated
+async def test_the_summary_takes_the_place_of_the_conversation(upstream: str) -> None:
+    async with gateway() as up:
+        compacted = await up.json(PATH, {"model": f"{upstream}/echo", "input": STORY})
+        await up.json(
+            "/v1/responses",
+            {
+                "model": f"{upstream}/echo",
+                "input": [*compacted["output"], {"role": "user", "content": "Go on"}],
+            },
+        )
+        sent = json.dumps(up.last.body)
+        assert "Summary of the conversation so far" in sent
+        assert "wood" not in sent.replace("Summary", "")
+
+
+async def test_text_alone_is_a_conversation() -> None:
+    async with gateway() as up:
+        answer = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
+        assert [item["type"] for item in answer["output"]] == ["message", "compaction"]
+
+
+async def test_a_stored_conversation_is_summed_up() -> None:
+    async with gateway(response_store="memory") as up:
+        first = await up.json("/v1/responses", {"model": "messages/echo", "input": "Build a ship"})
+        answer = await up.json(PATH, {"model": "messages/echo", "previous_response_id": first["id"]})
+        assert [item["type"] for item in answer["output"]] == ["message", "compaction"]
+        assert answer["output"][0]["content"][0]["text"] == "Build a ship"
+        assert "Build a ship" in json.dumps(up.last.body)
+
+
+COMPACTED = b'{"id": "resp_c", "object": "response.compaction", "created_at": 5, "output": [], "usage": {}}'
+
+
+@pytest.mark.parametrize("upstream", ["openai", "forgetful"])
+async def test_a_responses_upstream_does_it_itself(upstream: str) -> None:
+    async with gateway({"/responses/compact": Script([COMPACTED])}) as up:
+        body = {"model": f"{upstream}/gpt", "input": STORY, "prompt_cache_key": "k"}
+        client = await up.call(PATH, body)
+        assert (client.status, client.body) == (200, COMPACTED)
+        assert up.last.url == "http://up.test/v1/responses/compact"
+        assert up.last.body == {**body, "model": "gpt"}
+
+
+async def test_a_stored_conversation_is_sent_to_a_responses_upstream() -> None:
+    async with gateway({"/responses/compact": Script([COMPACTED])}, response_store="memory") as up:
+        first = await up.json("/v1/responses", {"model": "messages/echo", "input": "Build a ship"})
+        await up.json(PATH, {"model": "openai/gpt", "previous_response_id": first["id"], "input": "now"})
+        assert "previous_response_id" not in up.last.body
+        assert [item["role"] for item in up.last.body["input"]] == ["user", "assistant", "user"]
+
+
+async def test_a_responses_upstream_that_cannot_is_told_in_the_right_form() -> None:
+    script = Script([b"<html>not found</html>"], status=404)
+    async with gateway({"/responses/compact": script}) as up:
+        client = await up.call(PATH, {"model": "forgetful/m", "input": "x"})
+        assert client.status == 404
+        assert check_error(RESPONSES, 404, client.body) == []
+
+
+NO_TEXT = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 5, "output_tokens": 0},
+}
+FAILURES = {
+    "unreachable": (Script(connect=[UpstreamUnreachable("no way")]), 502),
+    "an error": (
+        Script([b'{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}'], status=429),
+        429,
+    ),
+    "no summary": (Script([json.dumps(NO_TEXT).encode()]), 502),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+async def test_a_summary_that_fails_is_an_error(name: str) -> None:
+    script, status = FAILURES[name]
+    async with gateway({"/v1/messages": script}) as up:
+        client = await up.call(PATH, {"model": "messages/m", "input": STORY})
+        assert client.status == status, client.body
+        assert check_error(RESPONSES, status, client.body) == []
+        assert client.finished
+
+
+BAD: dict[str, tuple[Any, int]] = {
+    "no JSON": (b"{", 400),
+    "no model": ({"input": "x"}, 400),
+    "an unknown model": ({"model": "nobody-knows", "input": "x"}, 404),
+    "a wrong input": ({"model": "chat/m", "input": 5}, 400),
+    "a conversation that is not there": ({"model": "chat/m", "previous_response_id": "resp_1"}, 400),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_bad_requests(name: str) -> None:
+    body, status = BAD[name]
+    async with gateway(response_store="memory") as up:
+        client = await up.call(PATH, body)
+        assert client.status == status
+        assert check_error(RESPONSES, status, client.body) == []
+        assert not up.upstreams.sent
+
+
+async def test_a_client_that_leaves_ends_the_call() -> None:
+    async with gateway({"/v1/messages": Script(connect=[Sleep(60)])}) as up:
+        body = json.dumps({"model": "messages/m", "input": STORY}).encode()
+        client = await up.call(PATH, client=FakeClient(body, leaves_after=1))
+        assert client.messages == []
+        assert up.upstreams.doors[0].closed_at == pytest.approx(1)

@@ -1,0 +1,298 @@
+"""Conversations that go on from stored responses: every upstream protocol, as a server drives the application."""
+
+import json
+from typing import Any
+
+import pytest
+from gateway.simulated import gateway
+from gateway.stored import ON, PATH, USER, ask, each_forgetful, each_mode, each_translated, refused, text_of
+from oracle import RESPONSES, check_error
+
+pytestmark = pytest.mark.anyio
+
+
+# Going on from a response.
+
+
+@each_forgetful
+@each_mode
+async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, upstream, "one two", stream=stream)
+        second = await ask(up, upstream, "three", stream=stream, previous_response_id=first["id"])
+        third = await ask(up, upstream, "four five", stream=stream, previous_response_id=second["id"])
+        assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
+        # Each word of the user is said back once.
+        assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
+        assert "previous_response_id" not in up.last.body
+
+
+async def test_the_conversation_goes_on_at_another_upstream() -> None:
+    async with gateway(**ON) as up:
+        id = None
+        for turn, upstream in enumerate(["messages", "forgetful", "chat", "openai", "messages"]):
+            more = {} if id is None else {"previous_response_id": id}
+            response = await ask(up, upstream, f"turn {turn}", **more)
+            if upstream == "openai":
+                break
+            id = response["id"]
+        assert response["usage"]["input_tokens"] == 3 * 4 + 2
+        assert up.last.body["input"][-1] == {"type": "message", "role": "user", "content": "turn 3"}
+
+
+@each_translated
+@each_mode
+async def test_the_answer_tells_the_id_that_the_client_sent(upstream: str, stream: bool) -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, upstream, "one", stream=stream)
+        assert first["previous_response_id"] is None
+        second = await ask(up, upstream, "two", stream=stream, previous_response_id=first["id"])
+        assert second["previous_response_id"] == first["id"]
+
+
+@each_translated
+@each_mode
+async def test_the_answer_tells_whether_it_is_kept(upstream: str, stream: bool) -> None:
+    async with gateway(**ON) as up:
+        assert (await ask(up, upstream, "one", stream=stream))["store"] is True
+        assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is True
+        assert (await ask(up, upstream, "one", stream=stream, store=False))["store"] is False
+    async with gateway() as up:
+        assert (await ask(up, upstream, "one", stream=stream))["store"] is False
+        assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is False
+
+
+@each_translated
+async def test_what_is_kept_here_is_no_loss(upstream: str) -> None:
+    body = {"model": f"{upstream}/echo", "input": "one", "store": True}
+    async with gateway(**ON, loss_policy="refuse") as up:
+        client = await up.call(PATH, body)
+        assert client.status == 200, client.body
+        assert "dragoman-loss" not in client.headers
+        assert "store" not in up.last.body
+
+
+async def test_what_nobody_keeps_is_a_loss() -> None:
+    async with gateway(loss_policy="refuse") as up:
+        error = await refused(up, 400, {"model": "messages/echo", "input": "one", "store": True})
+        assert "store" in error["message"]
+
+
+async def test_instructions_are_not_inherited() -> None:
+    """ "the instructions from a previous response will not be carried over to the next response" """
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one", instructions="Speak like a pirate")
+        await ask(up, "chat", "two", previous_response_id=first["id"], instructions="Speak like a judge")
+        said = json.dumps(up.last.body)
+        assert "judge" in said
+        assert "pirate" not in said
+
+
+async def test_tool_calls_and_results_go_on() -> None:
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    async with gateway(**ON) as up:
+        body = {"model": "messages/tools", "input": "look", "tools": [tool]}
+        first = await up.json(PATH, body)
+        (call,) = [item for item in first["output"] if item["type"] == "function_call"]
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
+        second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
+        assert text_of(second) == "look returned: a ship"
+
+
+async def test_reasoning_goes_on_as_it_was() -> None:
+    """The simulated model answers 400 unless what it thought comes back as it was."""
+    tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+    async with gateway(**ON) as up:
+        body = {
+            "model": "messages/reasoning",
+            "input": "look",
+            "tools": [tool],
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "include": ["reasoning.encrypted_content"],
+        }
+        first = await up.json(PATH, body)
+        assert first["output"][0]["type"] == "reasoning"
+        call = next(item for item in first["output"] if item["type"] == "function_call")
+        result = {"type": "function_call_output", "call_id": call["call_id"], "output": "a ship"}
+        second = await up.json(PATH, {**body, "input": [result], "previous_response_id": first["id"]})
+        assert second["status"] == "completed"
+
+
+async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_stored_them() -> None:
+    async with gateway(**ON) as up:
+        first = await up.json(
+            PATH, {"model": "messages/reasoning", "input": "hm", "reasoning": {"effort": "low"}}
+        )
+        await ask(up, "openai", "and now?", previous_response_id=first["id"])
+        sent = up.last.body["input"]
+        assert all("id" not in item for item in sent)
+        assert [item["type"] for item in sent] == ["message", "message", "message"]
+        assert "drg1." not in json.dumps(sent)
+
+
+async def test_each_stored_response_can_be_gone_on_from() -> None:
+    """A conversation may fork."""
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one")
+        left = await ask(up, "chat", "left left", previous_response_id=first["id"])
+        right = await ask(up, "chat", "right", previous_response_id=first["id"])
+        assert (left["usage"]["input_tokens"], right["usage"]["input_tokens"]) == (4, 3)
+
+
+# Items.
+
+
+@each_forgetful
+@pytest.mark.parametrize("bare", [False, True], ids=["typed", "bare"])
+async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, upstream, "one two three")
+        reference = {"id": first["output"][0]["id"]} | ({} if bare else {"type": "item_reference"})
+        second = await ask(up, upstream, [USER, reference, {**USER, "content": "end"}])
+        assert second["usage"]["input_tokens"] == 1 + 3 + 1
+        sent = json.dumps(up.last.body)
+        assert "item_reference" not in sent
+        assert "one two three" in sent
+
+
+async def test_a_reference_to_what_the_conversation_has_adds_nothing() -> None:
+    """ "Duplicate item found with id ...": the vendor's server takes no item twice."""
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one two three")
+        reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+        second = await ask(up, "chat", [reference, USER], previous_response_id=first["id"])
+        assert second["usage"]["input_tokens"] == 3 + 3 + 1
+
+
+@each_translated
+@pytest.mark.parametrize("id", ["msg_no", "not an id at all"])
+async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:
+    async with gateway(**ON) as up:
+        body = {"model": f"{upstream}/echo", "input": [USER, {"type": "item_reference", "id": id}]}
+        error = await refused(up, 404, body)
+        assert (error["code"], error["param"]) == ("item_not_found", "input[1].id")
+        assert error["message"].startswith(f"Item with id '{id}' not found.")
+        assert not up.upstreams.sent
+
+
+# What cannot be gone on from.
+
+
+@each_translated
+@pytest.mark.parametrize("id", ["resp_unknown", "not an id at all", "\ud800", "resp_" + "x" * 500])
+async def test_an_unknown_response_is_refused_as_openai_does(upstream: str, id: str) -> None:
+    async with gateway(**ON) as up:
+        body = {"model": f"{upstream}/echo", "input": "x", "previous_response_id": id}
+        error = await refused(up, 400, body)
+        assert error["code"] == "previous_response_not_found"
+        assert error["param"] == "previous_response_id"
+        assert error["type"] == "invalid_request_error"
+        if len(id) < 100 and id.isascii():
+            assert error["message"] == f"Previous response with id '{id}' not found."
+        assert not up.upstreams.sent
+
+
+WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a number for the id": ({"previous_response_id": 5}, "previous_response_id", "must be a string"),
+    "a number for the input": ({"input": 5}, "input", "must be a string or an array"),
+    "a number for an item": ({"input": [USER, 5]}, "input[1]", "must be an object, not a number"),
+    "a reference to nothing": ({"input": [{"type": "item_reference"}]}, "input[0].id", "is required"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_wrong_types_are_told(name: str) -> None:
+    wrong, param, message = WRONG[name]
+    async with gateway(**ON) as up:
+        error = await refused(up, 400, {"model": "chat/echo", "input": "x", **wrong})
+        assert error["param"] == param
+        assert message in error["message"]
+
+
+# Switched off, as it is by default.
+
+OFF: dict[str, dict[str, Any]] = {
+    "previous_response_id": {"input": "x", "previous_response_id": "resp_1"},
+    "input[0]": {"input": [{"type": "item_reference", "id": "msg_1"}]},
+}
+
+
+@each_translated
+@pytest.mark.parametrize("param", OFF)
+async def test_off_says_which_setting_to_change(upstream: str, param: str) -> None:
+    async with gateway() as up:
+        error = await refused(up, 400, {"model": f"{upstream}/echo", **OFF[param]})
+        assert error["param"] == param
+        assert error["code"] == "unsupported_parameter"
+        assert "server.response_store" in error["message"]
+        assert not up.upstreams.sent
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
+)
+async def test_off_there_is_nothing_to_have_and_the_error_says_so(method: str, path: str) -> None:
+    async with gateway() as up:
+        client = await up.call(f"{PATH}/resp_1{path}", {}, method)
+        assert client.status == 400
+        assert check_error(RESPONSES, 400, client.body) == []
+        error = json.loads(client.body)["error"]
+        assert error["code"] == "unsupported_operation"
+        assert "server.response_store" in error["message"]
+
+
+async def test_off_nothing_is_kept_and_answers_are_as_ever() -> None:
+    async with gateway() as up:
+        first = await ask(up, "chat", "one", store=True)
+        await up.get(f"{PATH}/{first['id']}", 400)
+
+
+# Upstreams that speak Responses may know what the gateway does not.
+
+THEIRS: dict[str, dict[str, Any]] = {
+    "a response": {"previous_response_id": "resp_theirs", "input": [USER]},
+    "an item": {"input": [{"type": "item_reference", "id": "msg_theirs"}, USER]},
+    "both": {
+        "previous_response_id": "resp_theirs",
+        "input": [{"type": "item_reference", "id": "msg_theirs"}, USER],
+    },
+}
+
+
+@pytest.mark.parametrize("server", [{}, ON], ids=["off", "on"])
+@pytest.mark.parametrize("upstream", ["openai", "forgetful"])
+@pytest.mark.parametrize("name", THEIRS)
+async def test_what_is_not_known_here_goes_on_untouched(
+    name: str, upstream: str, server: dict[str, Any]
+) -> None:
+    async with gateway(**server) as up:
+        body = {"model": f"{upstream}/echo", **THEIRS[name]}
+        sent = json.dumps(body, indent=1).encode()
+        client = await up.call(PATH, sent)
+        assert client.status == 200, client.body
+        assert up.upstreams.raw[-1] == sent.replace(f"{upstream}/".encode(), b"")
+        # Of such a conversation the upstream alone knows the whole.
+        await up.get(f"{PATH}/{json.loads(client.body)['id']}", 404 if server else 400)
+
+
+async def test_what_only_looks_like_a_reference_is_none() -> None:
+    async with gateway() as up:
+        assert text_of(await ask(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
+
+
+async def test_what_an_upstream_keeps_is_not_kept_here() -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, "openai", "one")
+        await up.get(f"{PATH}/{first['id']}", 404)
+
+
+async def test_an_upstream_that_stores_gets_our_items_and_keeps_its_own_references() -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one two")
+        ours = {"type": "item_reference", "id": first["output"][0]["id"]}
+        theirs = {"type": "item_reference", "id": "msg_theirs"}
+        await ask(up, "openai", [theirs, ours, USER])
+        sent = up.last.body["input"]
+        assert sent[0] == theirs
+        assert sent[1]["content"][0]["text"] == "one two"
+        assert sent[2] == USER

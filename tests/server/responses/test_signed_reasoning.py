@@ -1,0 +1,371 @@
+"""Reasoning that only its maker can read, through the whole gateway and back, and what does not come through."""
+
+import json
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    SECRET,
+    ScriptedGateway,
+    chat_answer,
+    messages_answer,
+    responses_answer,
+    scripted,
+    whole,
+)
+
+from dragoman_server.responses.reasoning import MAX_AGE_S
+from dragoman_server.settings.secret import Secret
+
+pytestmark = pytest.mark.anyio
+
+
+OTHER = Secret("another-secret-of-some-length-0123")
+
+# What each vendor makes.
+REASONING = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Let me see."}],
+    "encrypted_content": "gAAAA-canary",
+}
+ANSWER_R = responses_answer(
+    [
+        REASONING,
+        {
+            "type": "message",
+            "id": "m_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Four.", "annotations": []}],
+        },
+    ]
+)
+THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "EqQB-canary"}
+ANSWER_M = messages_answer([THINKING, {"type": "text", "text": "Four."}])
+
+ASK = [{"role": "user", "content": "2+2?"}]
+AGAIN = {"role": "user", "content": "Sure?"}
+REASONS = {"thinking": {"type": "adaptive"}, "max_tokens": 9000}
+
+
+async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[str, Any]:
+    """What a client of Messages is given of the reasoning of an upstream of Responses."""
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": ASK, **REASONS})
+    (block,) = [each for each in json.loads(client.body)["content"] if each["type"] == "thinking"]
+    return dict(block)
+
+
+async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
+    """What the upstream gets when the client sends the block back, and what the client is told of losses."""
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": [*ASK, said, AGAIN], **REASONS})
+    assert client.status == 200
+    items = gateway.sent[-1].body["input"]
+    reasoning = [each for each in items if each["type"] == "reasoning"]
+    return (reasoning[0] if reasoning else None), client.headers.get("dragoman-loss", "")
+
+
+async def test_a_seal_comes_back_to_its_maker() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = await thinking_block(gateway)
+    assert block["thinking"] == "Let me see."
+    assert block["signature"].startswith("drg1.")
+    found, told = await given_back(gateway, block)
+    assert found == {key: value for key, value in REASONING.items() if key != "status"}
+    assert told == ""
+
+
+async def test_every_gateway_with_the_secret_can_open_it() -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
+    found, _ = await given_back(scripted(RESPONSES, whole(ANSWER_R), secret=Secret(SECRET.reveal())), block)
+    assert found["encrypted_content"] == "gAAAA-canary"
+
+
+def cut(text: str) -> str:
+    return text.rpartition(".")[0]
+
+
+def changed(text: str) -> str:
+    return text[:20] + ("A" if text[20] != "A" else "B") + text[21:]
+
+
+@pytest.mark.parametrize("forge", [cut, changed, lambda text: text + "A", lambda text: "drg1.AAAA"])
+async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = await thinking_block(gateway)
+    found, told = await given_back(gateway, {**block, "signature": forge(block["signature"])})
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
+async def test_a_seal_of_another_secret_is_left_out_and_told(secret: Secret | None) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R), secret=secret))
+    found, told = await given_back(scripted(RESPONSES, whole(ANSWER_R)), block)
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    found, told = await given_back(gateway, await thinking_block(gateway), "up/other")
+    assert found is None
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize("genuine", [True, False])
+async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(genuine: bool) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
+    if not genuine:
+        block["signature"] = cut(block["signature"])
+    gateway = scripted(
+        CHAT, whole(chat_answer({"content": "Yes."})), upstream={"reasoning_field": "reasoning"}
+    )
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "messages": [*ASK, said, AGAIN], **REASONS}
+    )
+    assert "canary" not in json.dumps(gateway.sent[-1].body)
+    assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
+    assert "foreign_seal=/messages/1/content/0" in client.headers["dragoman-loss"]
+
+
+async def test_strict_mode_refuses_a_forged_seal() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R))
+    block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
+    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    body = {"model": "up/m", "messages": [*ASK, said, AGAIN], "max_tokens": 9}
+    client = await gateway.call(PATHS[MESSAGES], body, {"dragoman-loss-policy": "refuse"})
+    assert client.status == 400
+    assert len(gateway.sent) == 1
+
+
+# Clients of Chat that do not send reasoning back.
+
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}}
+CALLS = whole(messages_answer([THINKING, CALL], "tool_use"))
+SAYS = whole(messages_answer([{"type": "text", "text": "Four."}]))
+TOOLS = [
+    {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+]
+
+
+def chat(messages: list[Any], **more: Any) -> dict[str, Any]:
+    return {"model": "up/m", "messages": messages, "tools": TOOLS, "reasoning_effort": "high", **more}
+
+
+def turn_of(client: Any, stream: bool) -> dict[str, Any]:
+    """The assistant's turn with the calls alone, as most clients keep it."""
+    if not stream:
+        message = json.loads(client.body)["choices"][0]["message"]
+        return {"role": "assistant", "content": None, "tool_calls": message["tool_calls"]}
+    calls: dict[int, dict[str, Any]] = {}
+    for line in client.body.decode().splitlines():
+        if not line.startswith("data: {"):
+            continue
+        for choice in json.loads(line[6:])["choices"]:
+            for piece in choice["delta"].get("tool_calls") or ():
+                if piece["index"] in calls:
+                    calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+                else:
+                    calls[piece["index"]] = piece
+    return {"role": "assistant", "content": None, "tool_calls": list(calls.values())}
+
+
+async def second_turn(
+    gateway: ScriptedGateway,
+    *,
+    stream: bool = False,
+    wait: float = 0,
+    keys: tuple[str | None, str | None] = (None, None),
+    **kept: str,
+) -> Any:
+    """The content that the upstream gets for the assistant's turn, when its client sends the calls and `kept` alone."""
+    first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
+    await anyio.sleep(wait)
+    said = turn_of(first, stream) | kept
+    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]), key=keys[1])
+    return gateway.sent[-1].body["messages"][1]["content"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_reasoning_is_given_back_for_those_who_forget_it(stream: bool) -> None:
+    gateway = scripted(MESSAGES, CALLS, SAYS)
+    first, second = await second_turn(gateway, stream=stream)
+    assert first == THINKING
+    assert (second["type"], second["id"]) == ("tool_use", "toolu_1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "wait", "found"),
+    [
+        ({}, MAX_AGE_S - 1, True),
+        ({}, MAX_AGE_S + 1, False),
+        ({"reasoning_store_bytes": 0}, 0, False),
+        ({"reasoning_store_bytes": 100}, 0, False),
+    ],
+)
+async def test_it_is_kept_within_bounds(settings: dict[str, Any], wait: float, found: bool) -> None:
+    content = await second_turn(scripted(MESSAGES, CALLS, SAYS, **settings), wait=wait)
+    assert (content[0] == THINKING) is found
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
+)
+async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: bool) -> None:
+    gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
+    content = await second_turn(gateway, keys=keys)
+    assert (content[0] == THINKING) is found
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) -> None:
+    content = await second_turn(scripted(MESSAGES, CALLS, SAYS), **{field: THINKING["thinking"]})
+    assert [block["type"] for block in content] == ["thinking", "tool_use"]
+    assert content[0] == THINKING
+
+
+async def test_what_the_client_does_send_back_counts() -> None:
+    """A client that keeps reasoning_details gets its reasoning through without the store."""
+    gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
+    first = await gateway.call(PATHS[CHAT], chat(ASK))
+    said = json.loads(first.body)["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    assert gateway.sent[-1].body["messages"][1]["content"][0] == THINKING
+
+
+async def test_an_answer_that_broke_off_leaves_nothing() -> None:
+    broken = whole({**messages_answer([THINKING, CALL]), "content": None})
+    gateway = scripted(MESSAGES, broken, SAYS)
+    client = await gateway.call(PATHS[CHAT], chat(ASK))
+    assert client.status == 502
+    call = {"id": "toolu_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "toolu_1", "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    assert gateway.sent[-1].body["messages"][1]["content"][0]["type"] == "tool_use"
+
+
+# An account of another organization cannot read what the first one made.
+
+UNVERIFIED = {
+    "error": {
+        "message": "The encrypted content gAAA...1234 could not be verified.",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "invalid_encrypted_content",
+    }
+}
+UNSIGNED = {
+    "type": "error",
+    "error": {
+        "type": "invalid_request_error",
+        "message": "messages.1.content.0: Invalid `signature` in `thinking` block",
+    },
+}
+CALL_M = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
+CALL_R = {"type": "function_call", "call_id": "t1", "name": "f", "arguments": "{}"}
+RESULT_M = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "4"}]}
+RESULT_R = {"type": "function_call_output", "call_id": "t1", "output": "4"}
+MOVED = [
+    pytest.param(
+        MESSAGES,
+        {
+            "max_tokens": 9000,
+            "messages": [*ASK, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
+        },
+        [UNSIGNED, ANSWER_M],
+        ["messages", 1, "content"],
+        [CALL_M],
+        id="messages",
+    ),
+    pytest.param(
+        RESPONSES,
+        {"input": [*ASK, REASONING, CALL_R, RESULT_R], "store": False},
+        [UNVERIFIED, ANSWER_R],
+        ["input"],
+        [{"type": "message", **ASK[0]}, CALL_R, RESULT_R],
+        id="responses",
+    ),
+]
+
+
+@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
+async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told(
+    protocol: str, body: dict[str, Any], answers: list[Any], place: list[Any], left: Any
+) -> None:
+    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    client = await gateway.call(PATHS[protocol], {"model": "up/m", **body})
+    assert client.status == 200
+    assert json.loads(client.body) == answers[1]
+    assert "foreign_seal=/" in client.headers["dragoman-loss"]
+    first, second = (sent.body for sent in gateway.sent)
+    assert second != first
+    for step in place:
+        second = second[step]
+    assert second == left
+
+
+async def test_a_translated_conversation_goes_on_too() -> None:
+    gateway = scripted(RESPONSES, whole(ANSWER_R), whole(UNVERIFIED, 400), whole(ANSWER_R))
+    found, told = await given_back(gateway, await thinking_block(gateway))
+    assert (found, len(gateway.sent)) == (None, 3)
+    assert "foreign_seal=/messages/1/content/0" in told
+
+
+@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
+async def test_the_log_has_both_times_that_it_was_sent(
+    protocol: str,
+    body: dict[str, Any],
+    answers: list[Any],
+    place: list[Any],
+    left: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "dragoman.requests")
+    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    await gateway.call(PATHS[protocol], {"model": "up/m", **body})
+    line: dict[str, Any] = caplog.records[-1].dragoman  # type: ignore[attr-defined]
+    assert (line["attempts"], line["outcome"], line["upstream_status"]) == (2, "completed", 200)
+    assert [(each["account"], each["model"], each["status"], each["cause"]) for each in line["failures"]] == [
+        ("up/default", "up/m", 400, answers[0]["error"]["message"])
+    ]
+
+
+async def test_it_is_tried_once() -> None:
+    gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
+    said = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": [*ASK, said, AGAIN]}
+    )
+    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 2)
+
+
+@pytest.mark.parametrize(
+    ("messages", "headers"),
+    [
+        (ASK, {}),  # there is nothing to leave out
+        (
+            [*ASK, {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}, AGAIN],
+            {"dragoman-loss-policy": "refuse"},
+        ),
+    ],
+)
+async def test_where_nothing_may_be_left_out_the_client_is_told(
+    messages: list[Any], headers: dict[str, str]
+) -> None:
+    gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": messages}, headers
+    )
+    assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 1)

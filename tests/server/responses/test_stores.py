@@ -1,0 +1,523 @@
+"""The stores of responses keep what they are given, share what is the same, and forget what is too old or too much.
+
+Every test runs over all of them, on both backends.
+"""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.responses.stores import sqlite as sqlite_store
+from dragoman_server.responses.stores.base import (
+    ResponseStore,
+    ResponseStoreError,
+    ResponseStoreLimits,
+    StoredItem,
+    StoredResponse,
+)
+from dragoman_server.responses.stores.memory import MemoryResponseStore
+from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+NOW = 1_800_000_000
+LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
+
+# Not under virtual time: to it, a thread that works looks like a program that waits.
+BACKENDS = ["asyncio", "trio"]
+
+
+class Kind:
+    """Makes stores of one kind. Those with a file have the same one."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.path = folder / "responses.db"
+
+    def __call__(self, limits: ResponseStoreLimits = LIMITS) -> ResponseStore:
+        if self.name == "memory":
+            return MemoryResponseStore(limits)
+        return SQLiteResponseStore(str(self.path), limits)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
+    return Kind(request.param, tmp_path)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Kind:
+    return Kind("sqlite", tmp_path)
+
+
+def item(id: str, text: str = "text") -> StoredItem:
+    return StoredItem(id, b'{"text":"%b"}' % text.encode())
+
+
+PUT_S = sqlite_store._PUT_S
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be busy: where the deadline is not what is tested, it is a long one."""
+    monkeypatch.setattr(sqlite_store, "_PUT_S", 60.0)
+
+
+def response(
+    id: str = "resp_1",
+    *,
+    owner: str = "",
+    created: int = NOW,
+    body: bytes = b"{}",
+    given: tuple[StoredItem, ...] = (item("msg_1"),),
+    said: tuple[StoredItem, ...] = (item("msg_2"),),
+) -> StoredResponse:
+    return StoredResponse(id, owner, created, body, given, said)
+
+
+async def test_what_is_put_comes_back(kind: Kind) -> None:
+    given = (item("a"), item("b"), item("a"), item("c", "語"))
+    kept = response(body=b'{"id":"resp_1"}', given=given, said=(item("d"), item("b")))
+    async with kind() as store:
+        assert await store.put(kept)
+        assert await store.get("", "resp_1", NOW) == kept
+
+
+async def test_no_items_at_all(kind: Kind) -> None:
+    kept = response(given=(), said=())
+    async with kind() as store:
+        assert await store.put(kept)
+        assert await store.get("", "resp_1", NOW) == kept
+
+
+async def test_what_was_never_put_is_not_there(kind: Kind) -> None:
+    async with kind() as store:
+        assert await store.get("", "resp_1", NOW) is None
+        assert await store.item("", "msg_1", NOW) is None
+        assert not await store.delete("", "resp_1")
+
+
+async def test_a_second_one_of_the_same_id_takes_the_place_of_the_first(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response(given=(item("old"),)))
+        await store.put(response(given=(item("new"),)))
+        found = await store.get("", "resp_1", NOW)
+        assert found is not None
+        assert [each.id for each in found.input] == ["new"]
+        assert await store.item("", "old", NOW) is None
+
+
+async def test_items_are_found_by_their_ids(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response())
+        assert await store.item("", "msg_1", NOW) == item("msg_1")
+        assert await store.item("", "msg_2", NOW) == item("msg_2")
+
+
+async def test_of_two_items_with_one_id_the_later_one_is_found(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response("resp_1", given=(item("x", "first"),)))
+        await store.put(response("resp_2", given=(item("x", "second"),)))
+        assert await store.item("", "x", NOW) == item("x", "second")
+        for id, text in (("resp_1", "first"), ("resp_2", "second")):
+            found = await store.get("", id, NOW)
+            assert found is not None
+            assert found.input == (item("x", text),)
+
+
+async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response("resp_1", given=(item("x", "first"),)))
+        await store.put(response("resp_2", given=(item("x", "second"),)))
+        await store.delete("", "resp_1")
+        assert await store.item("", "x", NOW) == item("x", "second")
+
+
+async def test_deleting_one_leaves_the_others_whole(kind: Kind) -> None:
+    """The conversation of the second one goes on, though the first one is forgotten."""
+    first = response("resp_1")
+    second = response("resp_2", given=(*first.input, *first.output, item("msg_3")), said=(item("msg_4"),))
+    async with kind() as store:
+        await store.put(first)
+        await store.put(second)
+        assert await store.delete("", "resp_1")
+        assert not await store.delete("", "resp_1")
+        assert await store.get("", "resp_1", NOW) is None
+        assert await store.get("", "resp_2", NOW) == second
+        assert await store.item("", "msg_1", NOW) == item("msg_1")
+        assert await store.delete("", "resp_2")
+        assert await store.item("", "msg_1", NOW) is None
+
+
+async def test_owners_do_not_see_each_other(kind: Kind) -> None:
+    mine, theirs = response(owner="me"), response(owner="them", body=b'{"theirs":1}')
+    async with kind() as store:
+        await store.put(mine)
+        await store.put(theirs)
+        assert await store.get("me", "resp_1", NOW) == mine
+        assert await store.get("them", "resp_1", NOW) == theirs
+        assert await store.get("", "resp_1", NOW) is None
+        assert await store.item("", "msg_1", NOW) is None
+        assert not await store.delete("", "resp_1")
+        assert await store.delete("them", "resp_1")
+        assert await store.get("me", "resp_1", NOW) == mine
+        assert await store.item("them", "msg_1", NOW) is None
+        assert await store.item("me", "msg_1", NOW) == item("msg_1")
+
+
+# Limits.
+
+
+async def test_what_is_too_old_is_gone(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response("resp_old", given=(item("old"),), said=()))
+        await store.put(response("resp_new", created=NOW + 1, given=(item("new"),), said=()))
+        last = NOW + LIMITS.max_age_s
+        assert await store.get("", "resp_old", last) is not None
+        assert await store.get("", "resp_old", last + 1) is None
+        assert await store.item("", "old", last + 1) is None
+        assert await store.get("", "resp_new", last + 1) is not None
+        assert await store.item("", "new", last + 1) is not None
+        assert await store.item("", "new", last + 2) is None
+        assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
+
+
+async def test_putting_drops_what_is_too_old(kind: Kind) -> None:
+    async with kind() as store:
+        await store.put(response("resp_old"))
+        await store.put(response("resp_new", created=NOW + LIMITS.max_age_s + 1))
+        assert await store.get("", "resp_old", NOW) is None
+        assert await store.get("", "resp_new", NOW) is not None
+
+
+async def ids_of(store: ResponseStore, count: int) -> list[int]:
+    return [number for number in range(count) if await store.get("", f"resp_{number}", NOW) is not None]
+
+
+def large(number: int) -> StoredResponse:
+    return response(f"resp_{number}", given=(item(f"msg_{number}", "x" * 10_000),), said=())
+
+
+async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
+    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
+        for number in range(5):
+            assert await store.put(large(number))
+        assert await ids_of(store, 5) == [2, 3, 4]
+        assert await store.item("", "msg_1", NOW) is None
+        # The place of what was dropped can be used again.
+        for number in range(5, 8):
+            assert await store.put(large(number))
+        assert await ids_of(store, 8) == [5, 6, 7]
+
+
+async def test_what_responses_share_counts_once(kind: Kind) -> None:
+    """A conversation grows by what is new in each turn, not by all that was said before."""
+    async with kind(ResponseStoreLimits(100_000, 3600)) as store:
+        items: tuple[StoredItem, ...] = ()
+        for number in range(60):
+            items = (*items, item(f"msg_{number}", "x" * 1000))
+            assert await store.put(response(f"resp_{number}", given=items, said=()))
+        # Kept apart, the last ten of them would be more than half a megabyte.
+        kept = await ids_of(store, 60)
+        assert 59 in kept
+        assert len(kept) >= 10
+        found = await store.get("", "resp_59", NOW)
+        assert found is not None
+        assert found.input == items
+
+
+async def test_one_that_is_larger_than_the_limit_is_not_kept_and_drops_nothing(kind: Kind) -> None:
+    async with kind(ResponseStoreLimits(20_000, 3600)) as store:
+        assert await store.put(large(0))
+        assert not await store.put(response("resp_1", given=(item("m", "x" * 20_000),)))
+        assert not await store.put(response("resp_2", body=b"x" * 20_000))
+        assert await ids_of(store, 3) == [0]
+
+
+async def test_deleted_bytes_are_free_again(kind: Kind) -> None:
+    async with kind(ResponseStoreLimits(35_000, 3600)) as store:
+        for number in range(3):
+            await store.put(large(number))
+        await store.delete("", "resp_1")
+        await store.put(large(3))
+        assert await ids_of(store, 4) == [0, 2, 3]
+
+
+async def test_many_tasks_at_once(kind: Kind) -> None:
+    async with kind() as store, anyio.create_task_group() as tasks:
+        shared = item("shared", "x" * 1000)
+
+        async def turn(number: int) -> None:
+            id = f"resp_{number}"
+            await store.put(response(id, given=(shared, item(f"msg_{number}"))))
+            found = await store.get("", id, NOW)
+            assert found is not None
+            assert found.input == (shared, item(f"msg_{number}"))
+            if number % 2:
+                assert await store.delete("", id)
+
+        for number in range(20):
+            tasks.start_soon(turn, number)
+
+
+async def test_memory_is_given_back_to_the_last_byte() -> None:
+    store = MemoryResponseStore(LIMITS)
+    for number in range(3):
+        await store.put(response(f"resp_{number}", given=(item("shared"), item(f"m{number}"))))
+    for number in range(3):
+        await store.delete("", f"resp_{number}")
+    assert (store.bytes, store._items, store._named) == (0, {}, {})
+
+
+# The file.
+
+
+async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
+    kept = response()
+    async with sqlite() as store:
+        await store.put(kept)
+    async with sqlite() as store:
+        assert await store.get("", "resp_1", NOW) == kept
+
+
+async def test_two_processes_see_each_other(sqlite: Kind) -> None:
+    """Two connections are to SQLite what two processes are."""
+    async with sqlite() as one, sqlite() as other:
+        await one.put(response("resp_1"))
+        assert await other.get("", "resp_1", NOW) == response("resp_1")
+        await other.put(response("resp_2"))
+        assert await one.delete("", "resp_2")
+        assert await other.get("", "resp_2", NOW) is None
+
+
+_PROCESS = """
+import sys, anyio
+from dragoman_server.responses.stores.base import ResponseStoreLimits, StoredItem, StoredResponse
+from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
+
+async def main(path, name):
+    async with SQLiteResponseStore(path, ResponseStoreLimits(10_000_000, 3600)) as store:
+        for number in range(30):
+            items = (StoredItem("shared", b"x" * 1000), StoredItem(f"{name}{number}", b"{}"))
+            await store.put(StoredResponse(f"{name}_{number}", "", 1800000000, b"{}", items, ()))
+            assert await store.get("", f"{name}_{number}", 1800000000)
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def run_processes(path: Path, names: list[str]) -> list[tuple[int, bytes]]:
+    """Exit code and errors of processes that run side by side."""
+    command = [sys.executable, "-W", "error", "-c", _PROCESS, str(path)]
+    processes = [subprocess.Popen([*command, name], stderr=subprocess.PIPE) for name in names]
+    errors = [process.communicate()[1] for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, errors, strict=True)]
+
+
+async def test_processes_that_start_and_write_at_once(sqlite: Kind) -> None:
+    names = ["a", "b", "c"]
+    assert await anyio.to_thread.run_sync(run_processes, sqlite.path, names) == [(0, b"")] * 3
+    async with sqlite() as store:
+        for name in names:
+            for number in range(30):
+                assert await store.get("", f"{name}_{number}", NOW) is not None
+
+
+async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
+    before = os.umask(0)
+    try:
+        async with sqlite() as store:
+            await store.put(response())
+            files = list(sqlite.path.parent.iterdir())
+            assert len(files) == 3, "the database, its log and the log's index"
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    finally:
+        os.umask(before)
+
+
+async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
+    secret = "a word that must not stay"
+    async with sqlite() as store:
+        await store.put(response(given=(item("msg_1", secret),)))
+        await store.delete("", "resp_1")
+    assert secret.encode() not in sqlite.path.read_bytes()
+
+
+async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
+    memory = MemoryResponseStore(ResponseStoreLimits(35_000, 3600))
+    async with sqlite(ResponseStoreLimits(35_000, 3600)) as store:
+        for each in (store, memory):
+            for number in range(5):
+                await each.put(large(number))
+            await each.put(response("resp_9", given=(item("msg_4", "x" * 10_000), item("other"))))
+            await each.delete("", "resp_3")
+    with sqlite3.connect(sqlite.path) as connection:
+        assert connection.execute("SELECT bytes FROM total").fetchone() == (memory.bytes,)
+        connection.execute("DELETE FROM responses")
+        assert connection.execute("SELECT bytes FROM total").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM items").fetchone() == (0,)
+    connection.close()
+
+
+def make_database(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    with connection:
+        for statement in statements:
+            connection.execute(statement)
+    connection.close()
+
+
+BAD_FILES = {
+    "another program's": (("CREATE TABLE users (name)",), "made by another program"),
+    "another version's": (
+        ("CREATE TABLE responses (id)", "PRAGMA application_id = 0x6472676D", "PRAGMA user_version = 99"),
+        "made by another version of Dragoman",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) -> None:
+    statements, message = BAD_FILES[name]
+    make_database(sqlite.path, *statements)
+    with pytest.raises(ResponseStoreError, match=message):
+        async with sqlite():
+            pass
+
+
+async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
+    sqlite.path.write_text("this is a letter, not a database\n" * 100)
+    with pytest.raises(ResponseStoreError, match="not a database"):
+        async with sqlite():
+            pass
+
+
+async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ResponseStoreError, match="No such file or directory"):
+        async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS):
+            pass
+
+
+async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
+    async with sqlite() as store:
+        await store.put(response())
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ResponseStoreError, match="locked"):
+            await store.put(response("resp_2"))
+        assert await store.get("", "resp_1", NOW) == response(), "readers do not wait"
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert await store.put(response("resp_2"))
+
+
+async def test_others_run_while_a_call_waits_for_the_file(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
+    async with sqlite() as store:
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        done = []
+
+        async def put() -> None:
+            done.append(await store.put(response()))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(put)
+            for _ in range(5):
+                await anyio.sleep(0.01)
+            assert done == []
+            holder.execute("ROLLBACK")
+        holder.close()
+        assert done == [True]
+
+
+async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 60)
+    async with sqlite() as store:
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(store.put, response())
+            await anyio.sleep(0.01)
+            monkeypatch.setattr("dragoman_server.responses.stores.sqlite._TURN_S", 0.05)
+            with pytest.raises(ResponseStoreError, match=r"the calls before this one took 0\.05 s"):
+                await store.get("", "resp_1", NOW)
+            holder.execute("ROLLBACK")
+        holder.close()
+        assert await store.get("", "resp_1", NOW) == response()
+
+
+async def test_a_file_that_cannot_be_opened_for_another_process(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
+    sqlite.path.touch()
+    holder = sqlite3.connect(sqlite.path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(ResponseStoreError, match="locked"):
+        async with sqlite():
+            pass
+    holder.close()
+
+
+async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
+    async with sqlite() as store:
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await store.put(response())
+        assert await store.put(response("resp_2"))
+        assert await store.get("", "resp_2", NOW) is not None
+
+
+async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
+    with pytest.raises(RuntimeError, match="outside"):
+        await sqlite().get("", "resp_1", NOW)
+
+
+@pytest.mark.promise("R11")
+async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
+    sqlite: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman_server.responses.stores.sqlite._PUT_S", PUT_S)
+    async with sqlite() as store:
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        begun = anyio.current_time()
+        with pytest.raises(ResponseStoreError, match=r"not written within 0\.25 s"):
+            await store.put(response())
+        assert anyio.current_time() - begun < 2.0
+        holder.execute("ROLLBACK")
+        holder.close()
+    async with sqlite() as store:
+        assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
+
+
+@pytest.mark.promise("R11")
+async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
+    async with sqlite() as store:
+        assert isinstance(store, SQLiteResponseStore)
+        large = bytes(100_000)
+        for number in range(8):
+            await store.put(response(f"resp_{number}", body=large))
+        pages = store._open_connection.execute("PRAGMA page_count").fetchone()[0]
+        store._open_connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        for number in range(8, 12):
+            assert await store.put(response(f"resp_{number}", body=large))
+        there = [number for number in range(12) if await store.get("", f"resp_{number}", NOW) is not None]
+        assert there[-4:] == [8, 9, 10, 11]
+        assert there == list(range(there[0], 12))
+        store._open_connection.execute("DELETE FROM responses")
+        with pytest.raises(ResponseStoreError, match="full"):
+            await store.put(response("resp_large", body=bytes(950_000)))

@@ -1,0 +1,511 @@
+"""Which answers are kept, when, for whom, and what happens when they cannot be."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from gateway.fakes import FakeClient, Script, Sleep, http_scope
+from gateway.simulated import Gateway, frames, gateway
+from gateway.stored import (
+    FORGETFUL,
+    ON,
+    PATH,
+    ask,
+    each_forgetful,
+    each_mode,
+    each_translated,
+    refused,
+    text_of,
+)
+
+from dragoman import PROTOCOLS
+from dragoman_server.app import create_app
+from dragoman_server.keys import hash_client_key
+from dragoman_server.proxying.request_handler import STORE_TIMEOUT_S
+from dragoman_server.responses import service as stored_responses
+from dragoman_server.responses.stores.base import ResponseStoreError, StoredResponse
+from dragoman_server.responses.stores.memory import MemoryResponseStore
+from dragoman_server.settings import ClientKey, Settings
+from dragoman_server.settings.secret import Secret
+from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[StoredResponse]:
+    """All that was put into stores."""
+    found: list[StoredResponse] = []
+    put = MemoryResponseStore.put
+
+    async def noting(self: MemoryResponseStore, response: StoredResponse) -> bool:
+        found.append(response)
+        return await put(self, response)
+
+    monkeypatch.setattr(MemoryResponseStore, "put", noting)
+    return found
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def real_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+# What is kept.
+
+ANSWER: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
+
+# The end of an upstream's URL, and how its answer begins.
+BEGUN: dict[str, tuple[str, bytes]] = {
+    "chat": (
+        "/chat/completions",
+        b'data: {"id":"1","model":"m","choices":[{"index":0,"delta":{"content":"Hello"}}]}\n\n',
+    ),
+    "messages": (
+        "/messages",
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"1","model":"m"}}\n\n'
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+        b'"content_block":{"type":"text","text":""}}\n\n'
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
+        b'"delta":{"type":"text_delta","text":"Hello"}}\n\n',
+    ),
+    "forgetful": (
+        "/responses",
+        b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":'
+        b'{"id":"resp_r","object":"response","model":"m","status":"in_progress","output":[]}}\n\n'
+        b'event: response.output_item.added\ndata: {"type":"response.output_item.added","sequence_number":1,'
+        b'"output_index":0,"item":{"type":"message","id":"msg_r","role":"assistant","content":[]}}\n\n'
+        b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":2,'
+        b'"item_id":"msg_r","output_index":0,"content_index":0,"delta":"Hello"}\n\n',
+    ),
+}
+
+
+@each_mode
+async def test_what_is_not_to_be_kept_is_not_kept(stream: bool) -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one", stream=stream, store=False)
+        await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
+        await up.get(f"{PATH}/{first['id']}", 404)
+
+
+async def test_an_incomplete_answer_is_kept() -> None:
+    async with gateway(**ON) as up:
+        first = await up.json(PATH, {"model": "messages/length", "input": "one"})
+        assert first["status"] == "incomplete"
+        found = await up.get(f"{PATH}/{first['id']}")
+        assert found["status"] == "incomplete"
+        assert found["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
+    body = {"model": "chat/echo", "input": "x", "previous_response_id": response["id"]}
+    error = await refused(up, 400, body)
+    assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
+    assert f"it is {response['status']}" in error["message"]
+
+
+@each_forgetful
+async def test_a_failed_answer_is_kept_as_one(upstream: str) -> None:
+    async with gateway(**ON) as up:
+        client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
+        last = frames(client.body)[-1]
+        assert last["type"] == "response.failed"
+        told = last["response"]
+        found = await up.get(f"{PATH}/{told['id']}")
+        assert (found["status"], found["error"]) == ("failed", told["error"])
+        # What had begun is there as well.
+        assert found["output"] == told["output"]
+        assert [item["status"] for item in found["output"]] == ["incomplete"]
+        (asked,) = (await up.get(f"{PATH}/{told['id']}/input_items"))["data"]
+        assert asked["content"][0]["text"] == "one"
+        await refuses_to_go_on_from(up, found)
+
+
+@each_translated
+async def test_a_failed_answer_is_replayed_as_one(upstream: str) -> None:
+    async with gateway(**ON) as up:
+        client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
+        id = frames(client.body)[-1]["response"]["id"]
+        events = frames((await up.call(f"{PATH}/{id}?stream=true", method="GET")).body)
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert (events[0]["type"], events[0]["response"]["error"]) == ("response.created", None)
+        assert events[-1]["type"] == "response.failed"
+        assert events[-1]["response"] == await up.get(f"{PATH}/{id}")
+
+
+@each_forgetful
+async def test_an_answer_that_breaks_off_is_kept_as_a_failed_one(upstream: str) -> None:
+    end, begun = BEGUN[upstream]
+    async with gateway({end: Script([begun, Sleep(1), UpstreamBroken("cut")])}, **ON) as up:
+        client = await up.call(PATH, {"model": f"{upstream}/m", "input": "one", "stream": True})
+        told = frames(client.body)[-1]["response"]
+        assert told["status"] == "failed"
+        found = await up.get(f"{PATH}/{told['id']}")
+        assert (found["status"], found["error"]) == ("failed", told["error"])
+
+
+async def test_an_answer_that_never_came_is_kept_if_the_client_knows_of_it() -> None:
+    """Silence calls for heartbeats, and after them an error can be told in the stream alone."""
+    trouble = {
+        "unreachable": Script(connect=[Sleep(5), UpstreamUnreachable("no way")]),
+        "refused": Script([b'{"error":{"message":"slow down"}}'], status=429, connect=[Sleep(5)]),
+    }
+    for script in trouble.values():
+        async with gateway({"/chat/completions": script}, **ON, keepalive_s=1.0) as up:
+            client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": True})
+            told = frames(client.body)[-1]["response"]
+            assert (told["status"], told["output"]) == ("failed", [])
+            assert (await up.get(f"{PATH}/{told['id']}"))["error"] == told["error"]
+
+
+@each_mode
+async def test_an_answer_that_was_refused_is_not_kept(stream: bool, kept: list[StoredResponse]) -> None:
+    """A plain error has no id to ask for."""
+    cut = b'data: {"id":"1","choices":[]}\n\ndata: {"err'
+    for script in (Script([b"{}"], status=429), Script(connect=[UpstreamUnreachable("no")]), Script([cut])):
+        async with gateway({"/chat/completions": script}, **ON) as up:
+            client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": stream})
+            assert client.status >= 400
+    assert kept == []
+
+
+FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(status: str) -> None:
+    answer = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 3, "response": answer}
+    end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
+        await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})
+        found = await up.get(f"{PATH}/{answer['id']}")
+        assert found == {**answer, "store": True, "previous_response_id": None}
+        await refuses_to_go_on_from(up, found)
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+@each_mode
+async def test_one_that_failed_before_there_was_content_is_a_plain_error(
+    stream: bool, status: str, kept: list[StoredResponse]
+) -> None:
+    """So another account could be asked; and it has no id to ask for."""
+    answer = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
+    async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
+        client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
+        assert client.status >= 400
+        said = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
+        assert json.loads(client.body)["error"]["message"] == said
+    assert kept == []
+
+
+@each_forgetful
+async def test_the_answer_to_a_client_that_leaves_is_kept_as_cancelled(upstream: str) -> None:
+    end, begun = BEGUN[upstream]
+    async with gateway({end: Script([begun, Sleep(60)])}, **ON) as up:
+        body = {"model": f"{upstream}/m", "input": "one", "stream": True}
+        client = await up.call(PATH, client=FakeClient(json.dumps(body).encode(), leaves_after=5))
+        assert not client.finished
+        id = frames(client.body)[0]["response"]["id"]
+        found = await up.get(f"{PATH}/{id}")
+        assert (found["status"], found["error"]) == ("cancelled", None)
+        await refuses_to_go_on_from(up, found)
+        client = await up.call(f"{PATH}/{id}?stream=true", method="GET")
+        assert client.status == 400
+        assert "without stream" in json.loads(client.body)["error"]["message"]
+
+
+async def test_a_client_that_leaves_before_its_answer_has_nothing_kept(kept: list[StoredResponse]) -> None:
+    async with gateway({"/chat/completions": Script(connect=[Sleep(60)])}, **ON) as up:
+        body = {"model": "chat/m", "input": "one", "stream": True}
+        client = await up.call(PATH, client=FakeClient(json.dumps(body).encode(), leaves_after=5))
+        assert client.messages == []
+    assert kept == []
+
+
+# When it is kept.
+
+
+async def test_it_is_kept_before_the_client_is_told_that_it_is_complete(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the client asks next may arrive while the store still writes."""
+    order: list[str] = []
+    put = MemoryResponseStore.put
+
+    async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
+        await anyio.sleep(5)
+        order.append("kept")
+        return await put(self, response)
+
+    class Watching(FakeClient):
+        async def send(self, message: Any) -> None:
+            if b"response.completed" in message.get("body", b""):
+                order.append("told")
+            await super().send(message)
+
+    monkeypatch.setattr(MemoryResponseStore, "put", slow)
+    async with gateway(**ON, keepalive_s=1.0) as up:
+        for upstream in FORGETFUL:
+            order.clear()
+            body = {"model": f"{upstream}/echo", "input": "one", "stream": True}
+            await up.call(PATH, client=Watching(json.dumps(body).encode()))
+            assert order == ["kept", "told"], upstream
+
+
+async def test_a_relayed_answer_is_kept_though_the_connection_stays_open() -> None:
+    """The last event comes long before the end of the body, and the client goes on at once."""
+    answer = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
+    events = [
+        {"type": "response.created", "sequence_number": 0, "response": {**answer, "status": "in_progress"}},
+        {"type": "response.output_text.delta", "sequence_number": 1, "delta": "x"},
+        {"type": "response.completed", "sequence_number": 2, "response": answer},
+    ]
+    steps = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+    found: list[int | None] = []
+    async with gateway({"/responses": Script([*steps, Sleep(60)])}, **ON) as up:
+
+        class GoingOn(FakeClient):
+            async def send(self, message: Any) -> None:
+                if b"response.completed" in message.get("body", b""):
+                    found.append((await up.call(f"{PATH}/resp_slow", method="GET")).status)
+                await super().send(message)
+
+        body = {"model": "forgetful/m", "input": "one", "stream": True}
+        client = await up.call(PATH, client=GoingOn(json.dumps(body).encode()))
+        assert client.body == b"".join(steps)
+        assert found == [200]
+
+
+async def test_a_client_that_leaves_while_the_answer_is_written_down(
+    monkeypatch: pytest.MonkeyPatch, kept: list[StoredResponse]
+) -> None:
+    """The answer is complete, though nobody has been told."""
+
+    async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
+        await anyio.sleep(3)
+        kept.append(response)
+        return True
+
+    monkeypatch.setattr(MemoryResponseStore, "put", slow)
+    end, begun = BEGUN["chat"]
+    rest = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    async with gateway({end: Script([begun, rest])}, **ON) as up:
+        body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
+        client = await up.call(PATH, client=FakeClient(body, leaves_after=2))
+        assert not client.finished
+    assert [json.loads(response.body)["status"] for response in kept] == ["completed"]
+
+
+async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stuck(self: MemoryResponseStore, response: StoredResponse) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    monkeypatch.setattr(MemoryResponseStore, "put", stuck)
+    end, begun = BEGUN["chat"]
+    rest = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    async with gateway({end: Script([begun, rest])}, **ON) as up:
+        body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
+        await up.call(PATH, client=FakeClient(body, leaves_after=2))
+        assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
+
+
+# Whose they are.
+
+SECRET = Secret("a-secret-of-some-length-0123456789")
+RED, BLUE = ({"authorization": f"Bearer drk_{name * 32}"} for name in ("a", "b"))
+KEYS = tuple(
+    ClientKey(name=name, hash=hash_client_key(headers["authorization"].removeprefix("Bearer "), SECRET))
+    for name, headers in (("red", RED), ("blue", BLUE))
+)
+
+BELOW = {
+    "had": ("GET", ""),
+    "listed": ("GET", "/input_items"),
+    "cancelled": ("POST", "/cancel"),
+    "forgotten": ("DELETE", ""),
+}
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_nobody_sees_what_was_made_with_another_key(kind: str, real_backend: str, tmp_path: Path) -> None:
+    server: dict[str, Any] = {"response_store": kind, "secret": SECRET}
+    if kind == "sqlite":
+        server["response_store_path"] = str(tmp_path / "responses.db")
+
+    async def run() -> None:
+        async with gateway(**server, keys=KEYS) as up:
+            body = {"model": "chat/echo", "input": "one two"}
+            first = json.loads((await up.call(PATH, body, headers=RED)).body)
+            for method, path in BELOW.values():
+                client = await up.call(f"{PATH}/{first['id']}{path}", {}, method, BLUE)
+                assert client.status == 404, (method, path)
+                message = json.loads(client.body)["error"]["message"]
+                assert message == f"Response with id '{first['id']}' not found."
+            going_on = {**body, "previous_response_id": first["id"]}
+            reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+            referring = {**body, "input": [reference]}
+            sent = len(up.upstreams.sent)
+            for path in ("", "/compact", "/input_tokens"):
+                client = await up.call(PATH + path, going_on, headers=BLUE)
+                assert client.status == 400
+                assert json.loads(client.body)["error"]["code"] == "previous_response_not_found"
+                assert (await up.call(PATH + path, referring, headers=BLUE)).status == 404
+            assert len(up.upstreams.sent) == sent
+            for mine in (going_on, referring):
+                client = await up.call(PATH, mine, headers=RED)
+                assert client.status == 200, client.body
+            for method, path in BELOW.values():
+                client = await up.call(f"{PATH}/{first['id']}{path}", {}, method, RED)
+                assert client.status == (400 if path == "/cancel" else 200)
+
+    anyio.run(run, backend=real_backend)
+
+
+# Trouble with the store.
+
+
+@pytest.fixture
+def errors() -> Iterator[list[str]]:
+    """What is written to the log of errors."""
+    found: list[str] = []
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record.getMessage())
+
+    handler = Lines()
+    stored_responses.ERRORS.addHandler(handler)
+    yield found
+    stored_responses.ERRORS.removeHandler(handler)
+
+
+async def broken(self: Any, *arguments: Any) -> Any:
+    raise ResponseStoreError("the disk is full")
+
+
+async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, errors: list[str]
+) -> None:
+    monkeypatch.setattr(MemoryResponseStore, "put", broken)
+    async with gateway(**ON) as up:
+        first = await ask(up, "chat", "one", stream=True)
+        assert text_of(first) == "one"
+        assert errors == [f"response {first['id']} was not kept: the disk is full"]
+
+
+@pytest.mark.promise("R11")
+@each_mode
+async def test_the_client_is_told_that_its_answer_was_not_kept(
+    stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the answer where it is not out yet; of a stream in the ledger, which the log has."""
+    monkeypatch.setattr(MemoryResponseStore, "put", broken)
+    async with gateway(**ON) as up:
+        with caplog.at_level(logging.INFO, "dragoman.requests"):
+            client = await up.call(PATH, {"model": "chat/echo", "input": "one", "stream": stream})
+    if not stream:
+        assert json.loads(client.body)["store"] is False
+        assert "dropped=answer:/store" in client.headers["dragoman-loss"]
+    assert "dropped answer:/store" in caplog.records[-1].dragoman["losses"]  # type: ignore[attr-defined]
+
+
+async def test_an_answer_that_is_too_large_to_be_kept_is_told_in_the_log(errors: list[str]) -> None:
+    async with gateway(**ON, response_store_max_bytes=1) as up:
+        first = await ask(up, "chat", "one")
+        assert errors == [f"response {first['id']} is too large for the response store"]
+
+
+async def test_a_store_that_cannot_be_read_is_503(monkeypatch: pytest.MonkeyPatch, errors: list[str]) -> None:
+    for name in ("get", "item", "delete"):
+        monkeypatch.setattr(MemoryResponseStore, name, broken)
+    async with gateway(**ON) as up:
+        body: dict[str, Any] = {"model": "chat/echo", "input": "x"}
+        error = await refused(up, 503, {**body, "previous_response_id": "resp_1"})
+        assert "try again later" in error["message"]
+        assert "disk" not in error["message"]
+        await refused(up, 503, {**body, "input": [{"type": "item_reference", "id": "msg_1"}]})
+        await up.get(f"{PATH}/resp_1", 503)
+        await up.json(f"{PATH}/resp_1", method="DELETE", status=503)
+        assert errors == ["the disk is full"] * 4
+
+
+# What is kept of odd answers and requests.
+
+
+async def test_lone_surrogates_survive() -> None:
+    async with gateway(**ON) as up:
+        body = b'{"model":"chat/echo","input":[{"role":"user","content":"cut \\ud83d"}]}'
+        client = await up.call(PATH, body)
+        assert client.status == 200
+        id = json.loads(client.body)["id"]
+        page = await up.get(f"{PATH}/{id}/input_items")
+        assert page["data"][0]["content"][0]["text"] == "cut \ud83d"
+        second = await ask(up, "chat", "two", previous_response_id=id)
+        assert text_of(second) == "two"
+
+
+async def test_an_answer_without_an_id_is_not_kept() -> None:
+    answer = {"object": "response", "status": "completed", "model": "m", "output": []}
+    async with gateway({"/responses": Script([json.dumps(answer).encode()])}, **ON) as up:
+        assert await ask(up, "forgetful", "one") == answer
+
+
+async def test_a_conversation_that_was_summed_up_goes_on_from_the_summary() -> None:
+    async with gateway(**ON) as up:
+        first = await ask(up, "messages", "a long story that need not be told again")
+        trigger = {"type": "compaction_trigger"}
+        second = await ask(up, "messages", [trigger], previous_response_id=first["id"])
+        assert [item["type"] for item in second["output"]] == ["compaction"]
+        await ask(up, "messages", "and now?", previous_response_id=second["id"])
+        sent = json.dumps(up.last.body)
+        assert "Summary of the conversation so far" in sent
+        assert "need not be told again" not in sent.replace("Write the summary alone", "")
+
+
+# Files, with real time: a thread is at work.
+
+
+def test_a_file_keeps_conversations_over_a_restart(real_backend: str, tmp_path: Path) -> None:
+    server = {"response_store": "sqlite", "response_store_path": str(tmp_path / "responses.db")}
+
+    async def run() -> None:
+        async with gateway(**server) as up:
+            first = await ask(up, "chat", "one two", stream=True)
+        async with gateway(**server) as up:
+            second = await ask(up, "messages", "three", previous_response_id=first["id"])
+            assert second["usage"]["input_tokens"] == 5
+            assert (await up.get(f"{PATH}/{first['id']}"))["id"] == first["id"]
+
+    anyio.run(run, backend=real_backend)
+
+
+def test_a_file_that_cannot_be_used_stops_the_start(real_backend: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with gateway(response_store="sqlite", response_store_path=str(tmp_path / "no" / "x.db")):
+            pass
+
+    with pytest.raises(ResponseStoreError, match="No such file"):
+        anyio.run(run, backend=real_backend)
+
+
+async def test_a_gateway_without_the_protocol_has_none_of_its_paths() -> None:
+    app = create_app(Settings(), protocols={"openai_chat": PROTOCOLS["openai_chat"]})
+    client = FakeClient()
+    await app(http_scope(f"{PATH}/resp_1", "GET"), client.receive, client.send)
+    assert client.status == 404
+    assert "there is nothing at this path" in json.loads(client.body)["error"]["message"]
+
+
+async def test_a_store_without_its_file_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="response_store_path is needed"):
+        async with gateway(response_store="sqlite"):
+            pass

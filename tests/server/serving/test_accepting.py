@@ -1,0 +1,164 @@
+"""Accepting in this process, on real sockets: what is not a connection yet, and what is one too many."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import resource
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+from http_certificate import Certificate, make_certificate
+from starlette.types import Receive, Scope, Send
+from virtual_time import REAL_BACKENDS, UVLOOP
+
+from dragoman_server.serving import server as server_module
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.serving.server import default_max_connections, serve_connections
+from dragoman_server.settings import ServerSettings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
+
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+class Listener:
+    """A listening socket whose first accepts fail."""
+
+    def __init__(self, sock: socket.socket, *errors: int) -> None:
+        self._socket = sock
+        self._errors = list(errors)
+
+    def accept(self) -> Any:
+        if self._errors:
+            number = self._errors.pop(0)
+            raise OSError(number, errno.errorcode[number])
+        return self._socket.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+
+@asynccontextmanager
+async def serving(
+    *errors: int, tls: ssl.SSLContext | None = None, handshake_s: float = 10, max_connections: int = 0
+) -> AsyncIterator[tuple[str, int]]:
+    settings = ServerSettings(max_connections=max_connections)
+    worker = WorkerContext(hello, _hypercorn_config(settings), settings, {})
+    stopping, ready = anyio.Event(), anyio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        sock.setblocking(False)
+        listener: Any = Listener(sock, *errors) if errors else sock
+        with anyio.fail_after(50):
+            async with anyio.create_task_group() as tasks:
+
+                async def serve() -> None:
+                    await serve_connections(
+                        worker, listener, tls, handshake_s=handshake_s, on_ready=ready.set, stopping=stopping
+                    )
+
+                tasks.start_soon(serve)
+                await ready.wait()
+                yield sock.getsockname()
+                stopping.set()
+        assert not worker.connections
+
+
+async def ask(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bytes:
+    async with await anyio.connect_tcp(*address, ssl_context=tls, tls_standard_compatible=False) as stream:
+        await stream.send(GET)
+        got = b""
+        while b"hello" not in got:
+            got += await stream.receive()
+        return got
+
+
+@pytest.mark.promise("S10")
+async def test_a_handshake_has_its_time(certificate: Certificate) -> None:
+    async with (
+        serving(tls=certificate.server(), handshake_s=0.1) as address,
+        await anyio.connect_tcp(*address) as silent,
+    ):
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await silent.receive()
+
+
+async def test_a_stop_does_not_wait_for_a_handshake(certificate: Certificate) -> None:
+    with anyio.fail_after(30):
+        async with serving(tls=certificate.server(), handshake_s=60) as address:
+            silent = await anyio.connect_tcp(*address)
+            await anyio.wait_all_tasks_blocked()
+        await silent.aclose()
+
+
+async def test_at_the_limit_nobody_is_closed_before_another_one_comes() -> None:
+    async with serving(max_connections=2) as address:
+        clients = [await anyio.connect_tcp(*address) for _ in range(2)]
+        for client in [*clients, *clients]:
+            await client.send(GET)
+            assert (await client.receive()).startswith(b"HTTP/1.1 200")
+        for client in clients:
+            await client.aclose()
+
+
+@pytest.mark.promise("S10")
+@pytest.mark.parametrize("with_tls", [False, True])
+async def test_those_who_only_connect_keep_nobody_out(certificate: Certificate, with_tls: bool) -> None:
+    server, client = (certificate.server(), certificate.client()) if with_tls else (None, None)
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(serving(tls=server, handshake_s=60, max_connections=2))
+        for _ in range(60):  # they say nothing, and do not close when the server does
+            await stack.enter_async_context(await anyio.connect_tcp(*address))
+        with anyio.fail_after(30):  # half of the time that a handshake may take
+            assert (await ask(address, client)).endswith(b"hello")
+
+
+@pytest.mark.promise("S10", "S12")
+async def test_an_error_of_accept_is_one_line_and_a_pause(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    monkeypatch.setattr(server_module, "_PAUSE_S", 0.05)
+    async with serving(errno.ECONNABORTED, errno.EMFILE, errno.ENFILE) as address:
+        started = anyio.current_time()
+        assert (await ask(address)).endswith(b"hello")
+        assert anyio.current_time() - started >= 0.1
+    assert [each.message for each in caplog.records] == ["cannot accept connections for now: EMFILE"]
+
+
+@pytest.mark.promise("R2")
+async def test_the_end_of_a_connection_that_the_client_has_just_reset_raises_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    accepted.setblocking(False)
+    stream = await server_module._open(accepted, None, 5)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await stream.end(5)  # before the loop has seen it
+
+
+@pytest.mark.parametrize(("files", "connections"), [(1024, 480), (64, 16), (1_000_000, 10_000), (-1, 10_000)])
+def test_the_limit_of_connections_follows_that_of_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert default_max_connections() == connections

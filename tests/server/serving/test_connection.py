@@ -1,0 +1,376 @@
+"""One client connection on a byte stream that is scripted, in virtual time, on both kinds of event loop."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import anyio
+import pytest
+from hypercorn.events import Closed, Event, RawData, Updated
+from starlette.types import Receive, Scope, Send
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.serving import connection as connection_module
+from dragoman_server.serving.connection import Connection, WorkerContext
+from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.serving.tasks import AppEvents, ClearableEvent
+from dragoman_server.settings import ServerSettings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    caplog.set_level(logging.WARNING)
+
+
+@dataclass
+class FakeStream:
+    """Gives `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
+
+    incoming: list[bytes]
+    leaves: bool = False
+    room: float = math.inf
+    alpn: str | None = None
+    sent: bytes = b""
+    ended_at: float | None = None
+    aborted_at: float | None = None
+    waits: bool = False
+
+    def __post_init__(self) -> None:
+        self._aborted = anyio.Event()
+
+    async def receive(self, timeout: float | None) -> bytes:
+        await anyio.lowlevel.checkpoint()
+        if self.incoming:
+            return self.incoming.pop(0)
+        if self.leaves:
+            return b""
+        await self._aborted.wait()
+        raise ConnectionAbortedError("closed here")
+
+    def send_now(self, data: bytes) -> bytes | None:
+        if self.aborted_at is not None:
+            raise BrokenPipeError("closed")
+        taken = data[: int(min(self.room, len(data)))]
+        self.sent += taken
+        self.room -= len(taken)
+        # As often as not, somebody has to wait.
+        self.waits = not self.waits
+        return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
+
+    async def send_all(self, data: bytes, timeout: float | None) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.waits = True
+        if self.send_now(data) is not None:
+            with anyio.fail_after(timeout):
+                await self._aborted.wait()
+            raise BrokenPipeError("closed")
+
+    def is_reusable(self) -> bool:
+        raise AssertionError("for upstreams only")
+
+    async def end(self, linger: float) -> None:
+        self.ended_at = anyio.current_time()
+        self.abort()
+
+    def abort(self) -> None:
+        if self.aborted_at is None:
+            self.aborted_at = anyio.current_time()
+            self._aborted.set()
+
+    def alpn_protocol(self) -> str | None:
+        return self.alpn
+
+    def raw_socket(self) -> Any:
+        raise AssertionError("not asked for")
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+@dataclass
+class Floods:
+    """Sends without an end. cancelled: when it was, if so."""
+
+    cancelled: list[float] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 1000, "more_body": True})
+        except anyio.get_cancelled_exc_class():
+            self.cancelled.append(anyio.current_time())
+            raise
+
+
+def connect(app: Any, stream: FakeStream, settings: ServerSettings | None = None) -> Connection:
+    settings = settings or ServerSettings()
+    worker = WorkerContext(app, _hypercorn_config(settings), settings, {})
+    return Connection(worker, stream, ("192.0.2.1", 5), ("192.0.2.2", 80), tls=stream.alpn is not None)
+
+
+# The end of a connection.
+
+
+async def test_an_idle_connection_is_ended_after_its_time() -> None:
+    stream = FakeStream([GET])
+    await connect(hello, stream).run()
+    assert stream.sent.endswith(b"hello")
+    assert stream.ended_at == 75
+
+
+@pytest.mark.promise("R9")
+async def test_a_client_that_has_left_is_forgotten_at_once() -> None:
+    stream = FakeStream([GET], leaves=True)
+    connection = connect(hello, stream)
+    await connection.run()
+    assert stream.aborted_at == 0
+    assert anyio.current_time() == 0
+    assert not connection.worker.connections
+    assert not connection.worker.idle
+
+
+@pytest.mark.promise("R9")
+async def test_the_socket_is_closed_although_the_application_still_works() -> None:
+    async def tidies(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await anyio.sleep(20)
+
+    stream = FakeStream([GET], leaves=True)
+    await connect(tidies, stream).run()
+    assert stream.aborted_at == 0
+    assert anyio.current_time() == 20
+
+
+async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_answer() -> None:
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        await anyio.sleep(10)
+        await hello(scope, receive, send)
+
+    idle, busy = FakeStream([]), FakeStream([GET])
+    first = connect(slow, idle)
+    second = Connection(first.worker, busy, None, None, tls=False)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(first.run)
+        tasks.start_soon(second.run)
+        await anyio.sleep(5)
+        await first.worker.terminated.set()
+        for each in tuple(first.worker.connections):
+            await each.stop()
+    assert (idle.ended_at, busy.ended_at) == (5, 10)
+    assert busy.sent.endswith(b"hello")
+
+
+# Errors.
+
+
+class NoException(BaseException):
+    """Not the error of one connection."""
+
+
+def failing(error: BaseException) -> Callable[..., Awaitable[None]]:
+    async def handle(self: Any, event: Event) -> None:
+        if isinstance(event, RawData):
+            raise error
+
+    return handle
+
+
+@pytest.mark.promise("R2", "S11", "S12")
+@pytest.mark.parametrize(
+    "error", [KeyError(3), OSError("no"), ExceptionGroup("two", [ValueError("a\nb"), KeyError(1)])]
+)
+async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(error))
+    stream = FakeStream([GET])
+    await connect(hello, stream).run()
+    assert stream.aborted_at == 0
+    (line,) = caplog.records
+    assert "a connection was ended by an internal error" in line.message
+    assert "test_connection:" in line.message
+    assert line.exc_info is None
+
+
+async def test_what_is_no_exception_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
+    with pytest.RaisesGroup(NoException, flatten_subgroups=True):
+        await connect(hello, FakeStream([GET])).run()
+
+
+async def test_an_application_that_fails_is_a_500_and_no_end_of_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("a bug")
+
+    stream = FakeStream([GET, GET])
+    await connect(fails, stream).run()
+    assert stream.sent.startswith(b"HTTP/1.1 500")
+    assert [each.message for each in caplog.records] == ["the application failed"]
+
+
+# Which protocol is spoken.
+
+
+@pytest.mark.parametrize(
+    ("first", "http2", "answer"),
+    [
+        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
+        ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
+        ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
+        (
+            [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
+            True,
+            b"HTTP/1.1 200",
+        ),
+        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
+    ],
+)
+async def test_http2_in_clear_text_is_what_begins_with_its_preface(
+    first: list[bytes], http2: bool, answer: bytes
+) -> None:
+    stream = FakeStream(list(first))
+    await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
+    assert stream.sent.startswith(answer)
+
+
+async def test_with_tls_it_is_what_was_agreed_upon() -> None:
+    stream = FakeStream([], alpn="h2")
+    await connect(hello, stream).run()
+    assert stream.sent[3] == 4, "the server's SETTINGS, which wait for nothing"
+
+
+# Writing.
+
+
+@pytest.mark.promise("R10", "S10")
+async def test_who_takes_nothing_for_five_minutes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    stream, app = FakeStream([GET], room=5000), Floods()
+    await connect(app, stream).run()
+    assert app.cancelled == [300]
+    assert stream.aborted_at == 300
+    (line,) = caplog.records
+    assert line.message == "a client took nothing for 300 seconds; its requests are cancelled"
+
+
+async def test_a_client_that_left_does_not_let_an_application_run_for_ever() -> None:
+    """It goes on sending, into nothing; the others still run."""
+    stream, app = FakeStream([GET], leaves=True), Floods()
+    with anyio.move_on_after(3) as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(connect(app, stream).run)
+            for _ in range(100):
+                await anyio.lowlevel.checkpoint()
+            scope.cancel()
+    assert stream.aborted_at == 0
+
+
+@pytest.mark.promise("R3")
+async def test_nothing_follows_a_write_that_began_in_a_cancelled_scope() -> None:
+    async def is_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        with anyio.CancelScope() as cancelled:
+            cancelled.cancel()
+            await send({"type": "http.response.body", "body": b"x" * 5000, "more_body": True})
+        stream.room = math.inf
+        await send({"type": "http.response.body", "body": b"more"})
+
+    stream = FakeStream([GET], room=1000)
+    await connect(is_cancelled, stream).run()
+    assert stream.sent.endswith(b"xxx")
+    assert stream.aborted_at == 0
+
+
+@pytest.mark.promise("R3")
+async def test_nothing_follows_a_write_that_was_cancelled_in_its_middle() -> None:
+    async def gives_up(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        with anyio.move_on_after(2):
+            await send({"type": "http.response.body", "body": b"x" * 5000, "more_body": True})
+        stream.room = math.inf
+        await send({"type": "http.response.body", "body": b"more"})
+
+    stream = FakeStream([GET], room=1000)
+    await connect(gives_up, stream).run()
+    assert stream.sent.endswith(b"xxx")
+    assert stream.aborted_at == 2
+
+
+async def test_the_deadline_of_reading_is_the_protocols() -> None:
+    connection = connect(hello, FakeStream([]))
+    timed_out: list[float] = []
+
+    class Patient:
+        async def initiate(self) -> None:
+            await connection.send(Updated(idle=False))
+            connection.read_within(7)
+
+        async def handle(self, event: Event) -> None:
+            assert isinstance(event, Closed)
+
+        async def timed_out(self) -> None:
+            timed_out.append(anyio.current_time())
+            await connection.send(RawData(b"too late"))
+
+        async def stop(self) -> None: ...
+
+    connection._begin = lambda: connection._initiate(Patient())  # type: ignore[method-assign]
+    await connection.run()
+    assert timed_out == [7]
+    assert isinstance(connection._stream, FakeStream)
+    assert connection._stream.sent == b"too late"
+
+
+# The queue of an application.
+
+
+def body(data: bytes) -> Any:
+    return {"type": "http.request", "body": data, "more_body": True}
+
+
+async def test_a_body_waits_for_the_application_but_its_end_does_not() -> None:
+    events = AppEvents()
+    with anyio.move_on_after(1) as scope:
+        for _ in range(100):
+            await events.put(body(b"x" * 64 * 1024))
+    assert scope.cancelled_caught
+    await events.put({"type": "http.disconnect"})
+    got = [await events.get() for _ in range(7)]
+    assert [each["type"] for each in got] == ["http.request"] * 5 + ["http.disconnect"] * 2
+
+
+async def test_nothing_waits_for_an_application_that_has_ended() -> None:
+    events = AppEvents()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(events.put, body(b"x" * 100_000))
+        await anyio.sleep(1)
+        events.close()
+    await events.put(body(b"x" * 1_000_000))
+
+
+async def test_clearing_an_event_leaves_nobody_behind() -> None:
+    event = ClearableEvent()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(event.wait)
+        await anyio.sleep(1)
+        await event.clear()
+        await event.set()
+    assert event.is_set()
+    await event.clear()
+    assert not event.is_set()

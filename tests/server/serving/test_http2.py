@@ -1,0 +1,681 @@
+"""HTTP/2 on one connection: frames in, frames out, with an application that is scripted, in virtual time."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from h2.errors import ErrorCodes
+from h2.exceptions import DenialOfServiceError
+from h2.settings import SettingCodes
+from h2_client import (
+    MOST_WINDOW,
+    PREFACE,
+    Headers,
+    code_of,
+    data,
+    frames_of,
+    goaway,
+    headers,
+    ping,
+    raw,
+    reset,
+    settings,
+    window,
+)
+from hpack import Decoder, Encoder
+from hypercorn.events import Closed, Event, RawData, Updated
+from hyperframe.frame import (
+    DataFrame,
+    Frame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    PriorityFrame,
+    RstStreamFrame,
+    WindowUpdateFrame,
+)
+from starlette.types import Message, Receive, Scope, Send
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.serving.connection import WorkerContext
+from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
+from dragoman_server.serving.http2_connection import (
+    CONNECTION_WINDOW,
+    MAX_UNSENT,
+    SMALL_DATA,
+    STREAM_WINDOW,
+    UPDATES_PER_DATA,
+    HTTP2Connection,
+)
+from dragoman_server.serving.run import _hypercorn_config
+from dragoman_server.serving.tasks import ConnectionTaskGroup
+from dragoman_server.settings import ServerSettings
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+STREAMS = 128
+POST = headers(method="POST")
+
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Client:
+    """Both ends of one connection. frames: what has come, with take() until then; closed: the server wants an end."""
+
+    def __init__(self, app: App, tasks: anyio.abc.TaskGroup, config: Any) -> None:
+        self.frames: list[Frame] = []
+        self.idle: bool | None = None
+        self.closed = False
+        self.can_write = anyio.Event()
+        self.can_write.set()
+        self.encoder, self.decoder = Encoder(), Decoder()
+        self.contents: Counter[int] = Counter()  # bytes of each stream
+        self._buffer = bytearray()
+        self.context = WorkerContext(app, config, ServerSettings(), {})
+        arguments = (
+            app,
+            config,
+            self.context,
+            ConnectionTaskGroup(tasks),
+            {},
+            False,
+            ("127.0.0.1", 1),
+            ("127.0.0.1", 2),
+            self._take,
+        )
+        transport = SimpleNamespace(
+            protocol_arguments=arguments,
+            settings=self.context.settings,
+            worker=self.context,
+        )
+        self.protocol = HTTP2(transport)  # type: ignore[arg-type]
+
+    async def _take(self, event: Event) -> None:
+        if isinstance(event, RawData):
+            await self.can_write.wait()
+            self._buffer += event.data
+            for frame in frames_of(self._buffer):
+                self.frames.append(frame)
+                if isinstance(frame, DataFrame):
+                    self.contents[frame.stream_id] += len(frame.data)
+        elif isinstance(event, Updated):
+            self.idle = event.idle
+        elif isinstance(event, Closed):
+            self.closed = True
+
+    def request(self, stream_id: int, fields: Headers | None = None, *, end: bool = True) -> HeadersFrame:
+        block = self.encoder.encode(headers() if fields is None else fields)
+        return HeadersFrame(stream_id, data=block, flags=["END_HEADERS", *(["END_STREAM"] if end else [])])
+
+    async def send(self, *frames: Frame | bytes) -> None:
+        """Has them handled, and all that follows of it."""
+        await self.protocol.handle(
+            RawData(b"".join(each if isinstance(each, bytes) else each.serialize() for each in frames))
+        )
+        await settle()
+
+    def take(self, kind: type[Any]) -> list[Any]:
+        """The frames of this kind that have come since the last time; the others are forgotten."""
+        found = [frame for frame in self.frames if isinstance(frame, kind)]
+        self.frames.clear()
+        return found
+
+    def resets(self) -> list[tuple[int, str]]:
+        return [(frame.stream_id, code_of(frame)) for frame in self.take(RstStreamFrame)]
+
+
+async def settle() -> None:
+    """Let all tasks run until each waits for something that is not there yet."""
+    for _ in range(50):
+        await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def serving(app: App, values: dict[int, int] | None = None, **config: Any) -> AsyncIterator[Client]:
+    made = _hypercorn_config(ServerSettings())
+    for name, value in config.items():
+        setattr(made, name, value)
+    async with anyio.create_task_group() as tasks:
+        client = Client(app, tasks, made)
+        await client.protocol.initiate()
+        await client.send(PREFACE, settings(values))
+        client.frames.clear()
+        yield client
+        await client.protocol.handle(Closed())
+        tasks.cancel_scope.cancel()
+
+
+# Applications.
+
+
+async def begin(send: Send, *fields: tuple[bytes, bytes]) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": list(fields)})
+
+
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
+    await begin(send)
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+class Endless:
+    """Sends pieces for ever. given: how many bytes send() has taken; left: streams whose client has left."""
+
+    def __init__(self, size: int = 1000) -> None:
+        self.size = size
+        self.given: Counter[str] = Counter()
+        self.left: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        await begin(send)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch, path, receive, tasks.cancel_scope)
+            while True:
+                await send({"type": "http.response.body", "body": bytes(self.size), "more_body": True})
+                self.given[path] += self.size
+                await anyio.lowlevel.checkpoint()
+
+    async def _watch(self, path: str, receive: Receive, scope: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.left.add(path)
+        scope.cancel()
+
+
+class Reader:
+    """Reads one message of the body whenever it is told to. messages: what it got."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.reads = anyio.Semaphore(0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            await self.reads.acquire()
+            self.messages.append(await receive())
+
+    async def read(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.reads.release()
+        await settle()
+
+
+async def forever(scope: Scope, receive: Receive, send: Send) -> None:
+    await anyio.sleep_forever()
+
+
+# What is held of answers.
+
+
+async def test_an_application_waits_when_so_much_is_held() -> None:
+    app = Endless()
+    async with serving(app, {4: 0}) as client:
+        await client.send(client.request(1))
+        await settle()
+        assert STREAM_BUFFER - 2 * app.size < app.given["/healthz"] <= STREAM_BUFFER
+        # One window more lets it send as much more.
+        given = app.given["/healthz"]
+        await client.send(window(1, 10_000))
+        await settle()
+        assert client.contents[1] == 10_000
+        assert app.given["/healthz"] - given in range(9_000, 11_001)
+
+
+@pytest.mark.promise("R10")
+async def test_one_large_message_is_not_held_at_once() -> None:
+    async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
+        await client.send(client.request(1))
+        assert client.protocol._buffered == STREAM_BUFFER
+        await client.send(settings({4: MOST_WINDOW}))
+        assert client.contents[1] == 65535  # the connection's
+
+
+async def test_streams_that_stand_still_leave_room_for_the_others() -> None:
+    app = Endless(LEAST_BUFFER)
+    async with serving(app, {4: 0}) as client:
+        for number in range(STREAMS - 1):
+            await client.send(client.request(2 * number + 1, headers(path=f"/{number}")))
+        held = client.protocol._buffered
+        assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * LEAST_BUFFER + STREAM_BUFFER
+        last = 2 * STREAMS - 1
+        await client.send(client.request(last, headers(path="/last")), window(last, MOST_WINDOW))
+        assert client.contents[last] == 65535
+        for _ in range(50):
+            await client.send(window(0, 65535))
+        assert client.contents[last] > 20 * 65535
+        assert sum(client.contents.values()) == client.contents[last]
+
+
+async def test_streams_take_turns() -> None:
+    async with serving(Endless(STREAM_BUFFER), {4: MOST_WINDOW}) as client:
+        client.can_write = anyio.Event()
+        await client.send(client.request(1), client.request(3), window(0, 10**6))
+        client.can_write.set()
+        await settle()
+        frames = client.take(DataFrame)
+        assert [frame.stream_id for frame in frames[2:10]] == [1, 3] * 4 or [3, 1] * 4
+        assert max(len(frame.data) for frame in frames) <= 16384
+
+
+@pytest.mark.promise("S10")
+async def test_a_stream_that_is_not_taken_is_cancelled_in_time() -> None:
+    """Five minutes without a byte taken, by default; the connection and its other streams stay."""
+    app = Endless()
+    async with serving(app, {4: 0}) as client:
+        await client.send(client.request(1, headers(path="/a")), client.request(3, headers(path="/b")))
+        await anyio.sleep(250)
+        assert client.resets() == []
+        await client.send(window(3, 1))
+        await anyio.sleep(60)
+        assert client.resets() == [(1, "CANCEL")]
+        assert app.left == {"/a"}
+        await anyio.sleep(230)
+        assert client.resets() == []
+        assert not client.closed
+
+
+async def test_a_last_message_that_is_not_taken_is_cancelled_in_time() -> None:
+    async with serving(hello, {4: 0}) as client:
+        await client.send(client.request(1))
+        await anyio.sleep(301)
+        assert client.resets() == [(1, "CANCEL")]
+        assert client.idle
+
+
+async def test_nothing_is_held_for_a_client_that_has_left() -> None:
+    async with serving(Endless(), {4: 0}) as client:
+        await client.send(client.request(1), client.request(3))
+        streams = list(client.protocol._streams.values())
+        await client.send(reset(1))
+        assert client.protocol._buffered == STREAM_BUFFER // 1000 * 1000 + 768
+        await client.protocol.handle(Closed())
+        assert (client.protocol._buffered, client.protocol._streams) == (0, {})
+        assert [len(stream.buffer) for stream in streams] == [0, 0]
+        assert client.protocol.connection.unsent == 0
+        await settle()
+        assert client.protocol.idle
+
+
+# What is held of requests.
+
+
+@pytest.mark.promise("R9")
+async def test_room_is_given_back_when_the_application_has_read() -> None:
+    app = Reader()
+    async with serving(app) as client:
+        await client.send(client.request(1, POST, end=False), *(data(1, bytes(16384)) for _ in range(15)))
+        assert client.take(WindowUpdateFrame) == []
+        await app.read(8)
+        assert [(frame.stream_id, frame.window_increment) for frame in client.take(WindowUpdateFrame)] == [
+            (1, STREAM_WINDOW // 2)
+        ]
+
+
+async def test_more_than_the_window_is_an_error_of_the_connection() -> None:
+    async with serving(forever) as client:
+        await client.send(client.request(1, POST, end=False), *(data(1, bytes(16384)) for _ in range(16)))
+        assert not client.closed
+        await client.send(data(1, b"x"))
+        await anyio.sleep(2)
+        assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["FLOW_CONTROL_ERROR"]
+        assert client.closed
+
+
+async def test_all_streams_together_have_the_window_of_the_connection() -> None:
+    async with serving(forever) as client:
+        for stream_id in (1, 3, 5, 7):
+            await client.send(
+                client.request(stream_id, POST, end=False),
+                *(data(stream_id, bytes(16384)) for _ in range(16)),
+            )
+        assert CONNECTION_WINDOW == 4 * STREAM_WINDOW
+        await client.send(client.request(9, POST, end=False), data(9, b"x"))
+        assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["FLOW_CONTROL_ERROR"]
+
+
+async def test_what_nobody_has_read_is_given_back_with_the_stream() -> None:
+    async with serving(forever) as client:
+        for stream_id in range(1, 21, 2):
+            await client.send(
+                client.request(stream_id, POST, end=False),
+                *(data(stream_id, bytes(16384)) for _ in range(16)),
+            )
+            await client.send(reset(stream_id))
+        assert not client.closed
+        assert sum(frame.window_increment for frame in client.take(WindowUpdateFrame)) > CONNECTION_WINDOW
+
+
+async def test_padding_and_data_of_unknown_streams_cost_no_window() -> None:
+    async with serving(hello) as client:
+        for stream_id in range(1, 101, 2):
+            padded = raw(0, 0x8, stream_id, b"\xff" + bytes(16000))
+            await client.send(
+                client.request(stream_id, POST, end=False), padded, *[data(stream_id, bytes(16384))] * 3
+            )
+        assert {code for _, code in client.resets()} <= {"NO_ERROR", "STREAM_CLOSED"}
+        assert not client.closed
+
+
+async def test_a_body_comes_as_it_was_sent() -> None:
+    app = Reader()
+    async with serving(app) as client:
+        fields = [*POST, ("content-length", "5")]
+        await client.send(client.request(1, fields, end=False), data(1, b"ab"), data(1, b"cde", end=True))
+        await app.read(4)
+        assert b"".join(message["body"] for message in app.messages[:3]) == b"abcde"
+        assert [message["more_body"] for message in app.messages] == [True, True, False]
+
+
+# Answers.
+
+
+async def test_an_answer_ends_with_its_last_data() -> None:
+    async with serving(hello) as client:
+        await client.send(client.request(1))
+        assert [(type(frame), frame.flags) for frame in client.frames] == [
+            (HeadersFrame, {"END_HEADERS"}),
+            (DataFrame, {"END_STREAM"}),
+        ]
+        assert client.idle
+
+
+async def test_an_early_answer_asks_the_client_to_stop() -> None:
+    """RFC 9113, 8.1."""
+    async with serving(hello) as client:
+        await client.send(client.request(1, POST, end=False))
+        assert [type(frame) for frame in client.frames] == [HeadersFrame, DataFrame, RstStreamFrame]
+        assert client.resets() == [(1, "NO_ERROR")]
+
+
+async def test_an_application_that_fails_is_a_500(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(scope: Scope, receive: Receive, send: Send) -> None:
+        raise ValueError("of ours")
+
+    async with serving(fails) as client:
+        await client.send(client.request(1))
+        assert dict(client.decoder.decode(client.take(HeadersFrame)[0].data))[":status"] == "500"
+
+
+@pytest.mark.promise("R3")
+async def test_an_answer_that_breaks_off_is_reset() -> None:
+    async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+
+    async with serving(breaks_off) as client:
+        await client.send(client.request(1))
+        assert client.contents[1] == 1
+        assert client.resets() == [(1, "INTERNAL_ERROR")]
+        assert client.idle
+        assert not client.closed
+
+
+async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
+    async def bad(scope: Scope, receive: Receive, send: Send) -> None:
+        await begin(send, (b"x-bad", b"a\r\nb"))
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    async with serving(bad) as client:
+        await client.send(client.request(1))
+        assert [(type(frame), frame.stream_id) for frame in client.frames] == [(RstStreamFrame, 1)]
+        assert client.resets() == [(1, "INTERNAL_ERROR")]
+
+
+async def test_trailers_end_an_answer() -> None:
+    async def with_trailers(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [], "trailers": True})
+        await send({"type": "http.response.body", "body": b"hello"})
+        await send({"type": "http.response.trailers", "headers": [(b"x", b"y")]})
+
+    async with serving(with_trailers) as client:
+        await client.send(client.request(1, headers(("te", "trailers"))))
+        assert [type(frame) for frame in client.frames] == [HeadersFrame, DataFrame, HeadersFrame]
+        assert "END_STREAM" in client.frames[-1].flags
+
+
+# Ends.
+
+
+async def test_a_stop_is_told_and_open_streams_go_on() -> None:
+    app = Endless()
+    async with serving(app) as client:
+        await client.send(client.request(1), client.request(3, headers(path="/b")))
+        client.frames.clear()
+        await client.protocol.stop()
+        await settle()
+        assert [(code_of(frame), frame.last_stream_id) for frame in client.take(GoAwayFrame)] == [
+            ("NO_ERROR", 3)
+        ]
+        await client.send(client.request(5), window(0, 100), window(1, 100))
+        assert client.resets() == [(5, "REFUSED_STREAM")]
+        await client.send(reset(1))
+        assert not client.closed
+        await client.send(reset(3))
+        assert client.closed
+
+
+async def test_an_idle_connection_ends_with_a_goaway() -> None:
+    async with serving(hello) as client:
+        await client.protocol.timed_out()
+        assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["NO_ERROR"]
+
+
+async def test_after_so_many_requests_a_connection_is_ended_with_care() -> None:
+    async with serving(Endless(), keep_alive_max_requests=2) as client:
+        await client.send(client.request(1), client.request(3), client.request(5))
+        assert client.resets() == [(5, "REFUSED_STREAM")]
+        assert not client.closed
+
+
+async def test_a_client_that_sends_no_more_requests_gets_its_answers() -> None:
+    app = Endless()
+    async with serving(app) as client:
+        await client.send(client.request(1), goaway())
+        assert not client.closed
+        await client.send(reset(1))
+        assert client.closed
+
+
+async def test_a_client_that_goes_away_with_an_error_has_left() -> None:
+    app = Endless()
+    async with serving(app) as client:
+        await client.send(client.request(1), goaway(ErrorCodes.INTERNAL_ERROR))
+        assert app.left == {"/healthz"}
+        assert client.closed
+
+
+async def test_a_reset_is_seen_while_a_write_waits() -> None:
+    app = Endless()
+    async with serving(app, {4: MOST_WINDOW}) as client:
+        client.can_write = anyio.Event()
+        await client.send(client.request(1))
+        await client.send(reset(1))
+        assert app.left == {"/healthz"}
+
+
+async def test_the_last_frames_wait_a_second_for_a_client_that_does_not_read() -> None:
+    async with serving(forever) as client:
+        client.can_write = anyio.Event()
+        await client.send(ping())
+        begun = anyio.current_time()
+        await client.send(client.request(2))
+        assert client.closed
+        assert anyio.current_time() - begun == pytest.approx(1)
+
+
+async def test_requests_beyond_the_limit_are_refused() -> None:
+    """Also those whose stream is gone, and whose application still works: RST_STREAM makes no room by itself."""
+
+    async def slow_to_leave(scope: Scope, receive: Receive, send: Send) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(60)
+
+    async with serving(slow_to_leave) as client:
+        for stream_id in range(1, 2 * STREAMS, 2):
+            await client.send(client.request(stream_id))
+            await client.send(reset(stream_id))
+        await client.send(client.request(301))
+        assert client.resets() == [(301, "REFUSED_STREAM")]
+        assert client.idle is False
+        await anyio.sleep(61)
+        assert client.idle
+        await client.send(client.request(303))
+        assert client.resets() == []
+
+
+async def test_a_request_that_is_reset_in_the_same_read_is_never_begun() -> None:
+    asked = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(scope["path"])
+
+    async with serving(app) as client:
+        await client.send(client.request(1), reset(1), client.request(3, headers(path="/b")))
+        assert asked == ["/b"]
+
+
+# Counting. `now` is passed in, so these need no loop.
+
+
+def counting() -> tuple[HTTP2Connection, Client]:
+    connection = HTTP2Connection(STREAMS, 65536, 0.0)
+    connection.begin()
+    connection.receive(PREFACE + settings().serialize(), 0.0)
+    connection.data_to_send()
+    client = Client.__new__(Client)
+    client.encoder = Encoder()
+    return connection, client
+
+
+def receive(connection: HTTP2Connection, now: float, *frames: Frame | bytes) -> None:
+    connection.receive(
+        b"".join(each if isinstance(each, bytes) else each.serialize() for each in frames), now
+    )
+    connection.data_to_send()
+
+
+@pytest.mark.promise("S3")
+async def test_what_is_malformed_is_not_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h2's errors name the value of a header that it does not take."""
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    async with serving(hello) as client:
+        await client.send(client.request(1, headers(("authorization", "Bearer canary "))))
+        await client.send(client.request(3, POST, end=False))
+        await client.send(client.request(3, [("authorization", "Bearer canary ")]))
+        await client.send(client.request(2, headers(("authorization", "Bearer canary "))))
+    assert "PROTOCOL_ERROR" in caplog.text
+    assert "canary" not in caplog.text
+
+
+@pytest.mark.promise("S11")
+def test_what_clients_do_is_never_too_much() -> None:
+    """Minutes of a client with 128 streams: pings each second, half of the streams cancelled every three seconds."""
+    connection, client = counting()
+    next_id = 1
+    for second in range(180):
+        receive(connection, second, ping(), window(0, 1), settings() if second % 60 == 0 else b"")
+        if second % 3 == 0:
+            ids = range(next_id, next_id + STREAMS, 2)
+            next_id += STREAMS
+            receive(connection, second, *(client.request(stream_id) for stream_id in ids))
+            receive(connection, second, *(reset(stream_id) for stream_id in ids))
+
+
+@pytest.mark.promise("S11")
+@pytest.mark.parametrize(
+    ("frame", "burst", "per_second"),
+    [
+        (ping(), 1000, 100),
+        (PriorityFrame(1), 1000, 100),
+        (raw(0x16, 0, 0), 1000, 100),
+        (window(0, 1), 1000, 100),
+        (data(1), 1000, 100),
+        (data(1, bytes(SMALL_DATA - 1)), 1000, 100),
+        (settings({4: 65535}), 99, 10),
+        (reset(1), 400, 50),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Frame) else None,
+)
+def test_more_than_a_rate_is_too_much(frame: Frame | bytes, burst: int, per_second: int) -> None:
+    connection, client = counting()
+    receive(connection, 0.0, client.request(1, POST, end=False))
+    receive(connection, 0.0, *[frame] * burst)
+    receive(connection, 2.0, *[frame] * (2 * per_second))
+    with pytest.raises(DenialOfServiceError):
+        receive(connection, 2.0, frame)
+    sent = bytearray(connection.data_to_send())
+    assert [code_of(each) for each in frames_of(sent) if isinstance(each, GoAwayFrame)] == [
+        "ENHANCE_YOUR_CALM"
+    ]
+
+
+def test_windows_for_what_was_sent_are_not_counted() -> None:
+    connection, _ = counting()
+    for _ in range(2000):
+        connection.note_data_sent()
+        receive(connection, 0.0, *[window(0, 1)] * UPDATES_PER_DATA)
+
+
+def test_data_with_something_in_it_is_not_counted() -> None:
+    connection, client = counting()
+    receive(connection, 0.0, client.request(1, POST, end=False))
+    for _ in range(2000):
+        receive(connection, 0.0, data(1, bytes(SMALL_DATA)))
+
+
+def test_resets_that_we_are_made_to_send_are_counted() -> None:
+    connection, client = counting()
+    with pytest.raises(DenialOfServiceError):  # noqa: PT012
+        for stream_id in range(1, 1000, 2):
+            receive(connection, 0.0, client.request(stream_id, headers(path=None)))
+    assert stream_id == 801
+
+
+def test_answers_that_nobody_takes_are_bounded() -> None:
+    connection, _ = counting()
+    with pytest.raises(DenialOfServiceError):  # noqa: PT012
+        for second in range(10_000):
+            connection.receive(ping().serialize() * 100, second)
+            assert connection.unsent <= MAX_UNSENT + 17
+
+
+def test_settings_that_nobody_knows_are_not_kept() -> None:
+    """h2 has a queue for each of 65,536."""
+    connection, _ = counting()
+    receive(connection, 0.0, *(raw(4, 0, 0, number.to_bytes(2) + bytes(4)) for number in range(9, 99)))
+    assert len(connection.remote_settings) <= len(SettingCodes)
+
+
+def test_a_client_cannot_make_the_table_of_headers_large() -> None:
+    connection, _ = counting()
+    receive(connection, 0.0, settings({1: 2**32 - 1}))
+    assert connection.encoder.header_table_size == 4096
+
+
+def test_the_goaway_of_a_stop_is_followed_by_answers() -> None:
+    connection, client = counting()
+    connection.receive(client.request(1).serialize(), 0.0)
+    connection.announce_end()
+    connection.send_headers(1, [(":status", "200")])
+    connection.send_data(1, b"x", end_stream=True)
+    sent = bytearray(connection.data_to_send())
+    assert [type(frame) for frame in frames_of(sent)] == [GoAwayFrame, HeadersFrame, DataFrame]
+
+
+def test_what_comes_before_the_settings_is_an_error() -> None:
+    connection = HTTP2Connection(STREAMS, 65536, 0.0)
+    connection.begin()
+    connection.data_to_send()
+    with pytest.raises(Exception, match="first frame"):
+        connection.receive(PREFACE + PingFrame(0).serialize(), 0.0)

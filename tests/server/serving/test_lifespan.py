@@ -1,0 +1,87 @@
+"""The application's start and end, in virtual time, on both kinds of event loop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from starlette.types import Receive, Scope, Send
+from virtual_time import VIRTUAL_BACKENDS
+
+from dragoman_server.serving.lifespan import lifespan
+from dragoman_server.serving.sockets import StartupError
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+
+
+class Application:
+    """start, end: what it sends; a number: it takes as many seconds; an exception: it raises it. None: it returns."""
+
+    def __init__(self, start: Any = "complete", end: Any = "complete") -> None:
+        self.steps = {"startup": start, "shutdown": end}
+        self.seen: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["color"] = "blue"
+        for stage, step in self.steps.items():
+            assert (await receive())["type"] == f"lifespan.{stage}"
+            self.seen.append(stage)
+            if step is None:
+                return
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, int):
+                await anyio.sleep(step)
+                step = "complete"
+            await send(
+                {"type": f"lifespan.{stage}.{step}", "message": "Traceback\n  line\nOSError: no database\n"}
+            )
+
+
+async def test_it_starts_and_ends() -> None:
+    app = Application(start=3, end=2)
+    async with lifespan(app, 30, 5) as state:
+        assert anyio.current_time() == 3
+        assert state == {"color": "blue"}
+        assert app.seen == ["startup"]
+    assert anyio.current_time() == 5
+    assert app.seen == ["startup", "shutdown"]
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ("failed", "OSError: no database"),
+        (ValueError("a bug"), "ValueError: a bug"),
+        (31, "it was not ready within 30 seconds"),
+    ],
+)
+async def test_an_application_that_does_not_start(start: Any, reason: str) -> None:
+    with pytest.raises(StartupError, match=f"^the application did not start: {reason}$"):
+        async with lifespan(Application(start), 30, 5):
+            raise AssertionError("it has not started")
+
+
+async def test_a_shutdown_has_its_time() -> None:
+    async with lifespan(Application(end=100), 30, 5):
+        pass
+    assert anyio.current_time() == 5
+
+
+@pytest.mark.parametrize("end", ["failed", ValueError("a bug"), None])
+async def test_a_shutdown_that_fails_is_an_end_too(
+    end: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    async with lifespan(Application(end=end), 30, 5):
+        pass
+    assert anyio.current_time() == 0
+    assert len(caplog.records) == (end is not None)
+
+
+async def test_an_application_that_returns_has_nothing_to_start() -> None:
+    async with lifespan(Application(start=None), 30, 5):
+        pass
+    assert anyio.current_time() == 0

@@ -1,0 +1,373 @@
+"""The runner, in real processes: it starts, says so, answers, drains and ends, on each backend."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+from command.process import Server
+
+from dragoman_server.serving.run import BoundAddress, StartupError, serve
+from dragoman_server.serving.sockets import bind
+from dragoman_server.settings import ServerSettings, Settings
+
+pytestmark = pytest.mark.process
+
+BACKENDS = ("asyncio", "uvloop", "trio")
+each_backend = pytest.mark.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command to make a certificate")
+    directory = tmp_path_factory.mktemp("tls")
+    certfile, keyfile = str(directory / "cert.pem"), str(directory / "key.pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    command += f" -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 -out {certfile} -keyout {keyfile}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    return certfile, keyfile
+
+
+@each_backend
+def test_it_says_where_it_listens_and_answers_there_and_ends_with_0(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend).ready() as server:
+        assert server.backend == backend
+        assert server.port > 0
+        assert server.get("/") == b"hello"
+        assert json.loads(server.get("/info")) == ["1.1", "http"]
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    # The line comes last and once; after it comes the application's own, and no noise of the server's.
+    assert [line for line in server.output if "listens" in line] == [
+        f"Dragoman listens on http://127.0.0.1:{server.port} ({backend})"
+    ]
+    assert server.output[-1] == "the application has shut down"
+    assert server.output[-2].startswith("Dragoman listens")
+
+
+@each_backend
+def test_an_answer_names_no_server_software(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend).ready() as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        assert response.getheader("server") is None
+
+
+@each_backend
+def test_ctrl_c_is_a_clean_end_too(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend).ready() as server:
+        server.signal(signal.SIGINT)
+        assert server.wait() == 0
+    assert not any("Traceback" in line for line in server.output)
+
+
+@each_backend
+def test_an_open_request_is_finished_while_new_connections_are_refused(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
+        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
+        # An answer to a second connection proves that the loop has read what the first one sent.
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGTERM)
+        server.wait_until_closed()
+        client.sendall(b"cd")
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"abcd" in answer
+        assert server.wait() == 0
+
+
+@each_backend
+@pytest.mark.promise("R2")
+def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
+    with Server(*arguments).ready() as server, server.connect() as client:
+        client.sendall(b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n")
+        answer = b""
+        while b"begin" not in answer:
+            answer += client.recv(65536)
+        started = time.monotonic()
+        server.signal(signal.SIGTERM)
+        answer += b"".join(iter(lambda: client.recv(65536), b""))
+        # A chunked answer ends with an empty chunk. This one was cut, and the client must be able to tell.
+        assert not answer.endswith(b"0\r\n\r\n")
+        assert server.wait() == 0
+        # Less than the drain time is by default.
+        assert time.monotonic() - started < 25
+    assert any("requests cut, as they were still open: 1" in line for line in server.output)
+    assert server.output[-1] == "the application has shut down"
+
+
+@each_backend
+def test_a_second_signal_does_not_wait_even_for_a_client_that_does_not_read(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
+        client.sendall(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert client.recv(1)
+        server.signal(signal.SIGTERM)
+        server.wait_until_closed()
+        started = time.monotonic()
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        # The drain time is 30 seconds.
+        assert time.monotonic() - started < 25
+
+
+@pytest.mark.promise("S8")
+@each_backend
+def test_code_that_blocks_the_event_loop_does_not_keep_the_process(backend: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
+    with Server(*arguments, env={"CFG_STEP_S": "0.1"}).ready() as server, server.connect() as client:
+        client.sendall(b"GET /block HTTP/1.1\r\nhost: a\r\n\r\n")
+        while b"begin" not in client.recv(65536):
+            pass
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "some connections did not close in time" in server.output[-1]
+
+
+def test_a_closed_terminal_drains_too() -> None:
+    with Server("--port", "0").ready() as server, server.connect() as client:
+        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGHUP)
+        server.wait_until_closed()
+        client.sendall(b"cd")
+        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert server.wait() == 0
+
+
+@each_backend
+def test_a_signal_ends_a_start_that_hangs(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend, env={"CFG_HANG": "1"}) as server:
+        server.wait_for_line("hanging")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert not any("listens" in line for line in server.output)
+
+
+@each_backend
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_an_application_that_does_not_start_is_one_line(backend: str, workers: str) -> None:
+    environ = {"CFG_FAIL": "no database"}
+    with Server("--port", "0", "--backend", backend, "--workers", workers, env=environ) as server:
+        assert server.wait() == 1
+    assert server.output == ["dragoman: the application did not start: OSError: no database"]
+
+
+@each_backend
+def test_a_port_in_use_is_one_line(backend: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with Server("--port", port, "--backend", backend) as server:
+            assert server.wait() == 1
+    assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
+
+
+def test_a_host_that_is_not_ours() -> None:
+    with Server("--host", "192.0.2.1", "--port", "0", "--allow-public-without-keys") as server:
+        assert server.wait() == 1
+    assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
+
+
+@pytest.mark.promise("S14")
+def test_a_public_host_without_client_keys() -> None:
+    with Server("--host", "0.0.0.0", "--port", "0") as server:
+        assert server.wait() == 2
+    (line,) = server.output
+    assert line.startswith("command line: --host: 0.0.0.0 can be reached from other machines")
+    assert "dragoman keys add" in line
+
+
+def test_ipv6() -> None:
+    if not socket.has_ipv6 or not _can_bind("::1"):
+        pytest.skip("this machine has no IPv6")
+    with Server("--host", "::1", "--port", "0").ready() as server:
+        assert f"Dragoman listens on http://[::1]:{server.port} (asyncio)" in server.output
+        with socket.create_connection(("::1", server.port)) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def _can_bind(host: str) -> bool:
+    try:
+        socket.create_server((host, 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+# TLS.
+
+
+@each_backend
+def test_tls_offers_http_2(backend: str, certificate: tuple[str, str]) -> None:
+    certfile, keyfile = certificate
+    arguments = ("--port", "0", "--backend", backend, "--certfile", certfile, "--keyfile", keyfile)
+    context = ssl.create_default_context(cafile=certfile)
+    for flags, version in (((), "2"), (("--no-http2",), "1.1")):
+        with Server(*arguments, *flags).ready() as server:
+            assert f"Dragoman listens on https://127.0.0.1:{server.port} ({backend})" in server.output
+            with httpx2.Client(verify=context, http2=True) as client:
+                response = client.get(f"https://127.0.0.1:{server.port}/info")
+            assert response.json() == [version, "https"]
+            # Plain HTTP on the TLS port is the client's mistake and no line in the log.
+            with server.connect() as plain:
+                plain.sendall(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+                with contextlib.suppress(ConnectionError):
+                    plain.recv(1)
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+        assert server.output[-2].startswith("Dragoman listens")
+
+
+def test_a_certificate_that_is_absent_is_one_line(certificate: tuple[str, str]) -> None:
+    with Server("--certfile", "absent.pem", "--keyfile", certificate[1]) as server:
+        assert server.wait() == 1
+    assert server.output == ["dragoman: cannot read the certfile absent.pem: No such file or directory"]
+
+
+def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> None:
+    certfile, _ = certificate
+    with Server("--certfile", certfile, "--keyfile", certfile) as server:
+        assert server.wait() == 1
+    (line,) = server.output
+    assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} are no usable pair: ")
+
+
+def test_an_encrypted_key_is_refused_and_not_asked_for(certificate: tuple[str, str], tmp_path: Path) -> None:
+    certfile, keyfile = certificate
+    locked = str(tmp_path / "locked.pem")
+    subprocess.run(
+        ["openssl", "ec", "-in", keyfile, "-out", locked, "-aes256", "-passout", "pass:secret"],
+        check=True,
+        capture_output=True,
+    )
+    with Server("--certfile", certfile, "--keyfile", locked) as server:
+        assert server.wait() == 1
+    assert "are no usable pair" in server.output[0]
+
+
+# Workers.
+
+
+def _pids(server: Server, count: int) -> set[int]:
+    """The processes that answer. Which one accepts is the kernel's choice, so this asks until all have."""
+    found: set[int] = set()
+    deadline = time.monotonic() + 30
+    while len(found) < count and time.monotonic() < deadline:
+        found.add(int(server.get("/pid")))
+    return found
+
+
+@each_backend
+def test_workers_share_one_port_and_end_together(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend, "--workers", "2").ready() as server:
+        pids = _pids(server, 2)
+        assert len(pids) == 2
+        assert server.pid not in pids
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert sum("listens" in line for line in server.output) == 1
+    assert server.output.count("the application has shut down") == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@each_backend
+def test_ctrl_c_for_the_whole_group_is_one_signal_for_each_worker(backend: str) -> None:
+    arguments = ("--port", "0", "--backend", backend, "--workers", "2")
+    with Server(*arguments).ready() as server, server.connect() as client:
+        client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
+        assert len(_pids(server, 2)) == 2
+        os.killpg(server.pid, signal.SIGINT)
+        server.wait_until_closed()
+        # A second signal would have cut this request.
+        client.sendall(b"cd")
+        assert b"abcd" in b"".join(iter(lambda: client.recv(65536), b""))
+        assert server.wait() == 0
+
+
+def test_a_worker_that_dies_is_replaced() -> None:
+    with Server("--port", "0", "--workers", "2").ready() as server:
+        before = _pids(server, 2)
+        victim = min(before)
+        os.kill(victim, signal.SIGKILL)
+        server.wait_for_line(r"worker \d ended with code -9; starting another")
+        after = set[int]()
+        deadline = time.monotonic() + 30
+        while len(after - before) < 1 and time.monotonic() < deadline:
+            after |= {int(server.get("/pid"))}
+        assert victim not in after
+        assert len(after - before) == 1
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert sum("listens" in line for line in server.output) == 1
+
+
+def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("once\n")
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}).ready() as server:
+        assert server.get("/") == b"hello"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert sum("ended with code 7; starting another" in line for line in server.output) == 1
+
+
+def test_workers_that_die_again_and_again_end_the_gateway(tmp_path: Path) -> None:
+    (deaths := tmp_path / "deaths").write_text("again\n" * 100)
+    with Server("--port", "0", "--workers", "2", env={"CFG_DIE": str(deaths)}) as server:
+        assert server.wait() == 1
+    assert server.output[-1] == "dragoman: a worker process died while starting, 3 times in a row"
+
+
+@each_backend
+def test_workers_do_not_outlive_their_supervisor(backend: str) -> None:
+    with Server("--port", "0", "--backend", backend, "--workers", "2").ready() as server:
+        pids = _pids(server, 2)
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait_until_closed()
+        # The pipe of stderr is closed when the last of them has gone.
+        server.wait()
+    assert len(pids) == 2
+    assert server.output.count("the application has shut down") == 2
+
+
+# In this process.
+
+
+async def _unused(scope: object, receive: object, send: object) -> None:
+    raise AssertionError("never called")
+
+
+def test_uvloop_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    settings = Settings(server=ServerSettings(backend="uvloop", port=0))
+    with pytest.raises(StartupError, match="uvloop is not installed here; use --backend asyncio or trio"):
+        serve(settings, lambda _: _unused, on_ready=lambda _: None)
+
+
+def test_a_name_that_cannot_be_a_host() -> None:
+    with pytest.raises(StartupError, match=r"cannot listen on a\.\.b"):
+        bind(ServerSettings(host="a..b"))
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("a.b", "http://a.b:80")],
+)
+def test_the_url(host: str, url: str) -> None:
+    assert BoundAddress("http", host, 80, "trio").url == url

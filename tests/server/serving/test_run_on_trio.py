@@ -1,0 +1,144 @@
+"""A worker on trio by itself, inside of the test's nursery: when it is ready, and the steps of its stop.
+
+The command and its processes, on every backend, are in test_run.py. Here the clock is trio's own, which jumps when
+all tasks wait, so that a drain of minutes takes no time.
+"""
+
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import trio
+import trio.testing
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dragoman_server.serving.run import _Requests, _Worker
+from dragoman_server.serving.sockets import StartupError
+from dragoman_server.settings import ServerSettings, Settings
+
+pytestmark = pytest.mark.trio
+
+DRAIN_S = 120.0
+GET = b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+class Application:
+    """/hello answers at once, /stream begins an answer and ends it after `length_s`."""
+
+    def __init__(self, *, starts: bool = True, length_s: float = float("inf")) -> None:
+        self.starts = starts
+        self.length_s = length_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            if not self.starts:
+                await send({"type": "lifespan.startup.failed", "message": "no database"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begin", "more_body": True})
+        if scope["path"] == "/stream":
+            await trio.sleep(self.length_s)
+        await send({"type": "http.response.body", "body": b"end"})
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        sock.setblocking(False)
+        yield sock
+
+
+class Running:
+    """A worker in a nursery. ended: when its run() has returned."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket) -> None:
+        self.address = listener.getsockname()
+        self.ready, self.ended = trio.Event(), trio.Event()
+        settings = Settings(server=replace(ServerSettings(), backend="trio", drain_s=DRAIN_S))
+        self.worker = _Worker(settings, _Requests(app), listener, self.ready.set, (signal.SIGUSR1,))
+
+    async def run(self) -> None:
+        await self.worker.run()
+        self.ended.set()
+
+    async def ask(self, path: bytes, until: bytes = b"begin") -> trio.SocketStream:
+        """A connection on which the answer has come as far as `until`."""
+        stream = await trio.open_tcp_stream(*self.address)
+        await stream.send_all(GET % path)
+        got = b""
+        while until not in got:
+            got += await stream.receive_some()
+        return stream
+
+
+async def rest_of(stream: trio.SocketStream) -> bytes:
+    return b"".join([part async for part in stream])
+
+
+async def test_it_is_ready_when_it_serves(nursery: trio.Nursery, listener: socket.socket) -> None:
+    running = Running(Application(), listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    with trio.fail_after(30):
+        async with await running.ask(b"/hello", until=b"end"):
+            pass
+
+
+async def test_it_is_never_ready_when_the_application_does_not_start(listener: socket.socket) -> None:
+    running = Running(Application(starts=False), listener)
+    with pytest.RaisesGroup(StartupError, flatten_subgroups=True, allow_unwrapped=True):
+        await running.run()
+    assert not running.ready.is_set()
+
+
+async def test_a_stop_waits_for_open_answers_and_takes_no_new_ones(
+    nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
+) -> None:
+    running = Running(Application(length_s=100), listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    async with await running.ask(b"/stream") as stream:
+        signal.raise_signal(signal.SIGUSR1)
+        await running.worker.stopping.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(OSError, match="all attempts to connect"):
+            await trio.open_tcp_stream(*running.address)
+        assert b"end" in await rest_of(stream), "it came to its end"
+    await running.ended.wait()
+    assert 100 <= trio.current_time() < DRAIN_S
+
+
+@pytest.mark.promise("R2")
+async def test_what_is_open_after_the_drain_is_cut(
+    nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
+) -> None:
+    running = Running(Application(), listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    async with await running.ask(b"/stream") as stream:
+        signal.raise_signal(signal.SIGUSR1)
+        assert not (await rest_of(stream)).endswith(b"0\r\n\r\n"), "no end that looks like a whole answer"
+        assert trio.current_time() == pytest.approx(DRAIN_S)
+    await running.ended.wait()
+
+
+async def test_a_second_signal_cuts_at_once(
+    nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
+) -> None:
+    running = Running(Application(), listener)
+    nursery.start_soon(running.run)
+    await running.ready.wait()
+    async with await running.ask(b"/stream") as stream:
+        signal.raise_signal(signal.SIGUSR1)
+        await running.worker.stopping.wait()
+        signal.raise_signal(signal.SIGUSR1)
+        await rest_of(stream)
+    await running.ended.wait()
+    assert trio.current_time() < DRAIN_S

@@ -1,0 +1,66 @@
+"""Agent loops against the simulator through the translator, over all pairs of different protocols.
+
+The simulator refuses reasoning that does not come back byte for byte, so a loop that goes on is a proof.
+"""
+
+import itertools
+import json
+
+import pytest
+from oracle import Kind, check_stream, check_whole, meaning_of_whole
+from simulator_requests import CHAT, MESSAGES, PROTOCOL_NAMES, Body, ask, encoded, follow
+
+from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
+from dragoman_server.simulator import reply_to
+from dragoman_server.simulator.scripts import CUSTOM_INPUT
+
+PAIRS = list(itertools.permutations(PROTOCOL_NAMES, 2))
+pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(pair) for pair in PAIRS])
+
+
+def context(client: str, upstream: str, body: Body) -> bytes:
+    """What a client gets for a request when the simulator answers it in the upstream's protocol."""
+    asked = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(encoded(body))
+    reply = reply_to(upstream, asked.body)
+    data = b"".join(piece.data for piece in reply.chunks)
+    assert reply.status == 200, data
+    answer = ResponseTranslator(
+        client=PROTOCOLS[client],
+        upstream=PROTOCOLS[upstream],
+        context=asked.response_context(id="0123456789abcdef", now=1),
+        upstream_streams=body["stream"],
+    )
+    answer.receive_data(data)
+    answer.receive_eof()
+    return answer.data_to_send()
+
+
+@pytest.mark.parametrize("model", ["reasoning", "tools", "custom"])
+@pairs
+@pytest.mark.each_choice
+def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) -> None:
+    tools = {"custom": ("patch",)} if model == "custom" else {"tools": ("look", "see")}
+    body = ask(client, model, **tools)
+    first = context(client, upstream, body)
+    assert check_whole(client, first) == []
+    calls = meaning_of_whole(client, first).calls
+    assert [call.name for call in calls] == {"reasoning": ["look"], "tools": ["look", "see"]}.get(
+        model, ["patch"]
+    )
+    second = context(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
+    said = meaning_of_whole(client, second).said(Kind.TEXT)
+    assert said == "\n".join(f"{call.name} returned: found" for call in calls)
+    if model == "custom":
+        text = calls[0].text
+        assert (json.loads(text)["input"] if client == MESSAGES else text) == CUSTOM_INPUT
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["echo", "tools", "custom", "reasoning", "refusal", "filter", "length", "length-tools", "empty", "count"],
+)
+@pairs
+@pytest.mark.each_choice
+def test_a_stream_is_right_in_the_clients_protocol(client: str, upstream: str, model: str) -> None:
+    body = ask(client, model, stream=True, tools=("look", "see"), custom=("patch",))
+    assert check_stream(client, context(client, upstream, body), include_usage=client == CHAT) == []

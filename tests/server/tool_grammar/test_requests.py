@@ -1,0 +1,164 @@
+"""Free-text tools with a grammar, through the whole gateway: what the model wrote arrives, and breaches are told."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from gateway.scripted import (
+    CHAT,
+    MESSAGES,
+    PATHS,
+    RESPONSES,
+    chat_answer,
+    chunk,
+    events_in,
+    messages_answer,
+    responses_answer,
+    scripted,
+    stream,
+    whole,
+)
+
+from dragoman_server.tool_grammar import check as grammar_module
+from dragoman_server.tool_grammar.check import MAX_TEXT, grammar_check_available
+
+needs_extra = pytest.mark.skipif(
+    not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
+)
+pytestmark = pytest.mark.anyio
+
+
+LARK = 'start: "*** Begin" LF line+ "*** End" LF?\nline: "+" /(.*)/ LF\n%import common.LF\n'
+REGEX = r"\+[a-z]+"
+KEPT, BROKEN = '*** Begin\n+say "hi"\n*** End\n', "*** Begin\nsay canary\n*** End\n"
+
+
+def asking(syntax: str = "lark", definition: str = LARK, **more: Any) -> dict[str, Any]:
+    form = {"type": "grammar", "syntax": syntax, "definition": definition}
+    tool = {"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": form}
+    return {"model": "up/m", "input": "Fix it.", "tools": [tool], **more}
+
+
+def call_of(text: str, protocol: str, name: str = "apply_patch") -> Any:
+    """A whole answer in which the model calls the tool with this text."""
+    arguments = json.dumps({"input": text})
+    if protocol == MESSAGES:
+        return whole(
+            messages_answer(
+                [{"type": "tool_use", "id": "t1", "name": name, "input": {"input": text}}], "tool_use"
+            )
+        )
+    call = {"id": "t1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return whole(chat_answer({"tool_calls": [call]}, "tool_calls"))
+
+
+def streamed_call_of(text: str) -> Any:
+    arguments = json.dumps({"input": text})
+    head = {"index": 0, "id": "t1", "type": "function", "function": {"name": "apply_patch", "arguments": ""}}
+    pieces = [
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": arguments[at : at + 3]}}]})
+        for at in range(0, len(arguments), 3)
+    ]
+    return stream(
+        chunk({"role": "assistant", "tool_calls": [head]}), *pieces, chunk({}, "tool_calls"), done=True
+    )
+
+
+def input_of(client: Any) -> str:
+    (call,) = [each for each in json.loads(client.body)["output"] if each["type"] == "custom_tool_call"]
+    assert call["name"] == "apply_patch"
+    return str(call["input"])
+
+
+REQUEST = "altered=/tools/0/format"
+BREACH, UNCHECKED = (f"{code}=answer:/tool_calls/t1/input" for code in ("breach", "unchecked"))
+
+
+@needs_extra
+@pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
+@pytest.mark.parametrize(
+    ("syntax", "definition", "text", "breach"),
+    [
+        ("lark", LARK, KEPT, False),
+        ("lark", LARK, BROKEN, True),
+        ("regex", REGEX, "+abc", False),
+        ("regex", REGEX, "-abc", True),
+    ],
+)
+async def test_a_breach_is_in_the_header_and_hides_nothing(
+    protocol: str, syntax: str, definition: str, text: str, breach: bool
+) -> None:
+    gateway = scripted(protocol, call_of(text, protocol))
+    client = await gateway.call(PATHS[RESPONSES], asking(syntax, definition))
+    assert input_of(client) == text
+    found = client.headers["dragoman-loss"].partition("; ")[2].split(", ")
+    assert found == [REQUEST, BREACH] if breach else [REQUEST]
+    (tool,) = gateway.sent[0].body["tools"]
+    assert definition in tool.get("function", tool)["description"], "the model is told of it"
+
+
+@needs_extra
+@pytest.mark.parametrize(("text", "breach"), [(KEPT, False), (BROKEN, True)])
+async def test_a_streamed_breach_is_in_the_log(
+    text: str, breach: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The headers are out before the model has written anything."""
+    with caplog.at_level(logging.DEBUG):
+        client = await scripted(CHAT, streamed_call_of(text)).call(PATHS[RESPONSES], asking(stream=True))
+    deltas = [
+        each["delta"]
+        for each in events_in(client.body)
+        if each["type"] == "response.custom_tool_call_input.delta"
+    ]
+    assert "".join(deltas) == text
+    assert len(deltas) > 3
+    assert client.headers["dragoman-loss"] == f"1; {REQUEST}"
+    (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
+    assert ("breach answer:/tool_calls/t1/input" in line["losses"]) is breach
+    assert "canary" not in str([record.__dict__ for record in caplog.records])
+
+
+async def told_of(text: str = BROKEN, **settings: Any) -> str:
+    client = await scripted(CHAT, call_of(text, CHAT), **settings).call(PATHS[RESPONSES], asking())
+    assert input_of(client) == text
+    return client.headers["dragoman-loss"]
+
+
+async def test_without_the_extra_the_ledger_says_that_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar_module, "find_spec", lambda name: None)
+    assert await told_of() == f"2; {REQUEST}, {UNCHECKED}"
+
+
+async def test_so_it_does_when_checking_is_off() -> None:
+    assert await told_of(check_grammars=False) == f"2; {REQUEST}, {UNCHECKED}"
+
+
+@needs_extra
+async def test_and_when_the_text_is_too_long_to_be_checked() -> None:
+    assert await told_of("x" * (MAX_TEXT + 1)) == f"2; {REQUEST}, {UNCHECKED}"
+
+
+async def test_strict_mode_takes_no_grammar_that_the_upstream_cannot_enforce() -> None:
+    gateway = scripted(CHAT, call_of(KEPT, CHAT), loss_policy="refuse")
+    client = await gateway.call(PATHS[RESPONSES], asking())
+    assert client.status == 400
+    assert "/tools/0/format" in json.loads(client.body)["error"]["message"]
+    assert gateway.sent == []
+
+
+@pytest.mark.parametrize("said", [{}, {"custom_tools": True}])
+async def test_an_upstream_that_enforces_grammars_is_left_to_it(said: dict[str, Any]) -> None:
+    call = {"type": "custom_tool_call", "id": "c", "call_id": "t1", "name": "apply_patch", "input": BROKEN}
+    gateway = scripted(RESPONSES, whole(responses_answer([call])), upstream=said)
+    form = {"type": "grammar", "grammar": {"syntax": "lark", "definition": LARK}}
+    body = {
+        "model": "up/m",
+        "messages": [{"role": "user", "content": "Fix it."}],
+        "tools": [{"type": "custom", "custom": {"name": "apply_patch", "format": form}}],
+    }
+    client = await gateway.call(PATHS[CHAT], body)
+    assert gateway.sent[0].body["tools"][0]["format"]["definition"] == LARK
+    (made,) = json.loads(client.body)["choices"][0]["message"]["tool_calls"]
+    assert made["custom"] == {"name": "apply_patch", "input": BROKEN}
+    assert "dragoman-loss" not in client.headers

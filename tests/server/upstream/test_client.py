@@ -1,0 +1,536 @@
+"""The upstream client: what a caller gets, what it may show, and what it never does."""
+
+import gzip
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+from http_certificate import make_certificate
+from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.upstream.client import (
+    PoolLimits,
+    UpstreamBroken,
+    UpstreamClient,
+    UpstreamClientSettings,
+    UpstreamError,
+    UpstreamErrorKind,
+    UpstreamRequestInvalid,
+    UpstreamTimeout,
+    UpstreamTimeoutPhase,
+    UpstreamTimeouts,
+    UpstreamTooLarge,
+    UpstreamUnreachable,
+)
+from dragoman_server.upstream.content_coding import MAX_PORTION
+from dragoman_server.upstream.transport import Http1Transport
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+OK = b"HTTP/1.1 200 OK\r\n"
+HELLO = OK + b"content-length: 5\r\n\r\nhello"
+CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
+KEY = "sk-secret"
+FAST = UpstreamTimeouts(connect_s=PATIENCE_S, read_s=0.05, write_s=0.05, pool_s=0.05)
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def client_of(**settings: object) -> UpstreamClient:
+    defaults: dict[str, object] = {
+        "timeouts": UpstreamTimeouts(PATIENCE_S, PATIENCE_S, PATIENCE_S, PATIENCE_S)
+    }
+    return UpstreamClient(UpstreamClientSettings(**defaults | settings))  # type: ignore[arg-type]
+
+
+async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
+    async with client.open("GET", url, **options) as response:  # type: ignore[arg-type]
+        return await response.read_all(1000)
+
+
+# What arrives.
+
+
+async def test_a_response() -> None:
+    data = b"HTTP/1.1 429 Slow\r\nX-Id: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\ncontent-length: 2\r\n\r\nno"
+    async with ScriptedServer(answering(data)) as server, client_of() as client:
+        async with client.open("POST", server.url + "v1?q=1", [("Authorization", KEY)], b"{}") as response:
+            assert response.status == 429
+            assert response.headers == [
+                ("x-id", "7"),
+                ("set-cookie", "a"),
+                ("set-cookie", "b"),
+                ("content-length", "2"),
+            ]
+            assert await response.receive() == b"no"
+            assert await response.receive() == b""
+        assert repr(response) == f"<UpstreamResponse 429 from http://127.0.0.1:{server.port}>"
+
+
+async def test_what_the_server_is_sent() -> None:
+    headers = [
+        ("Authorization", f"Bearer {KEY}"),
+        ("x-name", "caf\xe9"),
+        ("Content-Type", "application/json"),
+        ("Accept-Encoding", "br"),
+        ("Connection", "close"),
+        ("content-length", "999"),
+        ("Transfer-Encoding", "chunked"),
+        ("host", "elsewhere.example"),
+        ("Upgrade", "h2c"),
+    ]
+    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+        async with client.open("POST", server.url + "v1/x?y=z", headers, b"{}"):
+            pass
+        assert server.peers[0].requests[0].decode("latin-1").split("\r\n") == [
+            "POST /v1/x?y=z HTTP/1.1",
+            f"Host: 127.0.0.1:{server.port}",
+            f"Authorization: Bearer {KEY}",
+            "x-name: caf\xe9",
+            "Content-Type: application/json",
+            "accept-encoding: identity",
+            "Content-Length: 2",
+            "",
+            "{}",
+        ]
+
+
+async def test_connections_are_used_again_but_cookies_are_not() -> None:
+    data = OK + b"set-cookie: account=one\r\ncontent-length: 0\r\n\r\n"
+    async with ScriptedServer(answering(data, times=2)) as server, client_of() as client:
+        for _ in range(2):
+            await get(client, server.url)
+        assert len(server.peers) == 1
+        assert all(b"account" not in request for request in server.peers[0].requests)
+
+
+@pytest.mark.parametrize("status", [301, 303, 307, 308])
+async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
+    data = b"HTTP/1.1 %d Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n" % status
+    async with ScriptedServer(answering(data)) as server, client_of() as client:
+        async with client.open("POST", server.url, content=b"{}") as response:
+            assert (response.status, response.headers[0]) == (status, ("location", "/elsewhere"))
+        assert len(server.peers[0].requests) == 1
+
+
+@pytest.mark.promise("S7")
+@pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
+async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
+    async with (
+        ScriptedServer(answering(HELLO)) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+    ):
+        if fits:
+            assert await response.read_all(limit) == b"hello"
+        else:
+            with pytest.raises(UpstreamTooLarge, match="larger than 4 bytes") as caught:
+                await response.read_all(limit)
+            assert caught.value.kind is UpstreamErrorKind.TOO_LARGE
+
+
+async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
+    body = gzip.compress(b"hello" * 100)
+    head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with (
+        ScriptedServer(answering(head, body)) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+    ):
+        assert response.headers == [("x", "y")]
+        assert await response.read_all(500) == b"hello" * 100
+
+
+async def test_compressed_events_come_out_one_by_one() -> None:
+    taken = [anyio.Event(), anyio.Event()]
+
+    async def script(peer: Peer) -> None:
+        compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        await peer.answer(OK + b"content-encoding: gzip\r\n\r\n")
+        for event in taken:
+            await peer.send(compressor.compress(b"data: 1\n\n") + compressor.flush(zlib.Z_SYNC_FLUSH))
+            await event.wait()
+        await peer.send(compressor.flush())
+
+    async with (
+        ScriptedServer(script) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+    ):
+        for event in taken:
+            assert await response.receive() == b"data: 1\n\n"
+            event.set()
+        assert await response.receive() == b""
+
+
+@pytest.mark.promise("S8")
+async def test_others_have_their_turn_while_a_read_is_unpacked() -> None:
+    body = gzip.compress(bytes(64 * MAX_PORTION))
+    head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with (
+        ScriptedServer(answering(head, body)) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+        anyio.create_task_group() as tasks,
+    ):
+        await response.receive()  # all of it has come
+        tasks.start_soon(others)
+        assert await response.read_all(64 * MAX_PORTION) == bytes(63 * MAX_PORTION)
+        tasks.cancel_scope.cancel()
+    assert turns > 32
+
+
+@pytest.mark.promise("S8")
+async def test_a_small_body_that_unpacks_to_much_stops_at_the_limit() -> None:
+    body = gzip.compress(b"\0" * 50_000_000)
+    head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
+    async with (
+        ScriptedServer(answering(head, body)) as server,
+        client_of() as client,
+        client.open("GET", server.url) as response,
+    ):
+        with pytest.raises(UpstreamTooLarge):
+            await response.read_all(1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "message"),
+    [
+        (b"br", b"hello", "content-encoding 'br' cannot be decoded"),
+        (b"gzip", b"hello", "the body is not valid gzip"),
+        (b"gzip", gzip.compress(b"hello", mtime=0)[:-1], "the gzip body is cut off"),
+    ],
+)
+async def test_a_body_that_cannot_be_decoded_is_broken(coding: bytes, body: bytes, message: str) -> None:
+    head = OK + b"content-encoding: %b\r\ncontent-length: %d\r\n\r\n" % (coding, len(body))
+    async with ScriptedServer(answering(head, body)) as server, client_of() as client:
+        with pytest.raises(UpstreamBroken, match=message):
+            await get(client, server.url)
+        assert isinstance(client._direct, Http1Transport)
+        assert client._direct.busy_connections == 0
+
+
+async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
+    async with ScriptedServer(answering(CHUNK)) as server, client_of() as client:
+        async with client.open("GET", server.url) as response:
+            assert await response.receive() == b"x"
+        with anyio.fail_after(PATIENCE_S):
+            await server.peers[0].gone.wait()
+
+
+async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
+    async with ScriptedServer(answering(CHUNK)) as server, client_of() as client:
+        with anyio.CancelScope() as scope:
+            async with client.open("GET", server.url) as response:
+                assert await response.receive() == b"x"
+                scope.cancel()
+                await response.receive()
+        assert scope.cancelled_caught
+        with anyio.fail_after(PATIENCE_S):
+            await server.peers[0].gone.wait()
+
+
+async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = make_certificate(tmp_path_factory.mktemp("tls"))
+    async with (
+        ScriptedServer(answering(HELLO), tls=made.server()) as server,
+        client_of(tls=made.client()) as client,
+    ):
+        assert await get(client, server.url) == b"hello"
+
+
+# What can go wrong.
+
+
+async def failure_of(client: UpstreamClient, url: str, **options: object) -> UpstreamError:
+    with pytest.raises(UpstreamError) as caught:
+        async with client.open("POST", url, [("authorization", KEY)], **options) as response:  # type: ignore[arg-type]
+            await response.read_all(1000)
+    error = caught.value
+    assert KEY not in str(error)
+    assert error.__cause__ is None
+    return error
+
+
+async def test_nobody_listens() -> None:
+    with DeafServer() as server:
+        url = server.url
+    async with client_of() as client:
+        error = await failure_of(client, url + f"path?key={KEY}")
+    assert isinstance(error, UpstreamUnreachable)
+    assert error.kind is UpstreamErrorKind.UNREACHABLE
+    assert str(error) == f"cannot connect to {url.rstrip('/')}: Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("data", "phase"),
+    [(b"", UpstreamTimeoutPhase.READ), (CHUNK, UpstreamTimeoutPhase.READ)],
+    ids=["head", "body"],
+)
+async def test_a_silent_server(data: bytes, phase: UpstreamTimeoutPhase) -> None:
+    async with ScriptedServer(answering(data)) as server, client_of(timeouts=FAST) as client:
+        error = await failure_of(client, server.url)
+        assert isinstance(error, UpstreamTimeout)
+        assert (error.kind, error.phase) == (UpstreamErrorKind.TIMEOUT, phase)
+        assert f"127.0.0.1:{server.port}" in str(error)
+
+
+async def test_a_server_that_does_not_read() -> None:
+    with DeafServer() as server:
+        async with client_of() as client:
+            error = await failure_of(client, server.url, content=b"q" * 50_000_000, timeouts=FAST)
+    assert isinstance(error, UpstreamTimeout)
+    assert error.phase is UpstreamTimeoutPhase.WRITE
+
+
+async def test_all_connections_in_use() -> None:
+    limits = PoolLimits(connections=1)
+    async with (
+        ScriptedServer(answering(CHUNK)) as server,
+        client_of(limits=limits) as client,
+        client.open("GET", server.url),
+    ):
+        error = await failure_of(client, server.url, timeouts=FAST)
+    assert isinstance(error, UpstreamTimeout)
+    assert error.phase is UpstreamTimeoutPhase.POOL
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "closed the connection without a response"),
+        (b"nonsense " + KEY.encode() + b"\r\n\r\n", "the response head is not HTTP/1.1"),
+        (CHUNK, "the connection ended inside a chunked body"),
+        (CHUNK + b"zz\r\n", "a chunk-size line is not hex"),
+    ],
+    ids=["nothing", "not HTTP", "cut body", "bad chunk"],
+)
+async def test_a_broken_answer(data: bytes, message: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(data)
+
+    async with ScriptedServer(script) as server, client_of() as client:
+        error = await failure_of(client, server.url)
+        assert isinstance(error, UpstreamBroken)
+        assert error.kind is UpstreamErrorKind.BROKEN
+        assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("ftp://up.example/", []),
+        ("/relative", []),
+        ("http://up.example:port/", []),
+        ("http://up.example:99999999/", []),
+        ("http://up.example/", [("x-name", "\u20ac" + KEY)]),
+        ("http://up.example/", [("x-n\u20acme", KEY)]),
+    ],
+)
+async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, str]]) -> None:
+    async with client_of() as client:
+        with pytest.raises(UpstreamRequestInvalid) as caught:
+            client.open("GET", url, headers)
+    assert caught.value.kind is UpstreamErrorKind.INVALID_REQUEST
+    assert KEY not in str(caught.value)
+
+
+async def test_a_header_with_a_line_break() -> None:
+    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+        with pytest.raises(UpstreamRequestInvalid) as caught:
+            async with client.open("GET", server.url, [("x", f"{KEY}\r\ny: z")]):
+                pass
+    assert KEY not in str(caught.value)
+
+
+async def test_it_is_used_inside_its_block_only() -> None:
+    client = client_of()
+    with pytest.raises(RuntimeError, match="outside"):
+        await get(client, "http://up.example/")
+
+
+# Other transports.
+
+
+def mocked(handler: Callable[[httpx2.Request], httpx2.Response]) -> UpstreamClient:
+    return UpstreamClient(transport=httpx2.MockTransport(handler))
+
+
+class Parts(httpx2.AsyncByteStream):
+    def __init__(self, *parts: bytes | Exception) -> None:
+        self.parts = parts
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            if isinstance(part, Exception):
+                raise part
+            yield part
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_any_httpx2_transport_can_take_the_place_of_ours() -> None:
+    stream = Parts(b"he", b"", b"llo")
+    async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
+        async with client.open("GET", "http://up.example/") as response:
+            assert await response.receive() == b"he"
+            assert await response.receive() == b"llo"
+            assert await response.receive() == b""
+        assert stream.closed
+
+
+OTHERS = {
+    "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
+    "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy does not connect to http://up.example"),
+    "protocol": (httpx2.UnsupportedProtocol(KEY), UpstreamRequestInvalid, "only http and https"),
+    "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),
+    "remote": (httpx2.RemoteProtocolError(KEY), UpstreamBroken, "the connection broke"),
+    "read": (httpx2.ReadError(KEY), UpstreamBroken, "the connection broke"),
+    "write": (httpx2.WriteError(KEY), UpstreamBroken, "the connection broke"),
+    "pool timeout": (httpx2.PoolTimeout(KEY), UpstreamTimeout, "http://up.example: pool timeout"),
+    "connect timeout": (httpx2.ConnectTimeout(KEY), UpstreamTimeout, "http://up.example: connect timeout"),
+    "write timeout": (httpx2.WriteTimeout(KEY), UpstreamTimeout, "http://up.example: write timeout"),
+    "read timeout": (httpx2.ReadTimeout(KEY), UpstreamTimeout, "http://up.example: read timeout"),
+}
+
+
+@pytest.mark.parametrize(("given", "expected", "message"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.each_choice
+async def test_errors_of_other_transports_are_told_without_their_text(
+    given: httpx2.HTTPError, expected: type[UpstreamError], message: str
+) -> None:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise given
+
+    async with mocked(refuse) as client:
+        error = await failure_of(client, "http://up.example/")
+    assert type(error) is expected
+    assert message in str(error)
+
+
+async def test_an_error_inside_the_body_of_another_transport() -> None:
+    stream = Parts(b"he", httpx2.ReadError(KEY))
+    async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
+        assert isinstance(await failure_of(client, "http://up.example/"), UpstreamBroken)
+    assert stream.closed
+
+
+# Proxies, HTTP/2, Unix sockets: httpx2's own transport.
+
+
+async def proxied(server: ScriptedServer, client: UpstreamClient, **options: object) -> list[bytes]:
+    """The request lines that `server` has seen after a request to a host that does not exist."""
+    async with client:
+        assert await get(client, "http://up.invalid/v1", **options) == b"hello"
+    return [request.split(b"\r\n")[0] for peer in server.peers for request in peer.requests]
+
+
+async def test_a_proxy_of_the_settings() -> None:
+    async with ScriptedServer(answering(HELLO)) as server:
+        lines = await proxied(server, client_of(proxy=server.url))
+    assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
+
+
+async def test_a_proxy_of_one_request() -> None:
+    async with ScriptedServer(answering(HELLO)) as server:
+        lines = await proxied(server, client_of(), proxy=server.url)
+    assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY", "http_proxy"])
+async def test_a_proxy_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ScriptedServer(answering(HELLO)) as server:
+        monkeypatch.setenv(name.lower(), f"127.0.0.1:{server.port}")
+        lines = await proxied(server, client_of())
+    assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "socks5://127.0.0.1:1"])
+async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> None:
+    async with client_of(proxy=proxy) as client:
+        error = await failure_of(client, "http://up.invalid/v1")
+    assert str(error) == "cannot connect to http://up.invalid by its proxy"
+
+
+@pytest.mark.parametrize("no_proxy", ["127.0.0.1", "example.com, 127.0.0.1", "*"])
+async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
+        assert await get(client, server.url) == b"hello"
+        assert server.peers[0].requests[0].startswith(b"GET / HTTP/1.1")
+
+
+async def test_the_environment_can_be_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
+    async with ScriptedServer(answering(HELLO)) as server, client_of(trust_env=False) as client:
+        assert await get(client, server.url) == b"hello"
+
+
+async def test_a_socks_proxy() -> None:
+    """RFC 1928: greeting and method, the wish to connect and its answer, then the bytes of the connection."""
+    wishes = []
+
+    async def script(peer: Peer) -> None:
+        assert await peer.stream.receive() == b"\x05\x01\x00"
+        await peer.stream.send(b"\x05\x00")
+        wishes.append(await peer.stream.receive())
+        await peer.stream.send(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
+        await peer.answer(HELLO)
+
+    async with ScriptedServer(script) as server:
+        proxy = server.url.replace("http:", "socks5:").rstrip("/")
+        async with client_of(proxy=proxy) as client:
+            assert await get(client, "http://up.example/v1") == b"hello"
+    assert wishes == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
+
+
+async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    async with client_of(proxy="socks5://127.0.0.1:1") as client:
+        with pytest.raises(UpstreamUnreachable, match=r"install dragoman\[socks\]"):
+            await get(client, "http://up.example/v1")
+
+
+@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[bad"])
+async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
+    async with client_of(proxy=proxy) as client:
+        error = await failure_of(client, "http://up.invalid/")
+    assert isinstance(error, UpstreamUnreachable)
+
+
+async def test_a_proxy_url_is_not_in_the_settings_repr() -> None:
+    assert KEY not in repr(UpstreamClientSettings(proxy=f"http://user:{KEY}@proxy.example"))
+
+
+async def test_a_unix_socket(tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("unix") / "s"
+    async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as tasks:
+
+        async def serve() -> None:
+            async with await listener.accept() as stream:
+                await answering(HELLO)(Peer(stream))
+
+        tasks.start_soon(serve)
+        async with client_of(unix_socket=str(path)) as client:
+            assert await get(client, "http://up.invalid/") == b"hello"

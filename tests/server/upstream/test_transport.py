@@ -1,0 +1,727 @@
+"""The transport against scripted servers on real sockets: bodies, reuse, retry, limits, timeouts."""
+
+import socket
+from collections.abc import AsyncIterator
+
+import anyio
+import httpx2
+import pytest
+from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
+from trials import trials
+from virtual_time import REAL_BACKENDS
+
+from dragoman_server.upstream.transport import (
+    Http1Transport,
+    IdleConnectionClosed,
+    PoolLimits,
+    ResponseBody,
+)
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+HELLO = OK + b"content-length: 5\r\n\r\nhello"
+TIMEOUTS = {"connect": PATIENCE_S, "read": PATIENCE_S, "write": PATIENCE_S, "pool": PATIENCE_S}
+KEY = "sk-secret"
+
+
+def post(
+    server: ScriptedServer | DeafServer,
+    content: bytes | AsyncIterator[bytes] = b"{}",
+    *,
+    method: str = "POST",
+    **timeouts: float | None,
+) -> httpx2.Request:
+    return httpx2.Request(
+        method,
+        server.url,
+        headers={"authorization": KEY},
+        content=content,
+        extensions={"timeout": TIMEOUTS | timeouts},
+    )
+
+
+async def send(transport: Http1Transport, request: httpx2.Request) -> tuple[httpx2.Response, ResponseBody]:
+    response = await transport.handle_async_request(request)
+    assert isinstance(response.stream, ResponseBody)
+    return response, response.stream
+
+
+async def fetch(transport: Http1Transport, request: httpx2.Request) -> bytes:
+    _, body = await send(transport, request)
+    return b"".join([part async for part in body])
+
+
+def counts(transport: Http1Transport) -> tuple[int, int]:
+    return transport.busy_connections, transport.idle_connections
+
+
+async def gone(peer: Peer) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        await peer.gone.wait()
+
+
+# Bodies.
+
+ANSWERS = {
+    "length": (HELLO, b"hello", (0, 1)),
+    "chunked": (CHUNKED + b"2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nx: y\r\n\r\n", b"hello", (0, 1)),
+    "empty": (OK + b"content-length: 0\r\n\r\n", b"", (0, 1)),
+    "chunked and empty": (CHUNKED + b"0\r\n\r\n", b"", (0, 1)),
+    "asked to close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
+    "interim responses": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO,
+        b"hello",
+        (0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "body", "after"), ANSWERS.values(), ids=ANSWERS)
+async def test_a_body_arrives_however_the_server_cuts_it(
+    data: bytes, body: bytes, after: tuple[int, int]
+) -> None:
+    cuts = [[data], [data[i : i + 1] for i in range(len(data))]]
+    for pieces in cuts:
+        async with ScriptedServer(answering(*pieces)) as server, Http1Transport() as transport:
+            assert await fetch(transport, post(server)) == body
+            assert counts(transport) == after
+
+
+@pytest.mark.promise("S5")
+async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
+    forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
+    sent = anyio.Event()
+
+    async def later(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.send(forged)
+        sent.set()
+        await peer.until_closed()
+
+    scripts = (answering(HELLO + forged), later, answering(HELLO))
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        assert await fetch(transport, post(server)) == b"hello"
+        assert counts(transport) == (0, 0)
+        assert await fetch(transport, post(server)) == b"hello"
+        await sent.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert await fetch(transport, post(server)) == b"hello"
+        assert [len(peer.requests) for peer in server.peers] == [1, 1, 1]
+
+
+async def test_a_body_without_a_length_ends_with_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(OK + b"\r\nhel", b"lo")
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        assert await fetch(transport, post(server)) == b"hello"
+        assert counts(transport) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("method", "head"),
+    [
+        ("HEAD", OK + b"content-length: 5\r\n\r\n"),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n"),
+        ("POST", b"HTTP/1.1 204 No Content\r\n\r\n"),
+    ],
+)
+async def test_a_response_without_body_frees_its_connection_at_once(method: str, head: bytes) -> None:
+    async with ScriptedServer(answering(head, times=2)) as server, Http1Transport() as transport:
+        for _ in range(2):
+            _, body = await send(transport, post(server, method=method))
+            assert counts(transport) == (0, 1)
+            assert await body.receive() == b""
+        assert len(server.peers) == 1
+
+
+async def test_what_the_caller_sees_of_a_head() -> None:
+    data = b"HTTP/1.1 404 Nothing Here\r\nX-Id: 7\r\ncontent-length: 0\r\n\r\n"
+    async with ScriptedServer(answering(data)) as server, Http1Transport() as transport:
+        response, _ = await send(transport, post(server, b"question"))
+        assert (response.status_code, response.reason_phrase) == (404, "Nothing Here")
+        assert response.http_version == "HTTP/1.1"
+        assert response.headers.raw[0] == (b"X-Id", b"7")
+        assert server.peers[0].requests[0].startswith(b"POST / HTTP/1.1\r\n")
+        assert server.peers[0].requests[0].endswith(b"\r\n\r\nquestion")
+
+
+async def test_one_socket_read_is_one_bytes_object() -> None:
+    read = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(CHUNKED)
+        await peer.send(b"1\r\na\r\n1\r\nb\r\n3\r\nc")
+        await read.wait()
+        await peer.send(b"de\r\n0\r\n\r\n")
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        _, body = await send(transport, post(server))
+        assert await body.receive() == b"abc"
+        read.set()
+        assert await body.receive() == b"de"
+        assert counts(transport) == (0, 1)
+        assert [await body.receive(), await body.receive()] == [b"", b""]
+
+
+async def test_a_large_read_is_given_in_turns_and_others_have_theirs_in_between() -> None:
+    """256 KiB of empty events, or of chunks of one byte, are half a second of work."""
+    content = b"data:\n\n" * 37_000
+    turns = others = 0
+
+    async def count_turns() -> None:
+        nonlocal others
+        while True:
+            await anyio.lowlevel.checkpoint()
+            others += 1
+
+    async with (
+        ScriptedServer(answering(OK + b"content-length: %d\r\n\r\n" % len(content) + content)) as server,
+        Http1Transport() as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        _, body = await send(transport, post(server))
+        await anyio.sleep(0.05)  # all of it is in the buffers
+        tasks.start_soon(count_turns)
+        received = []
+        while data := await body.receive():
+            received.append(data)
+            turns += 1
+        tasks.cancel_scope.cancel()
+        assert counts(transport) == (0, 1)
+    assert b"".join(received) == content
+    assert max(map(len, received)) <= 16 * 1024
+    assert others >= turns // 2
+
+
+async def test_body_bytes_that_come_with_the_head_wait_for_the_reader() -> None:
+    async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
+        _, body = await send(transport, post(server))
+        assert counts(transport) == (0, 1)
+        assert await body.receive() == b"hello"
+        assert await body.receive() == b""
+
+
+async def test_it_serves_the_httpx2_client() -> None:
+    data = CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"
+    async with (
+        ScriptedServer(answering(data, times=2)) as server,
+        httpx2.AsyncClient(transport=Http1Transport(), timeout=PATIENCE_S) as client,
+    ):
+        assert (await client.post(server.url, json={})).text == "hello"
+        async with client.stream("GET", server.url) as response:
+            assert [part async for part in response.aiter_raw()] == [b"hello"]
+
+
+async def test_a_streamed_request_body_is_sent_in_chunks() -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"abc"
+        yield b""
+        yield b"de"
+
+    async def script(peer: Peer) -> None:
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            received += await peer.stream.receive()
+        assert received.endswith(b"\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        await peer.send(HELLO)
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        assert await fetch(transport, post(server, parts())) == b"hello"
+
+
+async def test_a_large_request_and_a_large_answer_pass() -> None:
+    size = 3_000_000
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        assert len(request) > size
+        await peer.send(CHUNKED, *[b"186a0\r\n" + b"x" * 100_000 + b"\r\n"] * 30, b"0\r\n\r\n")
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        body = await fetch(transport, post(server, b"q" * size))
+        assert body == b"x" * size
+        assert counts(transport) == (0, 1)
+
+
+@pytest.mark.promise("R10")
+async def test_a_slow_reader_stops_the_server() -> None:
+    sent = 0
+    blocked = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        nonlocal sent
+        await peer.answer(OK + b"\r\n")
+        while True:
+            with anyio.move_on_after(0.2) as scope:
+                await peer.send(b"x" * 65536)
+            if scope.cancelled_caught:
+                break
+            sent += 65536
+        blocked.set()
+        await peer.stream.aclose()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        _, body = await send(transport, post(server))
+        with anyio.fail_after(PATIENCE_S):
+            await blocked.wait()
+        # The kernel's two socket buffers and our own bounded one: far from all that a server can send.
+        assert sent < 16 * 1024 * 1024
+        received = 0
+        while data := await body.receive():
+            received += len(data)
+        assert received >= sent
+
+
+# Failures.
+
+CUTS = {
+    "inside a length": (OK + b"content-length: 9\r\n\r\nhello", "ended after 5 of 9 body bytes"),
+    "inside a chunk": (CHUNKED + b"9\r\nhello", "ended inside a chunked body"),
+    "between chunks": (CHUNKED + b"5\r\nhello\r\n", "ended inside a chunked body"),
+    "before the last CRLF": (CHUNKED + b"5\r\nhello\r\n0\r\n", "ended inside a chunked body"),
+    "bad chunk": (CHUNKED + b"5\r\nhello\r\nxyz\r\n", "a chunk-size line is not hex"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), CUTS.values(), ids=CUTS)
+async def test_a_broken_body_gives_what_was_good_and_then_an_error(data: bytes, message: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(data)
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        _, body = await send(transport, post(server))
+        assert await body.receive() == b"hello"
+        with pytest.raises(httpx2.RemoteProtocolError, match=message):
+            await body.receive()
+        assert counts(transport) == (0, 0)
+
+
+HEADS = {
+    "nothing": (b"", "closed the connection without a response"),
+    "half a head": (OK + b"x-key: " + KEY.encode(), "closed the connection inside the response head"),
+    "not HTTP": (KEY.encode() + b"\r\n\r\n", "illegal status line"),
+    "length and chunked": (
+        OK + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\nhello",
+        "both content-length and transfer-encoding",
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), HEADS.values(), ids=HEADS)
+async def test_a_bad_head_is_an_error_that_shows_no_key(data: bytes, message: str) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(data)
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.RemoteProtocolError, match=message) as caught:
+            await send(transport, post(server))
+        assert KEY not in str(caught.value)
+        assert f"127.0.0.1:{server.port}" in str(caught.value)
+        assert counts(transport) == (0, 0)
+        assert len(server.peers) == 1
+
+
+RESETS = {
+    "before the head": (b"", "no response"),
+    "in the head": (OK, "reading the response head failed"),
+    "in the body": (OK + b"\r\nx", "reading the body failed"),
+}
+
+
+@pytest.mark.parametrize(("data", "message"), RESETS.values(), ids=RESETS)
+async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> None:
+    read = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(data)
+        if data.endswith(b"x"):
+            await read.wait()
+        else:
+            await anyio.wait_all_tasks_blocked()
+        await peer.reset()
+
+    async def ask(transport: Http1Transport, server: ScriptedServer) -> None:
+        _, body = await send(transport, post(server))
+        assert await body.receive() == b"x"
+        read.set()
+        await body.receive()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.ReadError, match=f"{message}.*: Connection reset by peer"):
+            await ask(transport, server)
+        assert counts(transport) == (0, 0)
+
+
+async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() -> None:
+    async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
+        request = post(server)
+        request.headers["x-bad"] = f"{KEY}\r\nx: y"
+        with pytest.raises(httpx2.LocalProtocolError) as caught:
+            await send(transport, request)
+        assert KEY not in str(caught.value)
+        assert counts(transport) == (0, 0)
+
+
+async def test_a_server_that_answers_without_reading_the_request_is_heard() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.stream.receive()
+        await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        response, body = await send(transport, post(server, b"q" * 20_000_000))
+        assert response.status_code == 413
+        assert await body.receive() == b"no"
+        assert counts(transport) == (0, 0)
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http:///x", "http://127.0.0.1:65536/"])
+async def test_other_schemes_are_refused(url: str) -> None:
+    async with Http1Transport() as transport:
+        with pytest.raises(httpx2.UnsupportedProtocol):
+            await transport.handle_async_request(httpx2.Request("GET", url, headers={"host": "x"}))
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
+        async with Http1Transport() as transport:
+            with pytest.raises(
+                httpx2.ConnectError, match=r"cannot connect to http://127.*: Connection refused"
+            ):
+                await transport.handle_async_request(httpx2.Request("GET", url))
+            assert counts(transport) == (0, 0)
+
+
+async def test_an_unknown_host() -> None:
+    async with Http1Transport() as transport:
+        request = httpx2.Request("GET", "http://no-such-host.invalid/")
+        with (
+            anyio.fail_after(30),
+            pytest.raises(httpx2.ConnectError, match="cannot connect to http://no-such"),
+        ):
+            await transport.handle_async_request(request)
+
+
+async def test_localhost_is_found_in_both_families() -> None:
+    # The server listens on IPv4 only; localhost may resolve to ::1 first.
+    async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
+        request = httpx2.Request("GET", f"http://localhost:{server.port}/")
+        assert await fetch(transport, request) == b"hello"
+
+
+# Reuse.
+
+
+async def test_a_connection_is_used_again_and_has_no_delay() -> None:
+    async with ScriptedServer(answering(HELLO, times=3)) as server, Http1Transport() as transport:
+        for _ in range(3):
+            assert await fetch(transport, post(server)) == b"hello"
+        assert len(server.peers) == 1
+        stream = transport._pool._idle[0].stream
+        assert stream.raw_socket().getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        assert stream.raw_socket().getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0
+
+
+async def test_origins_do_not_share_connections() -> None:
+    async with (
+        ScriptedServer(answering(HELLO)) as one,
+        ScriptedServer(answering(HELLO)) as other,
+        Http1Transport() as transport,
+    ):
+        await fetch(transport, post(one))
+        await fetch(transport, post(other))
+        assert counts(transport) == (0, 2)
+
+
+async def test_a_connection_that_the_server_closed_while_idle_is_not_used() -> None:
+    closed = anyio.Event()
+
+    async def once(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.stream.aclose()
+        closed.set()
+
+    async with ScriptedServer(once, answering(HELLO)) as server, Http1Transport() as transport:
+        await fetch(transport, post(server))
+        await closed.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert await fetch(transport, post(server)) == b"hello"
+        assert [len(peer.requests) for peer in server.peers] == [1, 1]
+
+
+def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
+    """Without `after` it is the race that no look at the socket can win: the server closes as the request comes."""
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.request()
+        await anyio.sleep(after)
+        await peer.send(data)
+
+    return script
+
+
+async def test_a_request_lost_on_an_idle_connection_is_told_apart_and_the_next_one_takes_a_new_one() -> None:
+    scripts = (closes_on_second_request(b""), answering(HELLO))
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        await fetch(transport, post(server))
+        with pytest.raises(IdleConnectionClosed, match=f"{server.port}: the idle connection was closed"):
+            await fetch(transport, post(server, b"again"))
+        assert [len(peer.requests) for peer in server.peers] == [2]
+        assert counts(transport) == (0, 0)
+        assert await fetch(transport, post(server, b"again")) == b"hello"
+
+
+async def test_the_other_idle_connections_to_that_server_are_not_tried() -> None:
+    both = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await both.wait()
+        await peer.send(b"hello")
+        await peer.request()
+
+    async with (
+        ScriptedServer(script, script) as server,
+        ScriptedServer(answering(HELLO)) as other,
+        Http1Transport() as transport,
+    ):
+        await fetch(transport, post(other))
+        bodies = [(await send(transport, post(server)))[1] for _ in range(2)]
+        both.set()
+        assert [await body.receive() for body in bodies] == [b"hello", b"hello"]
+        assert counts(transport) == (0, 3)
+        with pytest.raises(IdleConnectionClosed):
+            await fetch(transport, post(server))
+        assert counts(transport) == (0, 1)
+
+
+async def test_a_connection_that_ends_after_a_silence_is_no_race() -> None:
+    scripts = (closes_on_second_request(b"", after=0.7),)
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        await fetch(transport, post(server))
+        with pytest.raises(httpx2.RemoteProtocolError, match="without a response") as caught:
+            await fetch(transport, post(server, b"again"))
+        assert not isinstance(caught.value, IdleConnectionClosed)
+        assert len(server.peers) == 1
+
+
+async def test_nor_is_one_that_ends_on_a_new_connection() -> None:
+    async def closes(peer: Peer) -> None:
+        await peer.request()
+
+    async with ScriptedServer(closes) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.RemoteProtocolError, match="without a response") as caught:
+            await fetch(transport, post(server))
+        assert not isinstance(caught.value, IdleConnectionClosed)
+        assert counts(transport) == (0, 0)
+
+
+async def test_it_is_not_sent_again_after_the_first_byte_of_a_response() -> None:
+    scripts = (closes_on_second_request(b"H"), answering(HELLO))
+    async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
+        await fetch(transport, post(server))
+        with pytest.raises(httpx2.RemoteProtocolError, match="inside the response head"):
+            await fetch(transport, post(server))
+        assert len(server.peers) == 1
+
+
+# The pool.
+
+
+async def test_the_limit_holds_and_the_next_request_gets_the_freed_connection() -> None:
+    order: list[str] = []
+    async with (
+        ScriptedServer(answering(HELLO, times=3)) as server,
+        Http1Transport(limits=PoolLimits(connections=1)) as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        lease = await transport._pool.lease(("http", "other", 1, "other"), None)  # type: ignore[arg-type]
+
+        async def ask(name: str) -> None:
+            assert await fetch(transport, post(server)) == b"hello"
+            order.append(name)
+
+        tasks.start_soon(ask, "first")
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(ask, "second")
+        await anyio.wait_all_tasks_blocked()
+        assert (order, len(server.peers)) == ([], 0)
+        lease.release(keep=False)
+    assert order == ["first", "second"]
+    assert len(server.peers) == 1
+
+
+async def test_waiting_for_a_connection_has_a_limit() -> None:
+    async with (
+        ScriptedServer(answering(OK + b"content-length: 9\r\n\r\n")) as server,
+        Http1Transport(limits=PoolLimits(connections=1)) as transport,
+    ):
+        _, body = await send(transport, post(server))
+        with pytest.raises(httpx2.PoolTimeout, match=r"no free connection in 0\.02 s"):
+            await send(transport, post(server, pool=0.02))
+        assert counts(transport) == (1, 0)
+        await body.aclose()
+        assert counts(transport) == (0, 0)
+        assert transport._pool._slots.value == 1
+
+
+async def test_an_idle_connection_makes_room_for_another_origin() -> None:
+    async with (
+        ScriptedServer(answering(HELLO)) as one,
+        ScriptedServer(answering(HELLO)) as other,
+        Http1Transport(limits=PoolLimits(connections=1)) as transport,
+    ):
+        await fetch(transport, post(one))
+        assert counts(transport) == (0, 1)
+        await fetch(transport, post(other))
+        assert counts(transport) == (0, 1)
+        await gone(one.peers[0])
+
+
+async def test_no_more_idle_connections_than_allowed() -> None:
+    limits = PoolLimits(idle_connections=1)
+    both_asked = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await both_asked.wait()
+        await peer.send(b"hello")
+        await peer.until_closed()
+
+    async with ScriptedServer(script, script) as server, Http1Transport(limits=limits) as transport:
+        _, one = await send(transport, post(server))
+        _, other = await send(transport, post(server))
+        assert counts(transport) == (2, 0)
+        both_asked.set()
+        assert [await one.receive(), await other.receive()] == [b"hello", b"hello"]
+        assert counts(transport) == (0, 1)
+        await gone(server.peers[0])
+        assert not server.peers[1].gone.is_set()
+
+
+async def test_no_idle_connections_at_all() -> None:
+    limits = PoolLimits(idle_connections=0)
+    async with ScriptedServer(answering(HELLO)) as server, Http1Transport(limits=limits) as transport:
+        await fetch(transport, post(server))
+        assert counts(transport) == (0, 0)
+        await gone(server.peers[0])
+
+
+async def test_a_connection_idle_for_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    async with ScriptedServer(answering(HELLO), answering(HELLO)) as server, Http1Transport() as transport:
+        monkeypatch.setattr("dragoman_server.upstream.pool.anyio.current_time", lambda: now)
+        await fetch(transport, post(server))
+        now += 31
+        await fetch(transport, post(server))
+        assert len(server.peers) == 2
+        assert counts(transport) == (0, 1)
+        await gone(server.peers[0])
+
+
+async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_when_they_end() -> None:
+    finish = anyio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await finish.wait()
+        await peer.send(b"hello")
+        await peer.until_closed()
+
+    async with ScriptedServer(slow, answering(HELLO)) as server:
+        transport = Http1Transport()
+        _, body = await send(transport, post(server))
+        await fetch(transport, post(server))
+        await transport.aclose()
+        await gone(server.peers[1])
+        finish.set()
+        assert await body.receive() == b"hello"
+        await gone(server.peers[0])
+        assert counts(transport) == (0, 0)
+        with pytest.raises(RuntimeError, match="closed"):
+            await send(transport, post(server))
+
+
+# Timeouts.
+
+
+async def test_a_stalled_head() -> None:
+    async with ScriptedServer(answering(OK + b"x: y\r\n")) as server, Http1Transport() as transport:
+        with pytest.raises(httpx2.ReadTimeout, match=r"sent no response head in 0\.05 s"):
+            await send(transport, post(server, read=0.05))
+        assert counts(transport) == (0, 0)
+        await gone(server.peers[0])
+
+
+async def test_a_head_that_trickles_is_bounded_as_a_whole() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(OK)
+        while True:
+            await peer.send(b"x: y\r\n")
+            await anyio.sleep(0.01)
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        with anyio.fail_after(PATIENCE_S), pytest.raises(httpx2.ReadTimeout):
+            await send(transport, post(server, read=0.1))
+        await gone(server.peers[0])
+
+
+async def test_a_stalled_body() -> None:
+    async with ScriptedServer(answering(CHUNKED + b"1\r\nx\r\n")) as server, Http1Transport() as transport:
+        for trial in trials():
+            with trial:
+                _, body = await send(transport, post(server, read=0.05))
+                assert await body.receive() == b"x"
+                with pytest.raises(httpx2.ReadTimeout, match=r"sent nothing for 0\.05 s inside the body"):
+                    await body.receive()
+        assert counts(transport) == (0, 0)
+        await gone(server.peers[-1])
+
+
+async def test_a_body_may_take_longer_than_the_read_timeout_as_long_as_it_flows() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(CHUNKED)
+        for _ in range(12):
+            await anyio.sleep(0.05)
+            await peer.send(b"1\r\nx\r\n")
+        await peer.send(b"0\r\n\r\n")
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        for trial in trials():
+            with trial:
+                assert await fetch(transport, post(server, read=0.3)) == b"x" * 12
+
+
+async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.request()
+        await anyio.sleep(0.15)
+        await peer.send(HELLO)
+        await peer.answer(OK)
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        for number, trial in enumerate(trials()):
+            with trial:
+                assert await fetch(transport, post(server, read=0.1)) == b"hello"
+                assert await fetch(transport, post(server, read=None)) == b"hello"
+                with pytest.raises(httpx2.ReadTimeout):
+                    await fetch(transport, post(server, read=0.05))
+                assert len(server.peers) == number + 1
+
+
+async def test_a_server_that_does_not_read_the_request() -> None:
+    with DeafServer() as server:
+        async with Http1Transport() as transport:
+            with pytest.raises(httpx2.WriteTimeout, match=r"did not take the request in 0\.05 s"):
+                await send(transport, post(server, b"q" * 50_000_000, write=0.05))
+            assert counts(transport) == (0, 0)

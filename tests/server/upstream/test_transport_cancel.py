@@ -1,0 +1,345 @@
+"""Cancelled or closed at any point, the transport closes its socket at once and keeps no slot of the pool."""
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import httpx2
+import pytest
+from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
+from virtual_time import REAL_BACKENDS, UVLOOP
+
+from dragoman_server.streams.connect import _alternate_families, _race
+from dragoman_server.upstream.transport import Http1Transport, PoolLimits, ResponseBody
+
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
+
+OK = b"HTTP/1.1 200 OK\r\n"
+HELLO = OK + b"content-length: 5\r\n\r\nhello"
+CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port whose queue of connections is full, so that one more is neither accepted nor refused."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        waiting = []
+        try:
+            for _ in range(4):
+                client = socket.socket()
+                client.setblocking(False)
+                client.connect_ex(listener.getsockname())
+                waiting.append(client)
+            yield listener.getsockname()[1]
+        finally:
+            for client in waiting:
+                client.close()
+
+
+def request_to(url: str, content: bytes = b"{}", **timeouts: float) -> httpx2.Request:
+    return httpx2.Request("POST", url, content=content, extensions={"timeout": timeouts})
+
+
+def is_clean(transport: Http1Transport) -> bool:
+    pool = transport._pool
+    return (pool.busy, pool.idle, pool._slots.value) == (0, 0, pool._limits.connections)
+
+
+async def cancel_when_blocked(
+    transport: Http1Transport,
+    request: httpx2.Request,
+    reached: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
+) -> None:
+    """Start an exchange, wait until it has got to the place in question and hangs there, cancel it."""
+    finished = False
+
+    async def run() -> None:
+        nonlocal finished
+        response = await transport.handle_async_request(request)
+        async for _ in response.stream:
+            pass
+        finished = True
+
+    with anyio.fail_after(PATIENCE_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await reached()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert not finished
+
+
+async def gone(peer: Peer) -> None:
+    with anyio.fail_after(PATIENCE_S):
+        await peer.gone.wait()
+
+
+async def silent(peer: Peer) -> None:
+    await peer.request()
+    await peer.until_closed()
+
+
+async def test_cancelled_while_it_waits_for_a_slot() -> None:
+    async with (
+        ScriptedServer(silent) as server,
+        Http1Transport(limits=PoolLimits(connections=1)) as transport,
+    ):
+        lease = await transport._pool.lease(("http", "other", 1, "other"), None)  # type: ignore[arg-type]
+        await cancel_when_blocked(transport, request_to(server.url))
+        lease.release(keep=False)
+        assert is_clean(transport)
+        assert server.peers == []
+
+
+async def test_cancelled_while_it_connects(deaf_port: int) -> None:
+    async with Http1Transport() as transport:
+        await cancel_when_blocked(transport, request_to(f"http://127.0.0.1:{deaf_port}/"))
+        assert is_clean(transport)
+
+
+async def test_connecting_has_a_limit(deaf_port: int) -> None:
+    async with Http1Transport() as transport:
+        with pytest.raises(httpx2.ConnectTimeout, match=r"no answer in 0\.05 s"):
+            await transport.handle_async_request(request_to(f"http://127.0.0.1:{deaf_port}/", connect=0.05))
+        assert is_clean(transport)
+
+
+async def test_cancelled_in_the_tls_handshake() -> None:
+    greeted = anyio.Event()
+
+    async def never_answers(peer: Peer) -> None:
+        await peer.stream.receive()
+        greeted.set()
+        await peer.until_closed()
+
+    async with ScriptedServer(never_answers) as server, Http1Transport(tls=no_trust()) as transport:
+        url = f"https://127.0.0.1:{server.port}/"
+        await cancel_when_blocked(transport, request_to(url), greeted.wait)
+        assert is_clean(transport)
+        await gone(server.peers[0])
+
+
+async def test_the_tls_handshake_counts_as_connecting() -> None:
+    async def never_answers(peer: Peer) -> None:
+        await peer.until_closed()
+
+    async with ScriptedServer(never_answers) as server, Http1Transport(tls=no_trust()) as transport:
+        with pytest.raises(httpx2.ConnectTimeout):
+            await transport.handle_async_request(
+                request_to(f"https://127.0.0.1:{server.port}/", connect=0.05)
+            )
+        assert is_clean(transport)
+        await gone(server.peers[0])
+
+
+async def test_cancelled_while_it_sends() -> None:
+    with DeafServer() as server:
+        connections = []
+
+        async def sending() -> None:
+            connections.append(await anyio.to_thread.run_sync(server.accept))
+
+        async with Http1Transport() as transport:
+            await cancel_when_blocked(transport, request_to(server.url, b"q" * 50_000_000), sending)
+            assert is_clean(transport)
+            received = await anyio.to_thread.run_sync(read_to_the_end, connections[0])
+            assert 0 < received < 50_000_000
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"", b"HTTP/1.1 100 Continue\r\n\r\n", OK + b"x: y\r\n", CHUNK],
+    ids=["silence", "100", "head", "body"],
+)
+async def test_cancelled_in_the_response(start: bytes) -> None:
+    sent = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(start)
+        sent.set()
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        await cancel_when_blocked(transport, request_to(server.url), sent.wait)
+        assert is_clean(transport)
+        await gone(server.peers[0])
+
+
+async def test_cancelled_on_a_used_connection() -> None:
+    asked = anyio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(HELLO)
+        await peer.request()
+        asked.set()
+        await peer.until_closed()
+
+    async with ScriptedServer(script) as server, Http1Transport() as transport:
+        response = await transport.handle_async_request(request_to(server.url))
+        assert [part async for part in response.stream] == [b"hello"]
+        await cancel_when_blocked(transport, request_to(server.url), asked.wait)
+        assert is_clean(transport)
+        await gone(server.peers[0])
+        assert len(server.peers) == 1
+
+
+async def test_a_slot_freed_by_cancellation_serves_who_waits_for_it() -> None:
+    limits = PoolLimits(connections=1)
+    async with (
+        ScriptedServer(silent, answering(HELLO)) as server,
+        Http1Transport(limits=limits) as transport,
+        anyio.create_task_group() as tasks,
+    ):
+        first = anyio.CancelScope()
+
+        async def hangs() -> None:
+            with first:
+                await transport.handle_async_request(request_to(server.url))
+
+        tasks.start_soon(hangs)
+        await anyio.wait_all_tasks_blocked()
+
+        async def waits() -> None:
+            response = await transport.handle_async_request(request_to(server.url))
+            assert [part async for part in response.stream] == [b"hello"]
+
+        tasks.start_soon(waits)
+        await anyio.wait_all_tasks_blocked()
+        first.cancel()
+
+
+async def test_closed_in_the_middle_of_a_body() -> None:
+    async with ScriptedServer(answering(CHUNK)) as server, Http1Transport() as transport:
+        response = await transport.handle_async_request(request_to(server.url))
+        assert isinstance(response.stream, ResponseBody)
+        assert await response.stream.receive() == b"x"
+        assert not server.peers[0].gone.is_set()
+        await response.stream.aclose()
+        assert is_clean(transport)
+        await gone(server.peers[0])
+        await response.stream.aclose()
+        assert is_clean(transport)
+        with pytest.raises(httpx2.ReadError):
+            await response.stream.receive()
+
+
+async def test_closed_in_a_cancelled_scope() -> None:
+    async with ScriptedServer(answering(CHUNK)) as server, Http1Transport() as transport:
+        response = await transport.handle_async_request(request_to(server.url))
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await response.stream.aclose()  # type: ignore[union-attr]
+        assert is_clean(transport)
+        await gone(server.peers[0])
+
+
+async def test_closed_by_another_task_while_a_read_waits() -> None:
+    # The body has no length: the closing must not pass for its end.
+    async with ScriptedServer(answering(OK + b"\r\nx")) as server, Http1Transport() as transport:
+        response = await transport.handle_async_request(request_to(server.url))
+        body = response.stream
+        assert isinstance(body, ResponseBody)
+        assert await body.receive() == b"x"
+        outcome: list[object] = []
+
+        async def read() -> None:
+            try:
+                outcome.append(await body.receive())
+            except httpx2.ReadError as error:
+                outcome.append(type(error))
+
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(read)
+                await anyio.wait_all_tasks_blocked()
+                await body.aclose()
+        assert outcome == [httpx2.ReadError]
+        await gone(server.peers[0])
+
+
+def no_trust() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+# Racing addresses.
+
+
+class FakeStream:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+V4, V6 = socket.AddressFamily.AF_INET, socket.AddressFamily.AF_INET6
+
+
+def test_families_take_turns_and_the_resolvers_first_choice_stays_first() -> None:
+    given = [(V6, "::1"), (V6, "::2"), (V4, "1.1.1.1"), (V6, "::3"), (V6, "::1"), (V4, "2.2.2.2")]
+    assert _alternate_families(given) == [
+        (V6, "::1"),
+        (V4, "1.1.1.1"),
+        (V6, "::2"),
+        (V4, "2.2.2.2"),
+        (V6, "::3"),
+    ]
+
+
+@pytest.fixture
+def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(*args: object, **kwargs: object) -> list[object]:
+        return [(V6, 1, 6, "", ("::1", 80)), (V4, 1, 6, "", ("1.1.1.1", 80))]
+
+    monkeypatch.setattr("dragoman_server.streams.connect.anyio.getaddrinfo", getaddrinfo)
+
+
+@pytest.mark.usefixtures("two_addresses")
+async def test_an_address_that_hangs_does_not_hold_up_the_next() -> None:
+    stream = FakeStream()
+    tried = []
+
+    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
+        tried.append(address)
+        if family is V6:
+            await anyio.sleep_forever()
+        return stream
+
+    with anyio.fail_after(PATIENCE_S):
+        assert await _race("up.example", 80, connect) is stream  # type: ignore[type-var]
+    assert tried == ["::1", "1.1.1.1"]
+    assert not stream.aborted
+
+
+@pytest.mark.usefixtures("two_addresses")
+async def test_an_address_that_fails_brings_on_the_next_at_once() -> None:
+    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
+        raise ConnectionRefusedError(111, address)
+
+    with anyio.fail_after(0.2), pytest.raises(ConnectionRefusedError, match="::1"):
+        await _race("up.example", 80, connect)  # type: ignore[type-var]
+
+
+@pytest.mark.usefixtures("two_addresses")
+async def test_a_second_winner_is_closed() -> None:
+    streams: list[FakeStream] = []
+    go = anyio.Event()
+
+    async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
+        if family is V6:
+            with anyio.CancelScope(shield=True):
+                await go.wait()
+        else:
+            go.set()
+        streams.append(FakeStream())
+        return streams[-1]
+
+    with anyio.fail_after(PATIENCE_S):
+        winner = await _race("up.example", 80, connect)  # type: ignore[type-var]
+    assert winner is streams[0]
+    assert [stream.aborted for stream in streams] == [False, True]
