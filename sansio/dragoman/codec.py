@@ -16,8 +16,9 @@ from dragoman._ir.assembly import AssembledBlock, AssembledResponse, Fold, Reaso
 from dragoman._ir.events import ArgumentsDelta, Event, ReasoningDelta, TextDelta, Usage
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Grammar, Param, Refusable, Request
+from dragoman._ir.request import Param, Refusable, Request
 from dragoman._ir.signatures import WRAPPED_MARKER, Signer
+from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSONObject

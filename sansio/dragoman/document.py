@@ -5,17 +5,9 @@ ProtocolSpec.read_request makes it, the passes change it, UpstreamSpec.write_req
 
 from dragoman._ir.parameters import EFFORTS
 from dragoman._ir.request import (
-    CacheMark,
     Citation,
-    CodeExecution,
-    CustomTool,
-    FunctionTool,
-    Grammar,
-    HostedTool,
-    McpServer,
     Media,
     Message,
-    Namespace,
     OpaquePart,
     Param,
     Part,
@@ -27,11 +19,21 @@ from dragoman._ir.request import (
     ResponseFormat,
     Role,
     Text,
-    Tool,
     ToolCall,
+    ToolResult,
+)
+from dragoman._ir.tools import (
+    CacheMark,
+    CodeExecution,
+    CustomTool,
+    FunctionTool,
+    Grammar,
+    HostedTool,
+    McpServer,
+    Namespace,
+    Tool,
     ToolChoice,
     ToolRef,
-    ToolResult,
     WebSearch,
 )
 from dragoman._transforms.extensions import refuse_server_state

@@ -24,9 +24,7 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC

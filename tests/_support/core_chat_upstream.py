@@ -18,9 +18,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._wire.json import encode
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import ResponseContext

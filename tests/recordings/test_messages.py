@@ -68,7 +68,13 @@ def contents(fold: Fold) -> list[Any]:
     return [
         block.native
         if isinstance(block, Opaque)
-        else (block.kind, block.text, block.reasoning, block.seal and block.seal.native, block.complete)
+        else (
+            block.kind,
+            block.text,
+            block.reasoning,
+            block.signature and block.signature.native,
+            block.complete,
+        )
         for block in fold.response().blocks
         if not (isinstance(block, Opaque) and block.kind == "message")
     ]

@@ -13,9 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import (
-    CustomTool,
-    FunctionTool,
-    HostedTool,
     Media,
     OpaquePart,
     Part,
@@ -23,10 +20,10 @@ from dragoman._ir.request import (
     Refusal,
     Request,
     Text,
-    Tool,
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool
 from dragoman._wire.json import JSON, encode
 
 # Text is summed up in hundredths of a token, so that short pieces are not rounded one by one. Scripts that take
@@ -140,9 +137,9 @@ def _words(part: Refusal) -> int:
 
 
 def _thought(part: Reasoning) -> int:
-    if part.text or part.seal is None:
+    if part.text or part.signature is None:
         return _text(part.text)
-    return len(encode(part.seal.native)) * 100 // _SEALED_PER_TOKEN
+    return len(encode(part.signature.native)) * 100 // _SEALED_PER_TOKEN
 
 
 def _call(part: ToolCall) -> int:

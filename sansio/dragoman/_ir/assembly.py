@@ -59,7 +59,7 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
         item_id: The id of the item or block in its protocol, if it has one.
         phase: Responses' `phase` of a message, or None.
         reasoning: The parts of a REASONING block.
-        seal: The signature of a REASONING block, or None.
+        signature: The signature of a REASONING block, or None.
         annotations: The citations of a TEXT block.
         logprobs: Log probabilities of its tokens.
         complete: False if the model was cut off inside the block.
@@ -74,7 +74,7 @@ class AssembledBlock(msgspec.Struct, frozen=True, gc=False):
     item_id: str | None = None
     phase: str | None = None
     reasoning: tuple[ReasoningPart, ...] = ()
-    seal: Signature | None = None
+    signature: Signature | None = None
     annotations: tuple[Annotation, ...] = ()
     logprobs: tuple[JSON, ...] = ()
     complete: bool = True
@@ -107,13 +107,13 @@ class AssembledResponse(msgspec.Struct, frozen=True, gc=False):
 class _OpenBlock:
     """A block that is being filled."""
 
-    __slots__ = ("annotations", "logprobs", "parts", "seal", "start", "text")
+    __slots__ = ("annotations", "logprobs", "parts", "signature", "start", "text")
 
     def __init__(self, start: BlockStarted) -> None:
         self.start = start
         self.text: list[str] = []
         self.parts: dict[tuple[int, ReasoningForm], list[str]] = {}
-        self.seal: Signature | None = None
+        self.signature: Signature | None = None
         self.annotations: list[Annotation] = []
         self.logprobs: list[JSON] = []
 
@@ -128,7 +128,7 @@ class _OpenBlock:
             item_id=start.item_id,
             phase=start.phase,
             reasoning=tuple(ReasoningPart(form, "".join(text)) for (_, form), text in self.parts.items()),
-            seal=self.seal,
+            signature=self.signature,
             annotations=tuple(self.annotations),
             logprobs=tuple(self.logprobs),
             complete=complete,
@@ -174,7 +174,7 @@ class Fold:
         elif isinstance(event, Logprobs):
             self._open[event.block].logprobs.extend(event.tokens)
         elif isinstance(event, SignatureDelta):
-            self._open[event.block].seal = event.seal
+            self._open[event.block].signature = event.signature
         elif isinstance(event, (Opaque, Compacted)):
             self._order[-1 - len(self._order)] = event
         elif isinstance(event, Usage):

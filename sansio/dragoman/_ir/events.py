@@ -171,11 +171,11 @@ class SignatureDelta(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         block: The number of the block.
-        seal: The signature.
+        signature: The signature.
     """
 
     block: int
-    seal: Signature
+    signature: Signature
 
 
 class Annotation(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman._ir.events import ToolKind
-from dragoman._ir.request import Grammar, ResponseFormat, ToolChoice
+from dragoman._ir.request import ResponseFormat
+from dragoman._ir.tools import Grammar, ToolChoice
 
 
 class ToolOrigin(msgspec.Struct, frozen=True):

@@ -25,7 +25,8 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Request, Text, ToolChoice
+from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.tools import ToolChoice
 from dragoman._wire.errors import ErrorKind, WireError
 
 # The signature of a summary that was made here. `native` is {"summary": text}.

@@ -12,20 +12,8 @@ from collections.abc import Mapping
 import msgspec
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    FunctionTool,
-    HostedTool,
-    Media,
-    Message,
-    OpaquePart,
-    Param,
-    Part,
-    Request,
-    Text,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Media, Message, OpaquePart, Param, Part, Request, Text, ToolCall, ToolResult
+from dragoman._ir.tools import FunctionTool, HostedTool, Tool
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 
-from dragoman._ir.request import CustomTool, FunctionTool
+from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode_text
 

@@ -25,7 +25,8 @@ from dragoman._ir.events import (
     TextDelta,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import FunctionTool, Message, Request, ResponseFormat, Text, ToolChoice
+from dragoman._ir.request import Message, Request, ResponseFormat, Text
+from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._wire.json import JSONObject, encode_text
 from dragoman.codec import Capabilities
 

@@ -32,7 +32,9 @@ def restore_reasoning(request: Request, reasoning_lookup: ReasoningLookup) -> Re
             continue
         calls = tuple([part.call_id for part in message.parts if type(part) is ToolCall])
         if not calls or any(
-            type(part) is Reasoning and part.seal is not None and part.seal.origin != request.protocol
+            type(part) is Reasoning
+            and part.signature is not None
+            and part.signature.origin != request.protocol
             for part in message.parts
         ):
             continue
@@ -63,7 +65,7 @@ class ReasoningCacheStage:
             if event.tool is not None:
                 self._calls.append(event.tool.call_id)
         elif isinstance(event, SignatureDelta) and event.block in self._first:
-            self._reasoning.append(Reasoning("", event.seal))
+            self._reasoning.append(Reasoning("", event.signature))
         return (event,)
 
     def cached_reasoning(self) -> CachedReasoning | None:

@@ -19,7 +19,8 @@ from dragoman._ir.events import (
     ToolHead,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import HostedTool, Request, ResponseFormat, ToolChoice
+from dragoman._ir.request import Request, ResponseFormat
+from dragoman._ir.tools import HostedTool, ToolChoice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode
 from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword, is_strict

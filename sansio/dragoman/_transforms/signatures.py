@@ -54,12 +54,12 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
         return part
     if part.forged:
         ledger.add(LossCode.FOREIGN_SEAL, part.path, "sealed in our form, but not here, or changed since")
-    seal = part.seal
-    if seal is None:
+    signature = part.signature
+    if signature is None:
         return part
-    if seal.origin != origin:
+    if signature.origin != origin:
         return part
-    if seal.model and seal.model != model:
+    if signature.model and signature.model != model:
         reason = "made by another model, which alone can read it"
     elif not readable:
         reason = (
@@ -68,7 +68,7 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
     else:
         return part
     ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
-    return msgspec.structs.replace(part, seal=None)
+    return msgspec.structs.replace(part, signature=None)
 
 
 class SignatureStage:
@@ -89,15 +89,15 @@ class SignatureStage:
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, SignatureDelta) and self._model:
-            return (SignatureDelta(event.block, self._marked(event.seal)),)
+            return (SignatureDelta(event.block, self._marked(event.signature)),)
         if isinstance(event, Opaque) and event.origin != self._client.name:
-            return self._seal(event)
+            return self._signature(event)
         return (event,)
 
-    def _marked(self, seal: Signature) -> Signature:
-        return Signature(seal.origin, seal.native, self._model) if self._model else seal
+    def _marked(self, signature: Signature) -> Signature:
+        return Signature(signature.origin, signature.native, self._model) if self._model else signature
 
-    def _seal(self, event: Opaque) -> Sequence[Event]:
+    def _signature(self, event: Opaque) -> Sequence[Event]:
         shown = (event,) if event.search is not None and self._client.shows_searches else ()
         if not event.round_trip or not self._client.returns_signatures:
             if not shown:
@@ -115,10 +115,10 @@ class SignatureStage:
         )
         block = _FIRST_BLOCK + self._made
         self._made += 1
-        seal = self._marked(Signature(event.origin, event.native))
+        signature = self._marked(Signature(event.origin, event.native))
         return (
             BlockStarted(block, BlockKind.REASONING, event.choice),
-            SignatureDelta(block, seal),
+            SignatureDelta(block, signature),
             BlockEnded(block),
             *shown,
         )

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman._ir.events import ArgumentsDelta, BlockEnded, BlockStarted, Event, ToolHead, ToolKind
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.request import Grammar
+from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import Undo
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper
 from dragoman._transforms.tools import fit_name

@@ -15,20 +15,8 @@ import msgspec
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    CustomTool,
-    FunctionTool,
-    HostedTool,
-    Message,
-    Part,
-    Request,
-    Text,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolRef,
-    ToolResult,
-)
+from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._wire.exceptions import RequestRefused, dotted_path

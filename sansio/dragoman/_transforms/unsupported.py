@@ -16,8 +16,6 @@ import msgspec
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import fit_effort
 from dragoman._ir.request import (
-    FunctionTool,
-    HostedTool,
     Media,
     Message,
     OpaquePart,
@@ -28,9 +26,9 @@ from dragoman._ir.request import (
     Refusal,
     Request,
     Text,
-    Tool,
     ToolResult,
 )
+from dragoman._ir.tools import FunctionTool, HostedTool, Tool
 from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON

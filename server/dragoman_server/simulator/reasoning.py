@@ -89,7 +89,7 @@ def _chat_fields(parts: tuple[str, ...], item_id: str) -> JSON:
 
 
 def _native(block: Reasoning, key: str) -> JSON:
-    native = None if block.seal is None else block.seal.native
+    native = None if block.signature is None else block.signature.native
     return native.get(key) if isinstance(native, dict) else None
 
 

@@ -103,7 +103,7 @@ def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "ot
     stopped: set[int] = set()
     numbers = iter(draw(st.permutations(range(24))))
     for move in draw(
-        st.lists(st.sampled_from(["start", "fill", "fill", "seal", "end", "aside"]), max_size=24)
+        st.lists(st.sampled_from(["start", "fill", "fill", "signature", "end", "aside"]), max_size=24)
     ):
         if move == "start" and len(opened) < parallel:
             choice = draw(st.integers(0, choices - 1))
@@ -127,7 +127,7 @@ def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "ot
             kind, choice = opened[block]
             if move == "fill":
                 out.append(draw(st.one_of(_fillings(block, kind))))
-            elif move == "seal" and kind is BlockKind.REASONING and block not in sealed:
+            elif move == "signature" and kind is BlockKind.REASONING and block not in sealed:
                 sealed.add(block)
                 out.append(SignatureDelta(block, SEAL))
             elif move == "end":

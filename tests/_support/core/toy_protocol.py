@@ -35,9 +35,6 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.parameters import param_paths, read_params, write_params
 from dragoman._ir.request import (
-    CustomTool,
-    FunctionTool,
-    HostedTool,
     Media,
     Message,
     OpaquePart,
@@ -49,10 +46,10 @@ from dragoman._ir.request import (
     ResponseFormat,
     Text,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, ToolChoice
 from dragoman._wire.errors import STATUS_BY_KIND, ErrorKind, WireError, kind_of_status
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, decode_object, encode
@@ -65,7 +62,7 @@ EVENTS: dict[str, type[Any]] = {
     "text": TextDelta,
     "think": ReasoningDelta,
     "arguments": ArgumentsDelta,
-    "seal": SignatureDelta,
+    "signature": SignatureDelta,
     "cite": Annotation,
     "logprobs": Logprobs,
     "done": BlockEnded,
@@ -228,9 +225,9 @@ def write_request(
             if isinstance(part, OpaquePart) and part.origin != name:
                 ledger.add(LossCode.UNKNOWN_KIND, part.path, "no counterpart")
                 continue
-            if isinstance(part, Reasoning) and part.seal is not None and part.seal.origin != name:
-                ledger.add(LossCode.FOREIGN_SEAL, child(part.path, "seal"), "only its maker can read it")
-                part = msgspec.structs.replace(part, seal=None)
+            if isinstance(part, Reasoning) and part.signature is not None and part.signature.origin != name:
+                ledger.add(LossCode.FOREIGN_SEAL, child(part.path, "signature"), "only its maker can read it")
+                part = msgspec.structs.replace(part, signature=None)
             parts.append(_plain_object(part))
         out["messages"].append({"role": message.role, "parts": parts})
     if request.tools:
@@ -342,8 +339,8 @@ def events_of_block(block: AssembledBlock) -> list[Event]:
         out.append(ArgumentsDelta(number, block.text) if calls else TextDelta(number, block.text))
     for at, part in enumerate(block.reasoning):
         out.append(ReasoningDelta(number, part.text, at, part.form))
-    if block.seal is not None:
-        out.append(SignatureDelta(number, block.seal))
+    if block.signature is not None:
+        out.append(SignatureDelta(number, block.signature))
     out += block.annotations
     if block.logprobs:
         out.append(Logprobs(number, list(block.logprobs)))

@@ -139,7 +139,7 @@ def _messages(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]
             out.append(s.start(index, type="thinking", thinking="", signature=""))
             if block.text:
                 out.append(s.delta(index, "thinking_delta", thinking=block.text))
-            out.append(s.delta(index, "signature_delta", signature=block.seal))
+            out.append(s.delta(index, "signature_delta", signature=block.signature))
         else:
             out.append(s.start(index, type="tool_use", id=block.id, name=block.name, input={}, caller=None))
             out += [s.delta(index, "input_json_delta", partial_json=piece) for piece in block.pieces]
@@ -192,7 +192,7 @@ def _reasoning_item(index: int, block: Think) -> tuple[list[s.Payload], Json]:
         s.at("reasoning_summary_text.done", index, key, **at, text=block.text),
         s.at("reasoning_summary_part.done", index, key, **at, part=part),
     ]
-    sealed = {**item, "encrypted_content": block.seal} if block.seal else item
+    sealed = {**item, "encrypted_content": block.signature} if block.signature else item
     added = s.item("added", index, **{**item, "summary": []})
     return [added, *(said if block.text else []), s.item("done", index, **sealed)], sealed
 

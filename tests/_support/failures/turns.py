@@ -102,7 +102,7 @@ def _messages_block(block: Say | Call | Think) -> Json:
     if isinstance(block, Say):
         return {"type": "text", "text": block.text}
     if isinstance(block, Think):
-        return {"type": "thinking", "thinking": block.text, "signature": block.seal}
+        return {"type": "thinking", "thinking": block.text, "signature": block.signature}
     return {
         "type": "tool_use",
         "id": block.id,
@@ -130,7 +130,7 @@ def _responses_item(block: Say | Call | Think) -> Json:
         return {"type": "message", "role": "assistant", "content": [part]}
     if isinstance(block, Think):
         summary = [{"type": "summary_text", "text": block.text}]
-        return {"type": "reasoning", "summary": summary, "encrypted_content": block.seal}
+        return {"type": "reasoning", "summary": summary, "encrypted_content": block.signature}
     return {
         "type": "function_call",
         "call_id": block.id,

@@ -113,7 +113,7 @@ EVENTS: dict[str, list[Event]] = {
         _thought(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
     ),
     "silent-thought": _said(_thought(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
-    "unsealed": _said(_thought(0, (0, "So"), seal=False), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "unsealed": _said(_thought(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)),
     "interleaved": _said(
         _thought(0, (0, "a")),
         _call(1, "f", '{"a":', " 1}"),

@@ -213,7 +213,7 @@ def gist(answer: AssembledResponse, protocol: str) -> Any:
             cites = [annotation.native for annotation in block.annotations]
             # Responses' events leave out the `bytes` of tokens.
             tokens = [(token["token"], token["logprob"]) for token in block.logprobs]
-            seal = block.seal and (block.seal.origin, block.seal.native)
+            seal = block.signature and (block.signature.origin, block.signature.native)
             blocks.append((block.kind.value, said, cites, tokens, block.complete, seal))
         else:
             blocks.append((block.kind.value, *called(block, protocol)))

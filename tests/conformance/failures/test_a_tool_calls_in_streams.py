@@ -448,7 +448,7 @@ def test_A19_nothing_goes_out_after_the_end(client: str, upstream: str) -> None:
 @pytest.mark.parametrize("kind", ["text", "reasoning"])
 def test_A20_what_is_open_is_closed_before_the_end(client: str, upstream: str, kind: str) -> None:
     """The upstream ends by its limit in the middle of a block."""
-    block = Say("Half a") if kind == "text" else Think("Half a", seal="")
+    block = Say("Half a") if kind == "text" else Think("Half a", signature="")
     whole = stream(upstream, block, stop="length")
     marks = (b"content_block_stop", b"_text.done", b"_part.done", b"output_item.done")
     data = b"".join(frame for frame in frames(whole) if not any(mark in frame for mark in marks))

@@ -291,7 +291,7 @@ def test_B9_items_for_a_responses_server_have_no_ids_of_stored_ones(client: str)
 @each("client", (CHAT, MESSAGES))
 def test_B9_reasoning_without_its_content_is_not_sent_by_id_alone(client: str) -> None:
     """A server that was not asked for encrypted content gives reasoning with an id and a summary."""
-    data = stream(RESPONSES, Think("Hm.", seal=""), Call("call_a"))
+    data = stream(RESPONSES, Think("Hm.", signature=""), Call("call_a"))
     sent = sent_back(RESPONSES, client, data).body
     assert [item for item in sent["input"] if item.get("type") == "reasoning"] == []
     assert [call[0] for call in calls_of(RESPONSES, sent)] == ["call_a"]

@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.request import (
-    CacheMark,
-    HostedTool,
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark, HostedTool
 from dragoman.protocols.anthropic_messages import SPEC
 
 AT = "/tools/0"

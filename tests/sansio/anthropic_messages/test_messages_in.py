@@ -8,18 +8,9 @@ import msgspec
 import pytest
 
 from dragoman._ir.events import Signature
-from dragoman._ir.request import (
-    CacheMark,
-    Citation,
-    Media,
-    OpaquePart,
-    Reasoning,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Citation, Media, OpaquePart, Reasoning, Request, Text, ToolCall, ToolResult
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.anthropic_messages import SPEC
 
@@ -189,7 +180,7 @@ def test_a_wrapped_signature_is_unwrapped(kind: str) -> None:
     text = SIGNER.wrap(signature)
     block = {"thinking": {"thinking": "hm", "signature": text}, "redacted_thinking": {"data": text}}[kind]
     (part,) = parts({"type": kind, **block})
-    assert part.seal == signature
+    assert part.signature == signature
 
 
 def test_unsigned_thinking_keeps_its_extra_fields() -> None:

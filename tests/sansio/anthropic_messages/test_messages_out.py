@@ -10,7 +10,6 @@ import pytest
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -22,6 +21,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC

@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    CacheMark,
-    FunctionTool,
-    Media,
-    Message,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Media, Message, Request, Text, ToolCall, ToolResult
+from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC

@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    CacheMark,
-    FunctionTool,
-    Message,
-    OpaquePart,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-)
+from dragoman._ir.request import Message, OpaquePart, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    CacheMark,
-    Message,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-)
+from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities

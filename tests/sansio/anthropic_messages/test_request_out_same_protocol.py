@@ -8,15 +8,9 @@ import msgspec
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    FunctionTool,
-    Message,
-    Request,
-    ResponseFormat,
-    Text,
-    ToolChoice,
-)
+from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC

@@ -9,7 +9,6 @@ import pytest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    FunctionTool,
     Message,
     Part,
     Reasoning,
@@ -20,6 +19,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC

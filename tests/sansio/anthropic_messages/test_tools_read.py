@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from dragoman._ir.request import (
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import (
     CacheMark,
     CodeExecution,
     FunctionTool,
     HostedTool,
     McpServer,
-    Request,
     ToolChoice,
     WebSearch,
 )
-from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.anthropic_messages import SPEC
 

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
+from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.tools import (
     CacheMark,
     CodeExecution,
     CustomTool,
     FunctionTool,
     HostedTool,
     McpServer,
-    Message,
-    Request,
-    Text,
     Tool,
     ToolChoice,
     WebSearch,

@@ -114,7 +114,7 @@ def test_losses_of_a_request() -> None:
                 "role": "assistant",
                 "name": "x",
                 "parts": [
-                    {"t": "thought", "text": "hm", "seal": {"origin": "elsewhere", "native": {}}},
+                    {"t": "thought", "text": "hm", "signature": {"origin": "elsewhere", "native": {}}},
                     {"t": "opaque", "kind": "blob", "native": {}},
                     {"t": "text", "text": "a", "odd/key": 1},
                 ],
@@ -128,7 +128,7 @@ def test_losses_of_a_request() -> None:
         (LossCode.UNKNOWN_FIELD, "/messages/0/name"),
         (LossCode.UNKNOWN_FIELD, "/messages/0/parts/2/odd~1key"),
         (LossCode.ALTERED, "/tools/0/format"),
-        (LossCode.FOREIGN_SEAL, "/messages/0/parts/0/seal"),
+        (LossCode.FOREIGN_SEAL, "/messages/0/parts/0/signature"),
         (LossCode.UNKNOWN_KIND, "/messages/0/parts/1"),
         (LossCode.DROPPED, "/who"),
     ]
@@ -272,25 +272,25 @@ THERE = toy("client", wrapped_markers=(b"CARRIED",))
 HERE = {"origin": "client", "native": 1, "model": "wire"}
 
 
-def carrying(seal: dict[str, Any], **fields: Any) -> bytes:
-    thought = {"t": "thought", "text": "CARRIED", "seal": seal}
+def carrying(signature: dict[str, Any], **fields: Any) -> bytes:
+    thought = {"t": "thought", "text": "CARRIED", "signature": signature}
     return request_body(messages=[{"role": "assistant", "parts": [thought]}], **fields)
 
 
 @pytest.mark.parametrize(
-    ("seal", "kept"),
+    ("signature", "kept"),
     [
         (HERE, True),
         ({**HERE, "origin": "elsewhere"}, False),
         ({**HERE, "model": "another"}, False),
     ],
 )
-def test_between_equals_seals_are_opened(seal: dict[str, Any], kept: bool) -> None:
-    body = carrying(seal, heat=0.5, new_field=1)
+def test_between_equals_seals_are_opened(signature: dict[str, Any], kept: bool) -> None:
+    body = carrying(signature, heat=0.5, new_field=1)
     out = RequestTranslator(client=THERE, upstream=THERE).translate(body, model="wire")
     sent = decode(out.body)
     assert (sent["model"], sent["heat"]) == ("wire", 0.5)
-    assert ("seal" in sent["messages"][0]["parts"][0]) is kept
+    assert ("signature" in sent["messages"][0]["parts"][0]) is kept
     assert (LossCode.FOREIGN_SEAL in {loss.code for loss in out.losses}) is not kept
     assert (out.relayed, out.headers, out.undo, out.upstream_model) == (True, (), Undo(), "wire")
     assert out.prompt_tokens == len(body) // 4
@@ -310,23 +310,23 @@ def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
 
 
 def test_between_equals_reasoning_that_was_refused_is_left_out() -> None:
-    thought = {"t": "thought", "text": "hm", "seal": HERE}
+    thought = {"t": "thought", "text": "hm", "signature": HERE}
     body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
     assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
     out = RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, signed_reasoning=False)
-    assert "seal" not in decode(out.body)["messages"][0]["parts"][0]
+    assert "signature" not in decode(out.body)["messages"][0]["parts"][0]
     assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SEAL])
 
 
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
     sealed = {"origin": "upstream", "native": 1, "model": "wire"}
-    thought = {"t": "thought", "text": "hm", "seal": sealed}
+    thought = {"t": "thought", "text": "hm", "signature": sealed}
     body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
     for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SEAL])):
         out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(
             body, model="wire", signed_reasoning=signed
         )
-        assert ("seal" in decode(out.body)["messages"][0]["parts"][0]) is signed
+        assert ("signature" in decode(out.body)["messages"][0]["parts"][0]) is signed
         assert [loss.code for loss in out.losses] == codes
 
 
@@ -414,7 +414,7 @@ def test_every_pass_is_made() -> None:
             {
                 "role": "assistant",
                 "parts": [
-                    {"t": "thought", "text": "", "seal": {"origin": "narrow", "native": 1, "model": "x"}}
+                    {"t": "thought", "text": "", "signature": {"origin": "narrow", "native": 1, "model": "x"}}
                 ],
             },
         ],
@@ -423,7 +423,7 @@ def test_every_pass_is_made() -> None:
     capabilities = Capabilities(structured_output="none", refuses=frozenset({"temperature"}))
     out, whole = translated(body, upstream=upstream, capabilities=capabilities, max_fan_out=3)
     assert [each["parts"][0]["t"] for each in out["messages"]] == ["call", "thought", "result"]
-    assert "seal" not in out["messages"][1]["parts"][0]
+    assert "signature" not in out["messages"][1]["parts"][0]
     assert [tool["name"] for tool in out["tools"]] == ["json_response"]
     assert out["tool_choice"]["name"] == "json_response"
     assert (out["stop"], "n" in out, "heat" in out) == (["a"], False, False)
@@ -485,11 +485,11 @@ def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
     call = {"t": "call", "call_id": "c", "name": "f", "input": "{}"}
     result = {"t": "result", "call_id": "c", "parts": []}
     messages = [{"role": "assistant", "parts": [call]}, {"role": "user", "parts": [result]}]
-    seal = Signature("upstream", {"x": 1}, "m")
+    signature = Signature("upstream", {"x": 1}, "m")
     translator = RequestTranslator(client=client, upstream=UPSTREAM)
     body = request_body(messages=messages)
     out = decode(
-        translator.translate(body, model="m", reasoning_lookup=lambda calls: [Reasoning("", seal)]).body
+        translator.translate(body, model="m", reasoning_lookup=lambda calls: [Reasoning("", signature)]).body
     )
     parts = [part["t"] for part in out["messages"][0]["parts"]]
     assert parts == (["thought", "call"] if forgets else ["call"])

@@ -45,7 +45,8 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import Grammar, Reasoning
+from dragoman._ir.request import Reasoning
+from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire import sse as _sse
 from dragoman._wire.errors import ErrorKind, WireError

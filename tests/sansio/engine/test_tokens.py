@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from dragoman._engine.tokens import estimate_tokens
-from dragoman._ir.request import Namespace, Part
+from dragoman._ir.request import Part
+from dragoman._ir.tools import Namespace
 from dragoman.document import (
     CustomTool,
     FunctionTool,

@@ -102,7 +102,7 @@ BLOCKS: dict[str, tuple[list[Event], AssembledBlock]] = {
                 ReasoningPart(ReasoningForm.SUMMARY, "s"),
                 ReasoningPart(ReasoningForm.FULL, "b"),
             ),
-            seal=SEAL,
+            signature=SEAL,
         ),
     ),
 }
@@ -200,7 +200,7 @@ def _unnumbered(answer: AssembledResponse) -> list[tuple[object, ...]]:
             block.kind,
             block.text,
             block.reasoning,
-            block.seal,
+            block.signature,
             block.annotations,
             block.logprobs,
         )

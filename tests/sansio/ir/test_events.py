@@ -18,7 +18,7 @@ def test_frozen_and_light(event: Event) -> None:
 
 def test_the_commonest_events_are_not_tracked_by_the_collector() -> None:
     for event in SAMPLES.values():
-        if not {"native", "seal", "fault", "tokens"} & set(event.__struct_fields__):
+        if not {"native", "signature", "fault", "tokens"} & set(event.__struct_fields__):
             assert not gc.is_tracked(event)
 
 

@@ -5,18 +5,8 @@ from typing import get_args
 import pytest
 
 from dragoman._ir.losses import LossCode
-from dragoman._ir.request import (
-    HostedTool,
-    McpServer,
-    Message,
-    Param,
-    Part,
-    ReasoningConfig,
-    Request,
-    Text,
-    Tool,
-    WebSearch,
-)
+from dragoman._ir.request import Message, Param, Part, ReasoningConfig, Request, Text
+from dragoman._ir.tools import HostedTool, McpServer, Tool, WebSearch
 
 
 def test_frozen() -> None:

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Citation,
-    Message,
-    Request,
-    Text,
-)
+from dragoman._ir.request import Citation, Message, Request, Text
 from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC

@@ -34,9 +34,7 @@ from dragoman._ir.events import (
     TextDelta,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext

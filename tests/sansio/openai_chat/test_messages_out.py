@@ -12,7 +12,6 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -24,6 +23,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 

@@ -8,9 +8,7 @@ import pytest
 from dragoman._ir.events import (
     Usage,
 )
-from dragoman._ir.request import (
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._wire.errors import ErrorKind, WireError
 from dragoman._wire.sse import Frame
 from dragoman.codec import RelayObserver, ResponseContext

@@ -23,16 +23,9 @@ from dragoman._ir.events import (
     ToolHead,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    CacheMark,
-    Citation,
-    Part,
-    Reasoning,
-    Request,
-    Text,
-    ToolCall,
-)
+from dragoman._ir.request import Citation, Part, Reasoning, Request, Text, ToolCall
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import decode
 from dragoman._wire.sse import SSEParser
 from dragoman.codec import Capabilities, ResponseContext
@@ -105,7 +98,7 @@ INTERLEAVED: list[list[Event]] = [
 def shape(parts: Any) -> list[str]:
     """Return the signature, call id or text of each part."""
     return [
-        part.seal and part.seal.native["signature"]
+        part.signature and part.signature.native["signature"]
         if isinstance(part, Reasoning)
         else part.call_id
         if isinstance(part, ToolCall)
@@ -141,7 +134,7 @@ def test_b12_blocks_of_reasoning_keep_their_positions(events: list[Event]) -> No
     expected = []
     for event in events:
         if isinstance(event, SignatureDelta):
-            expected.append(event.seal.native["signature"])
+            expected.append(event.signature.native["signature"])
         elif isinstance(event, BlockStarted) and event.tool is not None:
             expected.append(event.tool.call_id)
         elif isinstance(event, BlockStarted) and event.kind is BlockKind.TEXT:

@@ -12,8 +12,6 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.request import (
-    CacheMark,
-    FunctionTool,
     Media,
     Message,
     OpaquePart,
@@ -22,10 +20,10 @@ from dragoman._ir.request import (
     Request,
     Text,
     ToolCall,
-    ToolChoice,
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark, FunctionTool, ToolChoice
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_chat import SPEC
 

@@ -12,7 +12,6 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -23,6 +22,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC

@@ -10,12 +10,7 @@ from dragoman._ir.events import (
     Signature,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Message,
-    Reasoning,
-    Text,
-    ToolResult,
-)
+from dragoman._ir.request import Message, Reasoning, Text, ToolResult
 from dragoman._ir.signatures import Signer
 from dragoman._transforms.reasoning_cache import restore_reasoning
 from dragoman.codec import Capabilities

@@ -8,13 +8,9 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    FunctionTool,
-    Message,
-    ReasoningConfig,
-    Request,
-)
+from dragoman._ir.request import Message, ReasoningConfig, Request
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC

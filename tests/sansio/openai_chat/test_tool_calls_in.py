@@ -35,9 +35,7 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    Request,
-)
+from dragoman._ir.request import Request
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext

@@ -10,19 +10,18 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
+from dragoman._ir.request import Message, Request
+from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import (
     CacheMark,
     CustomTool,
     FunctionTool,
     Grammar,
     HostedTool,
-    Message,
-    Request,
     ToolChoice,
     ToolRef,
     WebSearch,
 )
-from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC

@@ -20,8 +20,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import FunctionTool, HostedTool, ToolCall
+from dragoman._ir.request import ToolCall
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool, HostedTool
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._wire.json import encode_text

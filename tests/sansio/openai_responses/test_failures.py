@@ -109,7 +109,7 @@ def test_c3_reasoning_of_another_vendor_can_be_sent_back() -> None:
     request = SPEC.read_request({"model": "m", "input": [item]}, SEALER)
     [found] = request.messages[0].parts
     assert isinstance(found, Reasoning)
-    assert found.seal == MESSAGES_SEAL
+    assert found.signature == MESSAGES_SEAL
 
 
 def test_a16_reasoning_after_a_call_is_an_item_of_its_own() -> None:

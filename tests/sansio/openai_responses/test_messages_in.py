@@ -9,7 +9,6 @@ import pytest
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
-    CacheMark,
     Citation,
     Media,
     Message,
@@ -22,6 +21,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.protocols.openai_responses import SPEC
 

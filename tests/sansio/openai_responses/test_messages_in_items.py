@@ -9,8 +9,6 @@ import pytest
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
-    CustomTool,
-    FunctionTool,
     Message,
     OpaquePart,
     Reasoning,
@@ -21,6 +19,7 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
+from dragoman._ir.tools import CustomTool, FunctionTool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities

@@ -9,9 +9,7 @@ import pytest
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
-    CacheMark,
     Citation,
-    FunctionTool,
     Media,
     Message,
     OpaquePart,
@@ -22,6 +20,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities

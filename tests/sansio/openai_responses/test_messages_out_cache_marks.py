@@ -7,17 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    CacheMark,
-    Media,
-    Message,
-    Part,
-    Request,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from dragoman._ir.request import Media, Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 

@@ -7,19 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    FunctionTool,
-    Message,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-    ToolCall,
-    ToolChoice,
-    ToolRef,
-    ToolResult,
-)
+from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text, ToolCall, ToolResult
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool, ToolChoice, ToolRef
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman.codec import Capabilities

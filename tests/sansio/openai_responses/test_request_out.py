@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    CacheMark,
-    Media,
-    Message,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-    ToolResult,
-)
+from dragoman._ir.request import Media, Message, ReasoningConfig, Request, ResponseFormat, Text, ToolResult
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC

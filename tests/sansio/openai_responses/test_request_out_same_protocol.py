@@ -9,8 +9,9 @@ import pytest
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import FunctionTool, ReasoningConfig, Request, ResponseFormat
+from dragoman._ir.request import ReasoningConfig, Request, ResponseFormat
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool
 from dragoman._transforms.history import repair_history
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities

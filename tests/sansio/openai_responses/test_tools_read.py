@@ -8,7 +8,9 @@ import pytest
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
     FunctionTool,
@@ -16,12 +18,10 @@ from dragoman._ir.request import (
     HostedTool,
     McpServer,
     Namespace,
-    Request,
     ToolChoice,
     ToolRef,
     WebSearch,
 )
-from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 

@@ -8,7 +8,8 @@ import pytest
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
+from dragoman._ir.request import Message, Request, Text
+from dragoman._ir.tools import (
     CacheMark,
     CodeExecution,
     CustomTool,
@@ -16,9 +17,6 @@ from dragoman._ir.request import (
     Grammar,
     HostedTool,
     McpServer,
-    Message,
-    Request,
-    Text,
     ToolChoice,
     ToolRef,
     WebSearch,

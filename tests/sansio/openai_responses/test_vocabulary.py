@@ -19,8 +19,9 @@ from pydantic import BaseModel
 
 from dragoman._ir.events import BlockStarted, Opaque
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import CustomTool, FunctionTool, HostedTool, Request
+from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.json import encode
 from dragoman._wire.sse import Frame

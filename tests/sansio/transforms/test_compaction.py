@@ -21,15 +21,8 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    FunctionTool,
-    Message,
-    Namespace,
-    Request,
-    ResponseFormat,
-    Text,
-    ToolChoice,
-)
+from dragoman._ir.request import Message, Request, ResponseFormat, Text
+from dragoman._ir.tools import FunctionTool, Namespace, ToolChoice
 from dragoman._transforms.compaction import CompactionStage, ask_for_summary
 from dragoman._wire.errors import ErrorKind
 

@@ -5,12 +5,8 @@ import pytest
 
 from dragoman._ir.losses import Ledger, Loss, LossCode
 from dragoman._ir.request import (
-    CustomTool,
-    FunctionTool,
-    HostedTool,
     Media,
     Message,
-    Namespace,
     OpaquePart,
     Param,
     Reasoning,
@@ -19,12 +15,10 @@ from dragoman._ir.request import (
     Request,
     ResponseFormat,
     Text,
-    Tool,
     ToolCall,
-    ToolChoice,
-    ToolRef,
     ToolResult,
 )
+from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Namespace, Tool, ToolChoice, ToolRef
 from dragoman._transforms.extensions import refuse_server_state, strip_extensions
 from dragoman._wire.exceptions import RequestRefused
 

@@ -9,7 +9,7 @@ from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._ir.request import CacheMark, CustomTool, Grammar
+from dragoman._ir.tools import CacheMark, CustomTool, Grammar
 from dragoman._transforms.freeform import InputUnwrapper, InputWrapper, custom_tool_as_function, wrap_input
 
 # Text as models write it, and any other: lone surrogates included.

@@ -21,15 +21,8 @@ from dragoman._ir.events import (
     ToolHead,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    FunctionTool,
-    Message,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-    Text,
-    ToolChoice,
-)
+from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._transforms.json_output import (
     JSON_TOOL,
     CodeFenceStage,

@@ -9,7 +9,8 @@ from core.toy_protocol import exchange_of, toy
 
 from dragoman._ir.events import BlockKind, Event, TextDelta
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import ResponseFormat, ToolChoice
+from dragoman._ir.request import ResponseFormat
+from dragoman._ir.tools import ToolChoice
 from dragoman._ir.undo import Undo
 from dragoman._transforms.compaction import CompactionStage
 from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage

@@ -20,14 +20,8 @@ from dragoman._ir.events import (
     ToolHead,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import (
-    FunctionTool,
-    HostedTool,
-    Request,
-    ResponseFormat,
-    Tool,
-    ToolChoice,
-)
+from dragoman._ir.request import Request, ResponseFormat
+from dragoman._ir.tools import FunctionTool, HostedTool, Tool, ToolChoice
 from dragoman._transforms.response_checks import MAX_TEXT, OutputCheckStage, find_unenforced
 from dragoman.codec import Capabilities
 

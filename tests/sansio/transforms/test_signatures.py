@@ -30,12 +30,12 @@ UNKNOWN = Signature("upstream", {"sig": "x"})
 FOREIGN = Signature("elsewhere", {"sig": "x"}, "small")
 
 
-def thought(seal: Signature | None) -> Reasoning:
-    return Reasoning("hm", seal, path="/t")
+def thought(signature: Signature | None) -> Reasoning:
+    return Reasoning("hm", signature, path="/t")
 
 
 @pytest.mark.parametrize(
-    ("spec", "seal", "left"),
+    ("spec", "signature", "left"),
     [
         (UPSTREAM, MINE, MINE),
         (UPSTREAM, UNKNOWN, UNKNOWN),
@@ -45,29 +45,31 @@ def thought(seal: Signature | None) -> Reasoning:
         (LOOSE, OTHERS, OTHERS),
     ],
 )
-def test_a_seal_goes_to_its_model_alone(spec: Any, seal: Signature | None, left: Signature | None) -> None:
+def test_a_seal_goes_to_its_model_alone(
+    spec: Any, signature: Signature | None, left: Signature | None
+) -> None:
     ledger = Ledger()
-    messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(seal), Text("a"))))
+    messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(signature), Text("a"))))
     request = Request("client", "big", messages, {})
     out = drop_foreign_signatures(request, spec, "big", ledger)
     assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
-    assert (out is request) is (left is seal)
+    assert (out is request) is (left is signature)
     losses = [(loss.code, loss.path) for loss in ledger]
-    assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
+    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SEAL, "/t")])
 
 
 @pytest.mark.parametrize(
-    ("seal", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
+    ("signature", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
 )
 def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
-    seal: Signature | None, left: Signature | None
+    signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    request = Request("client", "big", (Message("assistant", (thought(seal), Text("a"))),), {})
+    request = Request("client", "big", (Message("assistant", (thought(signature), Text("a"))),), {})
     out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
     assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
-    assert losses == ([] if left is seal else [(LossCode.FOREIGN_SEAL, "/t")])
+    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SEAL, "/t")])
 
 
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])

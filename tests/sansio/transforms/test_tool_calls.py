@@ -21,7 +21,8 @@ from dragoman._ir.events import (
     ToolKind,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import CustomTool, FunctionTool, Grammar, Message, Request, ToolCall
+from dragoman._ir.request import Message, Request, ToolCall
+from dragoman._ir.tools import CustomTool, FunctionTool, Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.freeform import wrap_input
 from dragoman._transforms.tool_calls import CheckInput, ToolCallStage, Unchecked

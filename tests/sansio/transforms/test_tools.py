@@ -10,20 +10,16 @@ from hypothesis import strategies as st
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
+from dragoman._ir.request import Message, Request, Text, ToolCall, ToolResult
+from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
     FunctionTool,
     Grammar,
     HostedTool,
-    Message,
-    Request,
-    Text,
     Tool,
-    ToolCall,
     ToolChoice,
     ToolRef,
-    ToolResult,
     WebSearch,
 )
 from dragoman._ir.undo import ToolOrigin, Undo

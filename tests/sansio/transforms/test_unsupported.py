@@ -8,9 +8,6 @@ from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
-    CacheMark,
-    FunctionTool,
-    HostedTool,
     Media,
     Message,
     OpaquePart,
@@ -21,12 +18,10 @@ from dragoman._ir.request import (
     Refusal,
     Request,
     Text,
-    Tool,
     ToolCall,
-    ToolChoice,
-    ToolRef,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
 from dragoman._transforms.unsupported import (
     add_cache_key,
     drop_unsupported,

@@ -6,10 +6,8 @@ in the set of its object is kept as an extra field.
 
 from __future__ import annotations
 
-from dragoman._ir.request import (
-    CacheMark,
-    Citation,
-)
+from dragoman._ir.request import Citation
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.tables import CACHE_TTLS, PARAMS

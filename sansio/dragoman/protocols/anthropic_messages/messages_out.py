@@ -16,7 +16,6 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
-    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -27,6 +26,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
 from dragoman.protocols.anthropic_messages.tables import (
@@ -239,7 +239,7 @@ class ConversationWriter:
         return (block,)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
-        signature = part.seal
+        signature = part.signature
         if signature is None and self._unsigned and part.text and not part.forged:
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if signature is None:

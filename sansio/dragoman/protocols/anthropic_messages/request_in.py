@@ -13,7 +13,6 @@ import msgspec
 
 from dragoman._ir.parameters import read_params
 from dragoman._ir.request import (
-    FunctionTool,
     Message,
     OpaquePart,
     Param,
@@ -22,10 +21,10 @@ from dragoman._ir.request import (
     Request,
     ResponseFormat,
     Text,
-    Tool,
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import FunctionTool, Tool
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_BODY,

@@ -162,10 +162,10 @@ class MessagesWriter:
         return opened + self._head + encode(text) + _TAIL
 
     def _signature_delta(self, event: SignatureDelta) -> bytes:
-        redacted = redacted_block(event.seal)
+        redacted = redacted_block(event.signature)
         if redacted is not None and not self._head:
             return self._open(BlockKind.REASONING, redacted)
-        return self._open_thinking() + self._sign(event.seal)
+        return self._open_thinking() + self._sign(event.signature)
 
     def _sign(self, signature: Signature) -> bytes:
         self._unsigned = False
@@ -328,13 +328,13 @@ def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
 
 def _write_reasoning(block: AssembledBlock, signer: Signer) -> JSONObject | None:
     text = "\n\n".join(part.text for part in block.reasoning)
-    if block.seal is None:
+    if block.signature is None:
         signature = signature_text(NO_SIGNATURE, signer)
         return {"type": "thinking", "thinking": text, "signature": signature} if text else None
-    redacted = redacted_block(block.seal)
+    redacted = redacted_block(block.signature)
     if redacted is not None and not text:
         return redacted
-    return {"type": "thinking", "thinking": text, "signature": signature_text(block.seal, signer)}
+    return {"type": "thinking", "thinking": text, "signature": signature_text(block.signature, signer)}
 
 
 def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:

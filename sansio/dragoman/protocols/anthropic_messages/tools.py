@@ -15,16 +15,8 @@ from typing import Any
 import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode, child
-from dragoman._ir.request import (
-    CodeExecution,
-    FunctionTool,
-    HostedTool,
-    McpServer,
-    Request,
-    Tool,
-    ToolChoice,
-    WebSearch,
-)
+from dragoman._ir.request import Request
+from dragoman._ir.tools import CodeExecution, FunctionTool, HostedTool, McpServer, Tool, ToolChoice, WebSearch
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages.checks import (

@@ -7,7 +7,8 @@ they are translated.
 
 from __future__ import annotations
 
-from dragoman._ir.request import CacheMark, Citation
+from dragoman._ir.request import Citation
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
 from dragoman.protocols.openai_chat.tables import (

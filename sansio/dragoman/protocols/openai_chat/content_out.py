@@ -209,10 +209,10 @@ class _MessageBuilder:
             self._calls.append(write_tool_call(block.tool, block.text))
         elif block.kind is BlockKind.REASONING:
             self._reasoning += [part.text for part in block.reasoning if part.text]
-            if block.seal is not None:
+            if block.signature is not None:
                 position = len(self._text), len(self._calls)
                 self._details += write_reasoning_details(
-                    block.seal, len(self._details), position, self._context
+                    block.signature, len(self._details), position, self._context
                 )
         elif block.kind is BlockKind.REFUSAL:
             self._refusal += block.text

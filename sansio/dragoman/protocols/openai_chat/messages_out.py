@@ -12,18 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._ir.request import (
-    CacheMark,
-    Media,
-    Message,
-    OpaquePart,
-    Part,
-    Reasoning,
-    Refusal,
-    Request,
-    Text,
-    ToolCall,
-)
+from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Refusal, Request, Text, ToolCall
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.reasoning import (
@@ -450,7 +440,7 @@ class _TurnWriter:
                 else:
                     ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
                 continue
-            if reasoning.seal is not None:
+            if reasoning.signature is not None:
                 ledger.add(
                     LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
                 )

@@ -15,12 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from dragoman._ir.events import Signature
-from dragoman._ir.request import (
-    Citation,
-    Part,
-    Reasoning,
-    Text,
-)
+from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_chat.checks import (
@@ -355,7 +350,7 @@ _WRAPPED = ("/data", "/signature")
 
 def native_reasoning(block: Reasoning) -> JSONObject:
     """Return the members that a server of this protocol signed, {} for any other signature and for none."""
-    signature = block.seal
+    signature = block.signature
     if signature is None or signature.origin != NAME or type(signature.native) is not dict:
         return {}
     return signature.native

@@ -139,7 +139,7 @@ class ChatWriter:
         if isinstance(event, BlockEnded):
             return self._end_block(event)
         if isinstance(event, SignatureDelta):
-            self._blocks[event.block].signature = event.seal
+            self._blocks[event.block].signature = event.signature
         elif isinstance(event, Usage):
             self._usage = self._usage.updated(event)
         elif isinstance(event, Stopped):

@@ -21,12 +21,7 @@ from dragoman._ir.parameters import (
     hash_longer_than,
     write_params,
 )
-from dragoman._ir.request import (
-    Param,
-    ReasoningConfig,
-    Request,
-    ResponseFormat,
-)
+from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.request import (
+from dragoman._ir.request import Request
+from dragoman._ir.tools import (
     CacheMark,
     CustomTool,
     FunctionTool,
     Grammar,
     HostedTool,
-    Request,
     Tool,
     ToolChoice,
     ToolRef,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from dragoman._ir.request import FunctionTool
+from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text
 from dragoman.protocols.openai_responses.checks import objects_in, text_or_none

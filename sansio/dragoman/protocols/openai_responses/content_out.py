@@ -240,7 +240,7 @@ def _write_reasoning(
     ]
     content = [_content_part(part.text) for part in block.reasoning if goes_into_content(block, part.form)]
     item: JSONObject = {"id": item_id, "type": "reasoning", "summary": summary}
-    signature = block.seal
+    signature = block.signature
     if signature is not None:
         if signature.origin == NAME:
             item = {**signature.native, **item}

@@ -14,23 +14,19 @@ import msgspec
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import (
-    CacheMark,
-    FunctionTool,
-    HostedTool,
     Media,
     Message,
-    Namespace,
     OpaquePart,
     Part,
     Reasoning,
     Refusal,
     Role,
     Text,
-    Tool,
     ToolCall,
     ToolResult,
 )
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.openai_responses.checks import (
@@ -194,7 +190,7 @@ class InputReader:
         """
         before = self.messages[-1].parts if self.messages else ()
         if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
-            signature = before[0].seal
+            signature = before[0].signature
             if signature is not None and signature.origin != NAME:
                 words = render_text(kind, item) or ""
                 reasoning = msgspec.structs.replace(before[0], text=words)

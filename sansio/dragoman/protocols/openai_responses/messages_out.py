@@ -12,7 +12,6 @@ from base64 import b64encode
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
-    CacheMark,
     Media,
     Message,
     OpaquePart,
@@ -24,6 +23,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
@@ -339,10 +339,10 @@ class InputWriter:
     # Items that only this vendor can read.
 
     def _write_reasoning(self, part: Reasoning) -> None:
-        if part.seal is None:
+        if part.signature is None:
             self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
             return
-        native = _signed_item(part.seal)
+        native = _signed_item(part.signature)
         if native is None:
             self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
         elif self._same_protocol and self._raw(part.path) is native:

@@ -11,8 +11,9 @@ import msgspec
 
 from dragoman._ir.losses import Loss, LossCode
 from dragoman._ir.parameters import read_params
-from dragoman._ir.request import Message, Namespace, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
+from dragoman._ir.tools import Namespace
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_BODY,

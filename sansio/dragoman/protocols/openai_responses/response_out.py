@@ -232,7 +232,7 @@ class ResponsesWriter:
             item_id=start.item_id,
             phase=start.phase,
             reasoning=(*self._parts, *part),
-            seal=self._signature,
+            signature=self._signature,
             annotations=tuple(self._annotations),
             logprobs=tuple(self._logprobs),
             complete=complete,
@@ -377,7 +377,7 @@ class ResponsesWriter:
         )
 
     def _note_signature(self, event: SignatureDelta) -> bytes:
-        self._signature = event.seal
+        self._signature = event.signature
         return b""
 
     def _note_annotation(self, event: Annotation) -> bytes:

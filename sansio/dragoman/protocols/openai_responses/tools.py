@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.request import (
+from dragoman._ir.request import Request
+from dragoman._ir.tools import (
     CodeExecution,
     CustomTool,
     FunctionTool,
@@ -19,7 +20,6 @@ from dragoman._ir.request import (
     HostedTool,
     McpServer,
     Namespace,
-    Request,
     Tool,
     ToolChoice,
     ToolRef,

@@ -1,0 +1,213 @@
+"""Tools of a request document, and the choice among them, in a form of no protocol.
+
+Readers build them, passes fit them to the upstream, writers write them. Cache marks are here because tools have them
+like parts of messages.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from dragoman._ir.events import ToolKind
+from dragoman._ir.losses import LossCode
+from dragoman._wire.json import JSON, JSONObject
+
+
+class CacheMark(msgspec.Struct, frozen=True, gc=False):
+    """A prompt-cache breakpoint: `cache_control` in Messages, `prompt_cache_breakpoint` in the other two.
+
+    Attributes:
+        path: A JSON Pointer to it in the client's body.
+        ttl: "short" (5 or 30 minutes), "long" (1 or 12 hours) or None for the vendor's default.
+    """
+
+    path: str
+    ttl: Literal["short", "long"] | None = None
+
+
+class Grammar(msgspec.Struct, frozen=True, gc=False):
+    """The grammar of a custom tool's input.
+
+    Attributes:
+        syntax: "lark" or "regex".
+        definition: The grammar in that syntax.
+    """
+
+    syntax: str  # "lark" or "regex"
+    definition: str
+
+
+class FunctionTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool with a JSON Schema.
+
+    Attributes:
+        name: The name of the tool.
+        description: For the model, or None.
+        parameters: The schema, None if the client sent none.
+        strict: The input must match the schema; None if the client sent nothing.
+        namespace: Of the tool, or None.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+        deferred: The model gets it only when a tool search finds it (`defer_loading`); None if the client sent nothing.
+        examples: Inputs that show its use (Messages' `input_examples`), None if there are none.
+    """
+
+    name: str
+    description: str | None = None
+    parameters: JSON = None
+    strict: bool | None = None
+    namespace: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+    deferred: bool | None = None
+    examples: list[JSON] | None = None
+
+
+class CustomTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool that takes free text.
+
+    Attributes:
+        name: The name of the tool.
+        description: For the model, or None.
+        grammar: Of the input, None if any text is allowed.
+        namespace: Of the tool, or None.
+        cache: A cache mark on it, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
+
+    name: str
+    description: str | None = None
+    grammar: Grammar | None = None
+    namespace: str | None = None
+    cache: CacheMark | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class WebSearch(msgspec.Struct, frozen=True, gc=False, tag="web_search"):
+    """A web search that the provider runs. None means that the client sent nothing.
+
+    Attributes:
+        allowed_domains: The only domains that are searched.
+        blocked_domains: Domains that are not searched.
+        max_uses: The most searches for one response.
+        location: `{"type": "approximate", "city": ..., "country": ..., "region": ..., "timezone": ...}`.
+        context_size: low, medium or high.
+    """
+
+    allowed_domains: tuple[str, ...] | None = None
+    blocked_domains: tuple[str, ...] | None = None
+    max_uses: int | None = None
+    location: JSONObject | None = None
+    context_size: str | None = None
+
+
+class CodeExecution(msgspec.Struct, frozen=True, gc=False, tag="code_execution"):
+    """A sandbox of the provider in which the model runs code."""
+
+
+class McpServer(msgspec.Struct, frozen=True, gc=False, tag="mcp"):
+    """An MCP server that the provider connects to.
+
+    Attributes:
+        label: The name of the server.
+        url: The address of the server.
+        authorization: The token for the server, or None. A secret.
+        allowed_tools: The names of the tools, None for all of them.
+    """
+
+    label: str
+    url: str
+    authorization: str | None = None
+    allowed_tools: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"McpServer(label={self.label!r}, url=..., authorization=..., allowed_tools={self.allowed_tools!r})"
+
+
+class HostedTool(msgspec.Struct, frozen=True, gc=False):
+    """A tool that the provider runs, or whose schema it implies, e.g. web_search.
+
+    Attributes:
+        origin: The protocol that it came in.
+        kind: Its type in that protocol.
+        native: The object as it came.
+        path: A JSON Pointer to it in the client's body.
+        use: What it does, if another protocol may have the same; None for everything else.
+        function_fallback: For a tool that the client runs: the same tool as a function, for upstreams that do not
+            support it.
+    """
+
+    origin: str
+    kind: str
+    native: JSON
+    path: str = ""
+    use: WebSearch | CodeExecution | McpServer | None = None
+    function_fallback: FunctionTool | None = None
+
+    @property
+    def loss_code(self) -> LossCode:
+        """The code of the loss if the upstream does not run it: a use that other protocols have is no unknown kind."""
+        return LossCode.UNKNOWN_KIND if self.use is None else LossCode.DROPPED
+
+
+Tool: TypeAlias = FunctionTool | CustomTool | HostedTool
+
+
+class Namespace(msgspec.Struct, frozen=True, gc=False):
+    """A namespace of tools. The tools have its name, see FunctionTool.namespace.
+
+    Attributes:
+        description: For the model, or None.
+        extra: Fields that the protocol does not define, None for none.
+        path: A JSON Pointer to it in the client's body.
+    """
+
+    description: str | None = None
+    extra: JSONObject | None = None
+    path: str = ""
+
+
+class ToolRef(msgspec.Struct, frozen=True, gc=False):
+    """A reference to one tool.
+
+    Attributes:
+        name: The name of the tool.
+        namespace: Of the tool, or None.
+        kind: How the tool is called.
+        hosted: The kind of a HostedTool, for which `name` does not matter.
+    """
+
+    name: str
+    namespace: str | None = None
+    kind: ToolKind = ToolKind.FUNCTION
+    hosted: str | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True, gc=False):
+    """Which tools the model may or must call.
+
+    Attributes:
+        mode: "named" requires the tool `name` (or the HostedTool of kind `hosted`); "allowed" restricts to `allowed`.
+        name: The tool for "named".
+        kind: How that tool is called.
+        namespace: Of that tool, or None.
+        allowed: The tools for "allowed".
+        required: One of `allowed` must be called.
+        path: A JSON Pointer to it in the client's body.
+        hosted: The kind of a HostedTool for "named".
+    """
+
+    mode: Literal["auto", "none", "required", "named", "allowed"]
+    name: str | None = None
+    kind: ToolKind = ToolKind.FUNCTION
+    namespace: str | None = None
+    allowed: tuple[ToolRef, ...] = ()
+    required: bool = False
+    path: str = ""
+    hosted: str | None = None
