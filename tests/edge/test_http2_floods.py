@@ -142,7 +142,6 @@ def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.what.replace(" ", "_"))
-@pytest.mark.each_choice
 def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flood: Flood) -> None:
     with Peer(gateway.connect()) as peer, somebody_else(gateway) as took:
         peer.begin()

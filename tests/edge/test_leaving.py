@@ -47,7 +47,6 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.promise("R1")
 @pytest.mark.parametrize(("phase", "way", "path"), CASES)
-@pytest.mark.each_choice
 def test_the_upstream_is_closed_at_once(world: World, phase: str, way: str, path: str) -> None:
     for trial in trials():
         with trial:

@@ -48,6 +48,6 @@ def piecewise(machine: ResponseTranslator, stream: bytes, step: int) -> list[byt
 
 
 def unsealed(text: str) -> Any:
-    """What travels inside of a seal."""
-    seal = Signer().unwrap(text)
-    return None if seal is None else seal.native
+    """what travels inside of a wrapped signature."""
+    signature = Signer().unwrap(text)
+    return None if signature is None else signature.native

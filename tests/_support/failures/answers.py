@@ -24,10 +24,10 @@ class Say:
 
 @dataclass(frozen=True)
 class Think:
-    """Reasoning. seal: what only its maker can read, "" for none."""
+    """Reasoning. signature: what only its maker can read, "" for none."""
 
     text: str
-    seal: str = "c2VhbGVk"
+    signature: str = "c2VhbGVk"
 
 
 @dataclass(frozen=True)

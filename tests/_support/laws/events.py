@@ -93,9 +93,9 @@ def _text(block: int, *texts: str, **fields: Any) -> list[Event]:
     return [BlockStarted(block, BlockKind.TEXT, **fields), *deltas, BlockEnded(block)]
 
 
-def _thought(block: int, *parts: tuple[int, str], seal: bool = True) -> list[Event]:
+def _thought(block: int, *parts: tuple[int, str], signature: bool = True) -> list[Event]:
     deltas: list[Event] = [ReasoningDelta(block, text, part, ReasoningForm.SUMMARY) for part, text in parts]
-    sealed: list[Event] = [SignatureDelta(block, _SEAL)] if seal else []
+    sealed: list[Event] = [SignatureDelta(block, _SEAL)] if signature else []
     return [BlockStarted(block, BlockKind.REASONING), *deltas, *sealed, BlockEnded(block)]
 
 
