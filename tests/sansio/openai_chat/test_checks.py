@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_requests import write_request
 
-from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Message, Request, Text
 from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
@@ -17,12 +17,6 @@ CHAT = "openai_chat"
 
 def read(**body: Any) -> Request:
     return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
-
-
-def write(request: Request, capabilities: Capabilities) -> tuple[dict[str, Any], list[Any]]:
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
 def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
@@ -50,7 +44,7 @@ def test_annotations_are_citations_of_the_last_text(content: Any, expected: Any)
     assert request.messages[0].parts == tuple(
         [Text(part.text, None, part.citations and cites, None, part.path, part.sources) for part in expected]
     )
-    body, losses = write(request, Capabilities())
+    body, losses = write_request(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 
 
@@ -67,13 +61,13 @@ def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
     request = read(messages=[message])
     kept = message["annotations"] if message["annotations"] else None
     assert request.messages[0].extra == (kept and {"annotations": kept})
-    body, losses = write(request, Capabilities())
+    body, losses = write_request(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 
 
 def test_citations_of_another_protocol_are_a_loss() -> None:
 
     message = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
-    body, losses = write(Request("other", "m", (message,), {}), Capabilities())
+    body, losses = write_request(Request("other", "m", (message,), {}), Capabilities())
     assert body["messages"] == [{"role": "assistant", "content": "a"}]
     assert losses == [("altered", "/m/0")]

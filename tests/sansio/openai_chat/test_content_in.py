@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_chat_upstream import (
+from chat_upstream import (
     CHAT,
     DONE,
     REASONING,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_requests import assistant, messages_of, user, wire_call
 
 from dragoman._ir.events import (
     Signature,
     ToolKind,
 )
-from dragoman._ir.losses import Ledger
 from dragoman._ir.request import (
     Media,
     Message,
@@ -18,41 +18,14 @@ from dragoman._ir.request import (
     Part,
     Reasoning,
     Refusal,
-    Request,
     Text,
     ToolCall,
     ToolResult,
 )
 from dragoman._ir.tools import CacheMark
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
-def write(
-    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the body for a request of another protocol, and the losses as (code, path)."""
-    request = Request("other", "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
-
-
-def messages_of(
-    *messages: Message, capabilities: Capabilities = Capabilities()
-) -> tuple[list[Any], list[tuple[str, str]]]:
-    body, losses = write(*messages, capabilities=capabilities)
-    return body["messages"], losses
-
-
-def user(*parts: Part) -> Message:
-    return Message("user", parts, "/u")
-
-
-def assistant(*parts: Part) -> Message:
-    return Message("assistant", parts, "/a")
 
 
 IMAGE = Media("image", "base64", "QUJD", "image/png", path="/i")
@@ -72,15 +45,6 @@ def call(call_id: str, arguments: str = "{}", **fields: Any) -> ToolCall:
 
 def result_of(call_id: str) -> Message:
     return Message("user", (ToolResult(call_id, (Text("r"),)),), "/r")
-
-
-def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        **fields,
-    }
 
 
 # -- parts ------------------------------------------------------------------------------------------------

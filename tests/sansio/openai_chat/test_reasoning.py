@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_requests import assistant, messages_of, round_trip, user
 
 from dragoman._ir.events import (
     Signature,
 )
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Part, Reasoning, Request, Text
+from dragoman._ir.request import Message, Reasoning, Request, Text
 from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
@@ -262,43 +263,11 @@ def test_text_before_a_signature_is_a_block_of_its_own() -> None:
 # -- reasoning for upstreams ------------------------------------------------------------------------------
 
 
-def write(
-    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the body for a request of another protocol, and the losses as (code, path)."""
-    request = Request("other", "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
-
-
-def messages_of(
-    *messages: Message, capabilities: Capabilities = Capabilities()
-) -> tuple[list[Any], list[tuple[str, str]]]:
-    body, losses = write(*messages, capabilities=capabilities)
-    return body["messages"], losses
-
-
-def user(*parts: Part) -> Message:
-    return Message("user", parts, "/u")
-
-
-def assistant(*parts: Part) -> Message:
-    return Message("assistant", parts, "/a")
-
-
 def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}], "closed": True}
-
-
-def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Read a Chat request and write it. Return the body and the paths of the losses."""
-    ledger = Ledger()
-    request = SPEC.read_request({"model": "m", **body}, Signer())
-    return SPEC.write_request(request, Capabilities(mid_system=True), ledger), [loss.path for loss in ledger]
 
 
 DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_client import call, text
+from chat_requests import round_trip, wire_call
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
-    ArgumentsDelta,
     BlockEnded,
     BlockKind,
     BlockStarted,
@@ -20,7 +21,6 @@ from dragoman._ir.events import (
     Stopped,
     StopReason,
     TextDelta,
-    ToolHead,
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Request, Text, ToolCall
@@ -28,7 +28,7 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import decode
 from dragoman._wire.sse import SSEParser
-from dragoman.codec import Capabilities, ResponseContext
+from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
@@ -39,22 +39,6 @@ AT = "/messages/0"
 def read(message: Any) -> tuple[Part, ...]:
     request = SPEC.read_request({"model": "m", "messages": [message]}, Signer())
     return request.messages[0].parts
-
-
-def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Read a Chat request and write it. Return the body and the paths of the losses."""
-    ledger = Ledger()
-    request = SPEC.read_request({"model": "m", **body}, Signer())
-    return SPEC.write_request(request, Capabilities(mid_system=True), ledger), [loss.path for loss in ledger]
-
-
-def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        **fields,
-    }
 
 
 def signature(n: int) -> Signature:
@@ -70,28 +54,11 @@ def thinking(block: int, n: int) -> list[Event]:
     ]
 
 
-def text(block: int, *pieces: str) -> list[Event]:
-    return [
-        BlockStarted(block, BlockKind.TEXT),
-        *[TextDelta(block, piece) for piece in pieces],
-        BlockEnded(block),
-    ]
-
-
-def tool(block: int, call_id: str) -> list[Event]:
-    head = ToolHead(call_id, "f")
-    return [
-        BlockStarted(block, BlockKind.TOOL_CALL, tool=head),
-        ArgumentsDelta(block, "{}"),
-        BlockEnded(block),
-    ]
-
-
 INTERLEAVED: list[list[Event]] = [
     [*thinking(0, 1), *text(1, "a")],
     [*text(0, "one"), *thinking(1, 1), *text(2, "t", "wo"), *thinking(3, 2)],
-    [*thinking(0, 1), *text(1, "one"), *tool(2, "c1"), *thinking(3, 2), *tool(4, "c2")],
-    [*tool(0, "c1"), *thinking(1, 1), *tool(2, "c2"), *thinking(3, 2)],
+    [*thinking(0, 1), *text(1, "one"), *call(2, "c1", "f", "{}"), *thinking(3, 2), *call(4, "c2", "f", "{}")],
+    [*call(0, "c1", "f", "{}"), *thinking(1, 1), *call(2, "c2", "f", "{}"), *thinking(3, 2)],
 ]
 
 

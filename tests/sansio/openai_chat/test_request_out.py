@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from chat_requests import assistant, messages_of, user, write
 
 from dragoman._ir.events import (
     ToolKind,
@@ -28,31 +29,6 @@ from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
 CHAT = "openai_chat"
-
-
-def write(
-    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the body for a request of another protocol, and the losses as (code, path)."""
-    request = Request("other", "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
-
-
-def messages_of(
-    *messages: Message, capabilities: Capabilities = Capabilities()
-) -> tuple[list[Any], list[tuple[str, str]]]:
-    body, losses = write(*messages, capabilities=capabilities)
-    return body["messages"], losses
-
-
-def user(*parts: Part) -> Message:
-    return Message("user", parts, "/u")
-
-
-def assistant(*parts: Part) -> Message:
-    return Message("assistant", parts, "/a")
 
 
 def result(call_id: str, *parts: Any, **fields: Any) -> ToolResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core_chat_upstream import (
+from chat_upstream import (
     CHAT,
     DONE,
     SOME,

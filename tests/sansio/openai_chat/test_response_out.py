@@ -6,7 +6,7 @@ import httpx2
 import msgspec
 import openai
 import pytest
-from core_chat_client import (
+from chat_client import (
     CHAT,
     STARTED,
     TEXT,

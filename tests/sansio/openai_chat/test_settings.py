@@ -6,9 +6,10 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
+from chat_requests import write
 
 from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, ReasoningConfig, Request
+from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -18,15 +19,6 @@ from dragoman.protocols.openai_chat import SPEC
 
 def read(**body: Any) -> Request:
     return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
-
-
-def write(
-    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[Any]]:
-    """Return the body for a request of another protocol, and the losses as (code, path)."""
-    ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
 # -- settings that clients send ---------------------------------------------------------------------------

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_chat_upstream import (
+from chat_client import call as call_block
+from chat_client import text as text_block
+from chat_requests import wire_call
+from chat_upstream import (
     CHAT,
     DONE,
     TEXT,
@@ -132,32 +135,6 @@ def test_a12_a_call_that_was_cut_off_is_not_complete(finish: str, arguments: str
 # -- members that the upstream needs back -----------------------------------------------------------------
 
 
-def wire_call(call_id: str, **fields: Any) -> dict[str, Any]:
-    return {
-        "id": call_id,
-        "type": "function",
-        "function": {"name": "f", "arguments": "{}"},
-        **fields,
-    }
-
-
-def text_block(block: int, *pieces: str) -> list[Event]:
-    return [
-        BlockStarted(block, BlockKind.TEXT),
-        *[TextDelta(block, piece) for piece in pieces],
-        BlockEnded(block),
-    ]
-
-
-def tool_block(block: int, call_id: str) -> list[Event]:
-    head = ToolHead(call_id, "f")
-    return [
-        BlockStarted(block, BlockKind.TOOL_CALL, tool=head),
-        ArgumentsDelta(block, "{}"),
-        BlockEnded(block),
-    ]
-
-
 SIGNED = {"extra_content": {"google": {"thought_signature": "G1"}}}
 CONTEXT = ResponseContext(Request("other", "m", (), {}), "X1", 1, "alias")
 
@@ -211,12 +188,12 @@ CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "x", "o
         # With the call, as Google sends it.
         (
             [{"tool_calls": [{"index": 0, **wire_call("c1"), **SIGNED}]}],
-            [*call_signature(0, SIGNED), *tool_block(1, "c1")],
+            [*call_signature(0, SIGNED), *call_block(1, "c1", "f", "{}")],
         ),
         # Of parallel calls the first one has it.
         (
             [{"tool_calls": [{"index": 0, **wire_call("c1"), **SIGNED}, {"index": 1, **wire_call("c2")}]}],
-            [*call_signature(0, SIGNED), *tool_block(1, "c1"), *tool_block(2, "c2")],
+            [*call_signature(0, SIGNED), *call_block(1, "c1", "f", "{}"), *call_block(2, "c2", "f", "{}")],
         ),
         # Before the call's name, and later; a repetition is not emitted again.
         (
@@ -241,7 +218,12 @@ CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "x", "o
                 {"tool_calls": [{"index": 1, **wire_call("c2")}]},
                 {"tool_calls": [{"index": 0, **SIGNED}]},
             ],
-            [*tool_block(0, "c1"), *tool_block(1, "c2")[:2], *call_signature(2, SIGNED), BlockEnded(1)],
+            [
+                *call_block(0, "c1", "f", "{}"),
+                *call_block(1, "c2", "f", "{}")[:2],
+                *call_signature(2, SIGNED),
+                BlockEnded(1),
+            ],
         ),
         (
             [{"tool_calls": [{"index": 0, **CUSTOM}]}],
@@ -255,7 +237,7 @@ CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "p", "input": "x", "o
         # The legacy form.
         (
             [{"function_call": {"name": "f", "arguments": "{}", "odd": 1}}],
-            [*call_signature(0, {"function": {"odd": 1}}, "call_X1_0"), *tool_block(1, "call_X1_0")],
+            [*call_signature(0, {"function": {"odd": 1}}, "call_X1_0"), *call_block(1, "call_X1_0", "f", "{}")],
         ),
     ],
 )  # fmt: skip
@@ -273,7 +255,7 @@ EXTRA = {"extra_content": {"google": {"thought_signature": "M"}}}
         ([{"content": "a"}, {"content": "", **EXTRA}], [*text_block(0, "a"), *signature_block(1, **EXTRA)]),
         (
             [{"content": "a"}, EXTRA, {"tool_calls": [{"index": 0, **wire_call("c1")}]}],
-            [*text_block(0, "a"), *signature_block(1, **EXTRA), *tool_block(2, "c1")],
+            [*text_block(0, "a"), *signature_block(1, **EXTRA), *call_block(2, "c1", "f", "{}")],
         ),
         (
             [EXTRA, {"extra_content": {"more": 1}}, {"extra_content": "odd"}],
@@ -291,5 +273,5 @@ def test_c14_a_whole_response_has_the_same_signatures() -> None:
         *signature_block(0, **EXTRA),
         *text_block(1, "a"),
         *call_signature(2, SIGNED),
-        *tool_block(3, "c1"),
+        *call_block(3, "c1", "f", "{}"),
     ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from chat_requests import write, write_request
 
 from dragoman._ir.events import (
     ToolKind,
 )
-from dragoman._ir.losses import Ledger
-from dragoman._ir.request import Message, Request
+from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import (
     CacheMark,
@@ -31,24 +31,8 @@ CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
 
 
-def write(
-    *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Return the body for a request of another protocol, and the losses as (code, path)."""
-    request = Request("other", "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
-
-
 def read(**body: Any) -> Request:
     return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
-
-
-def write_request(request: Request, capabilities: Capabilities) -> tuple[dict[str, Any], list[Any]]:
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
 # -- tools that clients send ------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core_chat_client import response, whole
-from core_chat_upstream import DONE, SOME, USAGE, chunk, delta, events
+from chat_client import response, whole
+from chat_upstream import DONE, SOME, USAGE, chunk, delta, events
 
 from dragoman._ir.events import (
     Usage,

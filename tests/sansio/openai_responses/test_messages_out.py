@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from responses_requests import message, write
 
 from dragoman._ir.events import Signature, ToolKind
-from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.losses import LossCode
 from dragoman._ir.request import (
     Citation,
     Media,
@@ -15,38 +16,20 @@ from dragoman._ir.request import (
     OpaquePart,
     Reasoning,
     Refusal,
-    Request,
     Text,
     ToolCall,
     ToolResult,
 )
 from dragoman._ir.tools import CacheMark, FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
 
 
-def write(
-    *messages: Message, protocol: str = CHAT, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[LossCode, str]]]:
-    request = Request(protocol, "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    assert decode(encode(body)) == body
-    return body, [(loss.code, loss.path) for loss in ledger]
-
-
 def items(*messages: Message, **fields: Any) -> tuple[list[Any], list[tuple[LossCode, str]]]:
     body, losses = write(*messages, **fields)
     return body["input"], losses
-
-
-def message(role: Any, *parts: Any, **fields: Any) -> Message:
-    return Message(role, parts, "/messages/0", **fields)
 
 
 def text_item(role: str, text: str) -> dict[str, Any]:

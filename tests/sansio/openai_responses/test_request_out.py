@@ -5,29 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from responses_requests import message, write
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, ReasoningConfig, Request, ResponseFormat, Text, ToolResult
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
 
 CHAT, MESSAGES = "openai_chat", "anthropic_messages"
-
-
-def write(
-    *messages: Message, protocol: str = CHAT, capabilities: Capabilities = Capabilities(), **fields: Any
-) -> tuple[dict[str, Any], list[tuple[LossCode, str]]]:
-    request = Request(protocol, "m", messages, {}, **fields)
-    ledger = Ledger()
-    body = SPEC.write_request(request, capabilities, ledger)
-    assert decode(encode(body)) == body
-    return body, [(loss.code, loss.path) for loss in ledger]
-
-
-def message(role: Any, *parts: Any, **fields: Any) -> Message:
-    return Message(role, parts, "/messages/0", **fields)
 
 
 USER = Message("user", (Text("hi"),), "/messages/9")

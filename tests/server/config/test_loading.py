@@ -128,7 +128,7 @@ def test_every_server_setting_has_a_variable_and_a_flag() -> None:
     assert str(by_variable.origins["server.log_level"]) == "environment DRAGOMAN_LOG_LEVEL"
 
 
-# CapabilitySettings and client keys.
+# Capabilities and client keys.
 
 KEY = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
 

@@ -275,7 +275,7 @@ def _write_reasoning(
     wanted = _effort_of(config)
     path = config.path or "/reasoning"
     if capabilities.efforts == ():
-        # "UnsupportedGrammar parameter: 'reasoning.effort' is not supported with this model."
+        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
         if config.thinks or config.display is not None or config.extra:
             for place in dict.fromkeys((path, config.effort_path or path)):
                 ledger.dropped(place, "the model does not reason")
