@@ -9,11 +9,8 @@ from core.toy_protocol import (
     toy,
 )
 
-from dragoman._engine.request import (
-    RequestTranslator,
-    TranslatedRequest,
-    translate_error,
-)
+from dragoman._engine.errors import translate_error
+from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
