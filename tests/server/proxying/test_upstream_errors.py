@@ -295,13 +295,13 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
-        ": the upstream answered with status 404 and no readable message",
+        ": the upstream returned status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
         lambda protocol: Answer(status=407),
         (503, 503),
         'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
-        ": the upstream answered with status 407 and no readable message",
+        ": the upstream returned status 407 and no readable message",
     ),
     "no such path, in words": (
         lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
@@ -313,7 +313,7 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer(status=405),
         (405, 405),
         f'upstream "up" answered 405 with an empty body: {RIGHT}',
-        ": the upstream answered with status 405 and no readable message",
+        ": the upstream returned status 405 and no readable message",
     ),
     "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
     "no connection": (
@@ -400,7 +400,7 @@ async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> 
     heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
     assert (heard.status, message_of(heard)) == (
         502,
-        "the upstream's response cannot be read: it ended without any answer",
+        "the upstream's response cannot be read: it ended without any choices",
     )
 
 

@@ -135,7 +135,7 @@ MAX_CACHE_MARKS = 4
 
 # --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
 
-_NOWHERE = "has no place in other protocols"
+_NOWHERE = "other protocols have no field for it"
 # Blocks of other types are carried whole.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
@@ -325,11 +325,11 @@ IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.ac
 
 # Settings without which the response would be to another request -> what the client can do instead.
 REJECTED_PARAMS: dict[Param, str] = {
-    "background": "the upstream answers at once or not at all; ask without `background`",
-    "conversation": "the upstream keeps no conversations; send all messages with each request",
-    "modalities": "the upstream answers with text alone; ask for text",
-    "previous_response_id": "the upstream keeps no answers; send all messages with each request",
-    "prompt": "the upstream keeps no prompts; send the messages themselves",
+    "background": "the upstream has no background mode; send the request without `background`",
+    "conversation": "the upstream does not store conversations; send all messages with each request",
+    "modalities": "the upstream responds only with text; request text",
+    "previous_response_id": "the upstream does not store responses; send all messages with each request",
+    "prompt": "the upstream does not store prompts; send the messages themselves",
 }
 
 # Prefix of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,
