@@ -134,7 +134,7 @@ class ToolCallStage:
             if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
-                    "the model did not wrap the tool's input as asked; its text is given as it was",
+                    "the model did not wrap the tool's input as requested; its text was passed on unchanged",
                 )
             return (ArgumentsDelta(event.block, rest), event) if rest else (event,)
         if call.empty and event.complete and call.head.kind is ToolKind.FUNCTION:
@@ -148,10 +148,10 @@ class ToolCallStage:
         what = f"the tool's {grammar.syntax} grammar"
         try:
             if self._check is None:
-                raise Unchecked("nobody has looked")
+                raise Unchecked("no check is configured")
             reason = self._check(grammar, "".join([*call.input, rest]))
         except Unchecked as why:
-            self._ledger.add(LossCode.UNCHECKED, path, f"whether it matches {what} is not known: {why}")
+            self._ledger.add(LossCode.UNCHECKED, path, f"not checked against {what}: {why}")
             return
         if reason is not None:
             self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

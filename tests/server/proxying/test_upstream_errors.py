@@ -381,7 +381,7 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
     heard = await pool.call(client, stream=stream)
     assert heard.status == 502
     assert message_of(heard).count("cannot be read") == 1
-    assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+    assert message_of(heard).startswith("the upstream's response cannot be read: ")
 
 
 @each("client")
@@ -400,7 +400,7 @@ async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> 
     heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
     assert (heard.status, message_of(heard)) == (
         502,
-        "the upstream's answer cannot be read: it ended without any choices",
+        "the upstream's response cannot be read: it ended without any choices",
     )
 
 

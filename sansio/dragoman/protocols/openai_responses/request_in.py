@@ -205,7 +205,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
     )
 
 
-_NESTED = "in the form of Chat Completions: it was read as what it means"
+_NESTED = "in the form of Chat Completions: it was converted"
 
 
 def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:

@@ -140,7 +140,7 @@ class OutputItem:
             self.finished = True
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
-        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item was never completed")
 
 
 def _search_of(item: JSONObject) -> Search | None:
@@ -235,7 +235,7 @@ class MessageItem(OutputItem):
         kind = part.get("type")
         if type(kind) is not str or kind not in _TEXT_PART_TYPES:
             path = f"/output/{self.index}/content/{index}"
-            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of an unknown type")
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
@@ -388,7 +388,7 @@ class CallItem(OutputItem):
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
             self.ledger.dropped(
-                f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
+                f"/output/{self.index}/caller", "other protocols have no field for the caller of a tool"
             )
 
     def add_text(self, text: JSON, out: list[Event]) -> None:
