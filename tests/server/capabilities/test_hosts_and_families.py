@@ -157,27 +157,27 @@ HOSTS: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_what_a_host_is_sent(name: str) -> None:
-    expected = {key: value for key, value in {**PLAIN, **HOSTS[name]}.items() if value is not None}
-    assert sent(URLS[name], MESSAGES, CHAT, "some-model", ASKED) == expected
+def test_the_chat_request_for_each_host() -> None:
+    for name in HOSTS:
+        expected = {key: value for key, value in {**PLAIN, **HOSTS[name]}.items() if value is not None}
+        assert sent(URLS[name], MESSAGES, CHAT, "some-model", ASKED) == expected, name
 
 
-@pytest.mark.parametrize(
-    ("url", "more"),
-    [
-        (NOBODY, {}),
-        # People's own servers take it.
-        (LOCAL, {"top_k": 5}),
-        ("http://[::1]:8000/v1", {"top_k": 5}),
-        ("http://10.0.0.7/v1", {"top_k": 5}),
-        ("http://vllm:8000/v1", {"top_k": 5}),
-        ("http://gpu.local/v1", {"top_k": 5}),
-        ("https://api.openai.com.evil.example/v1", {}),
-    ],
-)
-def test_what_an_unknown_host_is_sent(url: str, more: Json) -> None:
-    assert sent(url, MESSAGES, CHAT, "some-model", ASKED) == {**PLAIN, **more}
+UNKNOWN_HOSTS: list[tuple[str, Json]] = [
+    (NOBODY, {}),
+    # People's own servers take it.
+    (LOCAL, {"top_k": 5}),
+    ("http://[::1]:8000/v1", {"top_k": 5}),
+    ("http://10.0.0.7/v1", {"top_k": 5}),
+    ("http://vllm:8000/v1", {"top_k": 5}),
+    ("http://gpu.local/v1", {"top_k": 5}),
+    ("https://api.openai.com.evil.example/v1", {}),
+]
+
+
+def test_the_chat_request_for_an_unknown_host() -> None:
+    for url, more in UNKNOWN_HOSTS:
+        assert sent(url, MESSAGES, CHAT, "some-model", ASKED) == {**PLAIN, **more}, url
 
 
 @pytest.mark.parametrize(
@@ -245,12 +245,15 @@ OF_OPENAI: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("name", [provider.name for provider in PROVIDERS if provider.protocol == CHAT])
-def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
-    expected = {
-        key: value for key, value in {**HEARD, **OF_OPENAI.get(name, {})}.items() if value is not None
-    }
-    assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected
+def test_settings_that_only_openai_has_are_sent_only_there() -> None:
+    for provider in PROVIDERS:
+        if provider.protocol != CHAT:
+            continue
+        name = provider.name
+        expected = {
+            key: value for key, value in {**HEARD, **OF_OPENAI.get(name, {})}.items() if value is not None
+        }
+        assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected, name
 
 
 def test_a_list_of_allowed_tools_goes_to_openai_alone() -> None:
@@ -310,11 +313,11 @@ def test_no_host_would_be_sent_the_same_without_its_row(
     assert both() != before
 
 
-@pytest.mark.parametrize("provider", CHAT_HOSTS, ids=lambda provider: provider.name)
-def test_other_hosts_of_a_provider_are_sent_the_same(provider: Provider) -> None:
-    own = sent(provider.base_url, MESSAGES, CHAT, "m", ASKED)
-    for host in provider.hosts:
-        assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own
+def test_other_hosts_of_a_provider_get_the_same_request() -> None:
+    for provider in CHAT_HOSTS:
+        own = sent(provider.base_url, MESSAGES, CHAT, "m", ASKED)
+        for host in provider.hosts:
+            assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own, host
 
 
 def test_deepseek_gets_no_images() -> None:

@@ -226,18 +226,18 @@ async def test_paths_that_only_look_like_it(path: str) -> None:
     assert (await call(app_of(), path, headers=bearer(CLIENT_KEY))).status == 404
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("k", "k", True),
-        ("k", "kk", False),
-        ("", "k", False),
-        ("k\xe4", "k\xe4", True),
-        ("\udcff", "k", False),
-    ],
-)
-def test_keys_are_compared_whole(one: str, other: str, same: bool) -> None:
-    assert same_key(one, Secret(other)) is same
+COMPARED: list[tuple[str, str, bool]] = [
+    ("k", "k", True),
+    ("k", "kk", False),
+    ("", "k", False),
+    ("k\xe4", "k\xe4", True),
+    ("\udcff", "k", False),
+]
+
+
+def test_keys_are_compared_whole() -> None:
+    for one, other, same in COMPARED:
+        assert same_key(one, Secret(other)) is same, (one, other)
 
 
 # What is told.
@@ -272,33 +272,33 @@ BASE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("health", "told"),
-    [
-        (Health(), {}),
-        (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
-        (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
-        (
-            Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
-            {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
-        ),
-        (
-            Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
-            {"strikes": 1},
-        ),  # it has had its rest
-        (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
-        (
-            Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
-            {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
-        ),
-        (
-            Health(cooldown_until=1e300, cause="429"),
-            {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
-        ),
-    ],
-)
-def test_how_an_account_is_shown(health: Health, told: dict[str, Any]) -> None:
-    assert account_json(ACCOUNT, health, NOW) == BASE | told
+SHOWN: list[tuple[Health, dict[str, Any]]] = [
+    (Health(), {}),
+    (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
+    (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
+    (
+        Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
+        {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
+    ),
+    (
+        Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
+        {"strikes": 1},
+    ),  # it has had its rest
+    (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
+    (
+        Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
+        {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
+    ),
+    (
+        Health(cooldown_until=1e300, cause="429"),
+        {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
+    ),
+]
+
+
+def test_an_account_in_json() -> None:
+    for health, told in SHOWN:
+        assert account_json(ACCOUNT, health, NOW) == BASE | told, health
 
 
 # What can be done.
