@@ -149,23 +149,23 @@ async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: st
 DAY = 86_400
 
 
+RENEWALS: list[tuple[str, float, int]] = [
+    ("day", DAY / 2 - 1, 429),
+    ("day", DAY / 2, 200),
+    ("month", 9 * DAY, 429),
+    ("month", 10 * DAY, 200),
+    ("total", 99_999 * DAY, 429),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("period", "later", "status"),
-    [
-        ("day", DAY / 2 - 1, 429),
-        ("day", DAY / 2, 200),
-        ("month", 9 * DAY, 429),
-        ("month", 10 * DAY, 200),
-        ("total", 99_999 * DAY, 429),
-    ],
-)
-async def test_when_a_budget_starts_again(period: str, later: float, status: int) -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
-    gateway.clock.now = NOON + later
-    assert (await gateway.ask()).status == status
+async def test_when_a_budget_starts_again() -> None:
+    for period, later, status in RENEWALS:
+        gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
+        assert (await gateway.ask()).status == 200, (period, later)
+        assert (await gateway.ask()).status == 429, (period, later)
+        gateway.clock.now = NOON + later
+        assert (await gateway.ask()).status == status, (period, later)
 
 
 @pytest.mark.anyio
@@ -204,25 +204,25 @@ async def test_a_model_that_leads_nowhere_is_not_found_rather_than_not_priced() 
     assert (await gateway.ask(model="nowhere")).status == 404
 
 
+CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
+    (("up/*", "two/*"), 200),
+    (("m", "n"), 200),
+    (("chain",), 200),
+    (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
+    (("two/*",), 403),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("prices", "status"),
-    [
-        (("up/*", "two/*"), 200),
-        (("m", "n"), 200),
-        (("chain",), 200),
-        (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
-        (("two/*",), 403),
-    ],
-)
-async def test_every_model_of_a_chain_needs_a_price(prices: tuple[str, ...], status: int) -> None:
-    gateway = limited(
-        CHAT,
-        keys={"red": {"budget": 1.0}},
-        prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
-        models={"chain": ("up/m", "two/n")},
-    )
-    assert (await gateway.ask(model="chain")).status == status
+async def test_every_model_of_a_chain_needs_a_price() -> None:
+    for prices, status in CHAIN_PRICES:
+        gateway = limited(
+            CHAT,
+            keys={"red": {"budget": 1.0}},
+            prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
+            models={"chain": ("up/m", "two/n")},
+        )
+        assert (await gateway.ask(model="chain")).status == status, prices
 
 
 CACHED_CHAT = chat_answer(

@@ -121,35 +121,34 @@ def test_there_are_routes_to_try() -> None:
     }
 
 
+WRONG_KEYS: list[dict[str, str]] = [
+    {},
+    bearer("admin-canary-wrong"),
+    bearer(ADMIN_KEY + "x"),
+    bearer(ADMIN_KEY[:-1]),
+    bearer(""),
+    bearer(CLIENT_KEY),
+    {"x-api-key": CLIENT_KEY},
+    {**ADMIN, "x-api-key": CLIENT_KEY},  # x-api-key counts where both are there
+    {"authorization": f"Basic {ADMIN_KEY}"},
+    {"cookie": f"admin_key={ADMIN_KEY}"},
+    bearer(SECRET.reveal()),
+    {"x-forwarded-for": "127.0.0.1"},
+]
+
+
 @pytest.mark.promise("S16")
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        bearer("admin-canary-wrong"),
-        bearer(ADMIN_KEY + "x"),
-        bearer(ADMIN_KEY[:-1]),
-        bearer(""),
-        bearer(CLIENT_KEY),
-        {"x-api-key": CLIENT_KEY},
-        {**ADMIN, "x-api-key": CLIENT_KEY},  # x-api-key counts where both are there
-        {"authorization": f"Basic {ADMIN_KEY}"},
-        {"cookie": f"admin_key={ADMIN_KEY}"},
-        bearer(SECRET.reveal()),
-        {"x-forwarded-for": "127.0.0.1"},
-    ],
-    ids=range(12),
-)
-async def test_every_path_needs_the_admin_key(headers: dict[str, str]) -> None:
-    for method, path in EXISTING + ELSEWHERE:
-        store = MemoryAccountStore()
-        await store.disable("two/b", "canary")
-        client = await call(app_of(store=store), path, method, headers)
-        assert client.status == 401
-        assert client.headers["www-authenticate"] == "Bearer"
-        assert b"two/" not in client.body
-        assert "canary" not in str(client.messages)
-        assert dict(store.health()) == {"two/b": Health(disabled="canary")}
+async def test_every_path_needs_the_admin_key() -> None:
+    for headers in WRONG_KEYS:
+        for method, path in EXISTING + ELSEWHERE:
+            store = MemoryAccountStore()
+            await store.disable("two/b", "canary")
+            client = await call(app_of(store=store), path, method, headers)
+            assert client.status == 401, (headers, path)
+            assert client.headers["www-authenticate"] == "Bearer", (headers, path)
+            assert b"two/" not in client.body, (headers, path)
+            assert "canary" not in str(client.messages), (headers, path)
+            assert dict(store.health()) == {"two/b": Health(disabled="canary")}, (headers, path)
 
 
 @pytest.mark.promise("S16")
@@ -323,23 +322,23 @@ async def test_an_account_is_disabled_and_enabled() -> None:
     assert store.health()["two/a"].usable(time.time())
 
 
-@pytest.mark.parametrize(
-    ("action", "name", "state"),
-    [
-        (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
-        (ErrorAction.COOL_DOWN, "reset", "ready"),
-        (ErrorAction.COOL_DOWN, "disable", "disabled"),
-        (ErrorAction.DISABLE, "enable", "ready"),
-        (ErrorAction.DISABLE, "reset", "ready"),
-        (ErrorAction.DISABLE, "disable", "disabled"),
-    ],
-)
-async def test_what_becomes_of_an_account_that_failed(action: ErrorAction, name: str, state: str) -> None:
-    store = MemoryAccountStore()
-    await store.failed(
-        "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
-    )
-    assert (await change(app_of(store=store), "one/default", name))["state"] == state
+CHANGES: list[tuple[ErrorAction, str, str]] = [
+    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+    (ErrorAction.COOL_DOWN, "reset", "ready"),
+    (ErrorAction.COOL_DOWN, "disable", "disabled"),
+    (ErrorAction.DISABLE, "enable", "ready"),
+    (ErrorAction.DISABLE, "reset", "ready"),
+    (ErrorAction.DISABLE, "disable", "disabled"),
+]
+
+
+async def test_changes_of_an_account_that_failed() -> None:
+    for action, name, state in CHANGES:
+        store = MemoryAccountStore()
+        await store.failed(
+            "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+        )
+        assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
 
 @pytest.mark.parametrize("name", ["enable", "disable", "reset"])
@@ -348,13 +347,16 @@ async def test_twice_is_as_once(name: str) -> None:
     assert await change(app, "two/a", name) == await change(app, "two/a", name)
 
 
-@pytest.mark.parametrize("id", ["two/c", "two", "default", "one/default/x", "TWO/a"])
-async def test_an_account_that_is_not_there(id: str) -> None:
-    store = MemoryAccountStore()
-    client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
-    assert client.status == 404
-    assert "there is no account" in json.loads(client.body)["error"]["message"]
-    assert not store.health()
+UNKNOWN_ACCOUNTS: list[str] = ["two/c", "two", "default", "one/default/x", "TWO/a"]
+
+
+async def test_an_unknown_account() -> None:
+    for id in UNKNOWN_ACCOUNTS:
+        store = MemoryAccountStore()
+        client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
+        assert client.status == 404, id
+        assert "there is no account" in json.loads(client.body)["error"]["message"], id
+        assert not store.health(), id
 
 
 async def test_a_wrong_method_changes_nothing() -> None:
