@@ -1,7 +1,7 @@
 """Error bodies of the protocol, read and written.
 
 The `type` of an error gives its kind, unless it is generic and the status says more. Compatible servers send other
-shapes and proxies send HTML, so the message is searched where it usually stands, and reading never raises.
+shapes and proxies send HTML, so the message is looked for in its usual places, and reading never raises.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KIND_BY_CODE: dict[str, ErrorKind] = {
     "enforced_spend_limit_reached": ErrorKind.BILLING,
 }
 
-# Values of `error.details.error_code`.
+# Values of `error.details.error_code` (anthropic 2.12.0, types/shared/error_details.py).
 DETAIL_CODES = frozenset(
     {
         *KIND_BY_CODE,
@@ -86,12 +86,12 @@ ERRORS: dict[ErrorKind, tuple[str, int]] = {
     ErrorKind.UNREACHABLE: ("api_error", 502),
     ErrorKind.TRUNCATED: ("api_error", 502),
     ErrorKind.UNREADABLE: ("api_error", 502),
-    # Not "overloaded_error": Claude Code retries that, whatever the status and headers are.
+    # Not "overloaded_error": Claude Code 2.1.329 retries that, whatever the status and headers are.
     ErrorKind.MISCONFIGURED: ("api_error", 503),
     ErrorKind.CANCELLED: ("api_error", 499),
 }
 
-# Statuses of the protocol. 503 is none of them: overload is 529.
+# Statuses of the protocol (anthropic 2.12.0, _exceptions.py), except for 503, because overload is 529.
 KNOWN_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
 )

@@ -1,8 +1,8 @@
 """Helpers of the readers: the known members of each object of a request, checks of JSON types, cache marks, citations.
 
-What an object holds beyond its known members is its `extra`: sent on to an upstream of the same protocol, recorded as
-a loss for any other. Members of widespread compatible servers (earlier reasoning, cache marks) count as known, because
-they are translated.
+The members of an object that are not known are its `extra`: sent on to an upstream of the same protocol, recorded as a
+loss for any other. Known are the members in the types of openai-python 3.54.0 and those of widespread compatible
+servers that are translated (earlier reasoning, cache marks).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def read_cache_mark(
     return found, extra
 
 
-# What each form of mark has beside its ttl, and the ttls that it takes.
+# The members of each form of mark beside its ttl, and the values of the ttl.
 _PLAIN_MARKS: dict[str, JSONObject] = {
     "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
     "cache_control": {"type": "ephemeral", "ttl": None},

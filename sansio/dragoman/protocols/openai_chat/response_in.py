@@ -2,7 +2,7 @@
 
 `ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
 [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
-one chunk. The three deltas that make up nearly all frames have a short path.
+one chunk. There is a shortcut for the three deltas that make up nearly all frames.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ChatReader:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if not data.strip():
-                return _NO_EVENTS  # some servers keep the connection alive that way
+                return _NO_EVENTS  # we have seen such heartbeats
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
@@ -285,7 +285,8 @@ class ChatReader:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token.
+        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
+        # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")
         if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop

@@ -142,9 +142,7 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
     message = _message_of(error) or _message_of(holder) or (value if type(value) is str else "")
     if not message:
         message = (
-            f"the upstream returned status {status}"
-            if status
-            else "the upstream failed without a reason"
+            f"the upstream returned status {status}" if status else "the upstream failed without a reason"
         )
     return WireError(
         _classify(code, error_type, status, message),

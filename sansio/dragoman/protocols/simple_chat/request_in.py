@@ -38,7 +38,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         model=model or "",
         messages=_messages(body.get("messages")),
         raw=body,
-        include_usage=False,  # responses have no place for it
+        include_usage=False,  # responses have no field for it
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS,
         extra=extra_fields(body, KNOWN_BODY),
