@@ -100,7 +100,7 @@ class Ledger:
         for key, value in (extra or {}).items():
             inner = value if type(value) is dict and value else (key,)
             if key in defined or all(name in defined for name in inner):
-                self.dropped(child(path, key), "a field of its protocol alone")
+                self.dropped(child(path, key), "a field that only its protocol has")
             else:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
 
@@ -117,7 +117,7 @@ class Ledger:
             what = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""
             raise RequestRefused(
-                f"strict mode: {what} cannot be carried to the upstream: {first.detail}{more}",
+                f"strict mode: {what} cannot be sent to the upstream: {first.detail}{more}",
                 path=first.path,
                 code="lossy_translation",
             )

@@ -9,11 +9,8 @@ from core.toy_protocol import (
     toy,
 )
 
-from dragoman._engine.request import (
-    RequestTranslator,
-    TranslatedRequest,
-    translate_error,
-)
+from dragoman._engine.errors import translate_error
+from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -140,7 +137,7 @@ def test_losses_of_a_request() -> None:
 def test_policy_refuse() -> None:
     translator = RequestTranslator(client=CLIENT, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
     assert translator.translate(request_body(heat=1)).losses is not None
-    with pytest.raises(RequestRefused, match="/new_field cannot be carried") as caught:
+    with pytest.raises(RequestRefused, match="/new_field cannot be sent") as caught:
         translator.translate(request_body(new_field=1))
     assert (caught.value.status, caught.value.path) == (400, "/new_field")
 
