@@ -10,7 +10,7 @@ from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.anthropic_messages.checks import text_or_none
+from dragoman.protocols.anthropic_messages.checks import string_or_none
 
 KIND_BY_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": ErrorKind.INVALID_REQUEST,
@@ -124,12 +124,12 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     if type(error) is not dict:
         error = body
     message = _message(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
-    error_type = text_or_none(error.get("type"))
+    error_type = string_or_none(error.get("type"))
     kind = None if error_type is None else KIND_BY_TYPE.get(error_type)
     if kind is None or (error_type in GENERIC_TYPES and status is not None):
         kind = ErrorKind.SERVER if status is None else kind_of_status(status)
     details = error.get("details")
-    code = text_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
+    code = string_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
     if code is not None:
         kind = KIND_BY_CODE.get(code, kind)
     return WireError(
@@ -138,8 +138,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         status=status,
         code=code,
         type=error_type,
-        param=text_or_none(error.get("param")),
-        request_id=text_or_none(body.get("request_id")),
+        param=string_or_none(error.get("param")),
+        request_id=string_or_none(body.get("request_id")),
     )
 
 

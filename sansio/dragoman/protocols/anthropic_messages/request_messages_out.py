@@ -225,9 +225,7 @@ class ConversationWriter:
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
         """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
         if not self._same_protocol and not has_visible_text(part.text):
-            self._ledger.add(
-                LossCode.REPAIRED, part.path, "a blank text was left out: the upstream refuses it"
-            )
+            self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
         if part.cache is not None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dragoman._ir.request import Citation
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_chat.tables import (
     BREAKPOINT_TTL_NAMES,
     CACHE_CONTROL_TTL_NAMES,
@@ -141,11 +140,6 @@ def with_nested_extra(extra: JSONObject | None, member: str, unknown: JSONObject
     return extra if unknown is None else {**(extra or {}), member: unknown}
 
 
-def text_or_none(value: JSON) -> str | None:
-    """Return a text that is not empty, None for any other value."""
-    return value if type(value) is str and value else None
-
-
 def arguments_text(value: JSON) -> str:
     """Return a call's arguments as text. Some clients and servers send the object itself, or null for no arguments."""
     if type(value) is str:
@@ -172,19 +166,6 @@ def optional_text(value: JSONObject, name: str, path: str) -> str | None:
     """Return a text that may be absent or null. Raises RemoteProtocolError (400) for other types."""
     found = value.get(name)
     return None if found is None else require_text(found, f"{path}/{name}")
-
-
-def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted_path(path)} must be {expected}, not {kind_of(value) if value != '' else 'empty'}",
-        path=path,
-        code="invalid_type",
-    )
-
-
-def unreadable_response(message: str) -> RemoteProtocolError:
-    """Return the error (502) for a response that cannot be read."""
-    return RemoteProtocolError(message, status=502)
 
 
 def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:

@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_ASSISTANT,
     KNOWN_AUDIO,
@@ -52,7 +52,6 @@ from dragoman.protocols.openai_chat.checks import (
     require_text,
     required_text,
     with_nested_extra,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
 from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format

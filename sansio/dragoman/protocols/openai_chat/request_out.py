@@ -302,7 +302,7 @@ class MessageWriter:
                 self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
             _prefix(content, "Error: ")
-            self._ledger.altered(f"{result.path}/is_error", "sent as the prefix `Error: `")
+            self._ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
         if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):

@@ -22,7 +22,7 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -33,7 +33,6 @@ from dragoman.protocols.openai_chat.checks import (
     KNOWN_THINKING,
     extra_fields,
     require_text,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import (
     CHAT_TEMPLATE_KWARGS,

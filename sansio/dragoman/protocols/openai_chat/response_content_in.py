@@ -25,9 +25,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
-from dragoman.protocols.openai_chat.checks import read_url_citation, unreadable_response
+from dragoman.protocols.openai_chat.checks import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
     IdAllocator,

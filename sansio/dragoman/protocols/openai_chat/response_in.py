@@ -27,11 +27,10 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
@@ -345,7 +344,7 @@ def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | Non
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     """Return the error for a response that ended early. certain: it is whole, and therefore cannot be read."""
     subject = "it" if certain else "the upstream's stream"
-    return RemoteProtocolError(f"{subject} ended {how}", status=502)
+    return unreadable_response(f"{subject} ended {how}")
 
 
 # Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.

@@ -20,8 +20,9 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
+from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
-from dragoman.protocols.openai_chat.checks import arguments_text, unreadable_response
+from dragoman.protocols.openai_chat.checks import arguments_text
 from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
 
 

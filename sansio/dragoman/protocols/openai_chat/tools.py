@@ -24,7 +24,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -39,7 +39,6 @@ from dragoman.protocols.openai_chat.checks import (
     read_cache_mark,
     required_text,
     with_nested_extra,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
 
