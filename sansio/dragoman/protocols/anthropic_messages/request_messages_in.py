@@ -65,7 +65,7 @@ class ReadContext:
         self.has_system_messages = False
 
 
-# Returns None for a block that repeats what stands beside it.
+# Returns None for a block that repeats the one beside it.
 BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 
 

@@ -2,7 +2,7 @@
 
 A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
 protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
-vendors as tools with the same use, if the upstream has them. MCP servers stand in a list of their own, and a toolset
+vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset
 names each.
 """
 

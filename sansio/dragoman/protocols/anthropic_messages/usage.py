@@ -13,7 +13,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
 from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
 
-# Counters that only this protocol has: they are carried in `Usage.extra`.
+# Counters that only this protocol has: they are kept in `Usage.extra`.
 _NATIVE_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
