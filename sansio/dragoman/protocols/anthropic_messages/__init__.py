@@ -34,6 +34,7 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
+    # Ids: "String should match pattern '^[a-zA-Z0-9_-]+$'" (openai-agents-python#1147, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),

@@ -46,7 +46,7 @@ KNOWN_CONTEXT_MANAGEMENT = frozenset({"edits"})
 KNOWN_COMPACT_EDIT = frozenset({"type", "trigger"})
 KNOWN_TRIGGER = frozenset({"type", "value"})
 KNOWN_COMPACTION = frozenset({"type", "instructions"})
-# A request. `output_format` is the older, beta place of `output_config.format`.
+# A request. `output_format` is the older place of `output_config.format`, deprecated in anthropic 2.12.0.
 KNOWN_BODY = frozenset(
     {
         *PARAMS,

@@ -217,7 +217,8 @@ class ConversationWriter:
             self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
         if assistant and not self._same_protocol:
-            # The API refuses documents and images in assistant messages.
+            # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November
+            # 2026), and images.
             self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
             return ()
         return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)

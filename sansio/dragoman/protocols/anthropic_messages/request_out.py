@@ -274,6 +274,7 @@ def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Leave out blank sequences, which the API refuses (its documentation, read 2026-11-22)."""
     sequences = value if type(value) is list else [value]
     visible = [text for text in sequences if not str(text).isspace()]
     if len(visible) < len(sequences):

@@ -140,6 +140,7 @@ def _write_budget(
     else:
         ledger.dropped(_path(config), "the model reasons only with a budget, and the request has no effort")
         return None
+    # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py)
     if limit <= MIN_BUDGET:
         # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")

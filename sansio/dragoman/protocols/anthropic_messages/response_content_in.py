@@ -239,7 +239,8 @@ class ContentBlockReader:
     def _close_thinking(self, block: StreamedBlock, cut: bool) -> list[Event]:
         events: list[Event] = []
         if block.number < 0:
-            # With "display: omitted" only the signature comes, and it must go back.
+            # With `display: omitted` "a signature is returned for multi-turn continuity" (anthropic 2.12.0,
+            # types/thinking_config_enabled_param.py).
             if not block.native.get("signature"):
                 return []
             events.append(self._start_block(block, BlockKind.REASONING))

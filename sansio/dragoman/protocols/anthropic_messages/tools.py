@@ -2,8 +2,8 @@
 
 A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
 protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
-vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset
-names each.
+vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset names
+each.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ class _ToolWriter:
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
         if self._request.parallel_tool_calls is False:
-            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag.
+            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag (anthropic
+            # 2.12.0, types/tool_choice_none_param.py).
             tool_choice = tool_choice or {"type": "auto"}
             if tool_choice["type"] != "none":
                 tool_choice["disable_parallel_tool_use"] = True

@@ -71,7 +71,7 @@ def _display_if_included(value: JSON, path: str) -> str | None:
 
 
 # Setting, its member ("" for none), the field of ReasoningConfig that it sets, and how to read it, with None for an
-# unknown value.
+# unknown value. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
 _PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
     ("reasoning_effort", "", "effort", require_text),
     ("reasoning", "effort", "effort", require_text),

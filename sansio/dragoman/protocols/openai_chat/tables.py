@@ -92,7 +92,12 @@ REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "p
 
 # Where compatible servers put reasoning, in the order in which its text is looked for, because many send the same text
 # under two names.
-REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+REASONING_FIELDS = (
+    "reasoning_content",  # DeepSeek, xAI, Z.ai, Qwen, llama.cpp
+    "reasoning",  # OpenRouter, Groq, Ollama, vLLM
+    "reasoning_details",  # OpenRouter, Vercel
+    "thinking_blocks",  # LiteLLM
+)
 # What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
 # The settings for reasoning, which are sent unchanged to an upstream of this protocol.
@@ -115,7 +120,8 @@ CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short"
 BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
 CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 
-# The first five finish reasons are official, the others come from compatible servers. Any other one counts as END.
+# The first five finish reasons are official (openai-python 3.54.0), the others come from compatible servers. Any other
+# one counts as END.
 STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END,
     "length": StopReason.MAX_TOKENS,
