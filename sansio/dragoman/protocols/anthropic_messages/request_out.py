@@ -278,7 +278,7 @@ def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
     sequences = value if type(value) is list else [value]
     visible = [text for text in sequences if not str(text).isspace()]
     if len(visible) < len(sequences):
-        ledger.dropped(path, "each stop sequence must contain non-whitespace")
+        ledger.dropped(path, "a blank stop sequence was left out: it is refused")
     return visible or None
 
 

@@ -430,7 +430,7 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
         return cast(JSONObject, event.native)
     path = event.path or f"{block}/citations"
     if event.url is None:
-        ledger.dropped(path, "the annotation does not cite a web page")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is not None or event.end is not None or event.has_unmapped_fields():
         ledger.altered(path, "only the URL and title of the citation were kept")

@@ -267,7 +267,9 @@ class MessageWriter:
     def _system_role(self, message: Message) -> str:
         if self._started and not self._exact and not self._capabilities.mid_system:
             path = f"{message.path}/role"
-            self._ledger.altered(path, "system text in mid-conversation is sent as user text")
+            self._ledger.altered(
+                path, "sent as marked user text: the upstream does not accept the system role here"
+            )
             return "user"
         # "With o1 models and newer, use `developer` messages for this purpose instead" of system messages
         # (openai-python 3.54.0). Servers without this role take them as system messages.

@@ -154,7 +154,9 @@ def write_reasoning(
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
-        ledger.dropped(config.display_path or path, "there is no setting for whether reasoning is visible")
+        ledger.dropped(
+            config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
+        )
     requested = _requested_effort(config)
     if requested is None:
         return

@@ -89,7 +89,7 @@ def write_citation(event: Annotation, base: int, size: int, choice: int, ledger:
         return native
     path = event.path or f"/choices/{choice}/message/annotations"
     if event.url is None:
-        ledger.dropped(path, "the citation has no URL")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is None or event.end is None:
         start, end = base, base + size  # it cites the whole block
