@@ -1,39 +1,38 @@
 """docs/promises.md: each promise has tests, and each test with the marker `promise` is named there."""
 
 import re
-import runpy
 from pathlib import Path
 
+import page_tables
 import pytest
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "promises.md").read_text("utf-8")
-GENERATE = runpy.run_path(str(DOCS / "generate.py"))
 SECTIONS = {part.split("\n", 1)[0]: part for part in PAGE.split("\n### ")[1:]}
 
 
 def test_the_named_tests_are_those_with_the_marker() -> None:
-    # When this fails: run `python docs/generate.py`.
-    assert GENERATE["page"](PAGE) == PAGE
+    # When this fails: run `make docs`.
+    assert page_tables.page(PAGE) == PAGE
 
 
 def test_every_promise_is_there_once_in_its_order() -> None:
-    assert re.findall(r"^### (.*)", PAGE, re.MULTILINE) == GENERATE["PROMISES"]
+    assert re.findall(r"^### (.*)", PAGE, re.MULTILINE) == page_tables.PROMISES
     assert all(f"<!-- table: {number} -->" in text for number, text in SECTIONS.items())
 
 
-@pytest.mark.parametrize("number", GENERATE["PROMISES"])
+@pytest.mark.parametrize("number", page_tables.PROMISES)
 def test_a_promise_has_a_test(number: str) -> None:
     assert re.search(r"^- `tests/", SECTIONS[number], re.MULTILINE)
 
 
 def test_every_marker_counts() -> None:
     """It stands above a test, a class or in `pytestmark`, names what exists, and the main suite runs it."""
-    assert GENERATE["promised"]().keys() <= set(GENERATE["PROMISES"])
-    for modules in GENERATE["promised"]().values():
+    assert page_tables.promised().keys() <= set(page_tables.PROMISES)
+    for modules in page_tables.promised().values():
         assert all(len(names) == len(set(names)) for names in modules.values()), modules
-    counted = sum(len(names) for modules in GENERATE["promised"]().values() for names in modules.values())
+    counted = sum(len(names) for modules in page_tables.promised().values() for names in modules.values())
     texts = [path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py")]
     written = [
         re.findall(r'"[RS]\d+"', mark)
@@ -42,11 +41,11 @@ def test_every_marker_counts() -> None:
     ]
     assert counted == sum(map(len, written))
     assert not any(
-        "tests/recordings/" in module for modules in GENERATE["promised"]().values() for module in modules
+        "tests/recordings/" in module for modules in page_tables.promised().values() for module in modules
     )
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
 def test_links_to_promises_lead_to_one(page: Path) -> None:
     linked = re.findall(r"promises\.md#([rs]\d+)", page.read_text("utf-8"))
-    assert {each.upper() for each in linked} <= set(GENERATE["PROMISES"])
+    assert {each.upper() for each in linked} <= set(page_tables.PROMISES)

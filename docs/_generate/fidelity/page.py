@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fidelity import chat, chat_stream, messages, messages_stream, responses, responses_stream
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
 from fidelity.probe import Probe
+from fidelity.rows import read
 from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, TARGETS, VENDORS
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
-REQUESTS = {CHAT: chat.REQUESTS, MESSAGES: messages.REQUESTS, RESPONSES: responses.REQUESTS}
-ANSWERS = {CHAT: chat_stream.ANSWERS, MESSAGES: messages_stream.ANSWERS, RESPONSES: responses_stream.ANSWERS}
+_ROWS = {protocol: read(protocol) for protocol in PROTOCOL_NAMES}
+REQUESTS = {protocol: requests for protocol, (requests, _) in _ROWS.items()}
+ANSWERS = {protocol: streams for protocol, (_, streams) in _ROWS.items()}
 
 _HEAD = """\
 # What becomes of every field

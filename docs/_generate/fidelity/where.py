@@ -28,7 +28,18 @@ class Leaf:
     value: str
 
 
-def leaves_of(wire: str, *, streams: bool) -> list[Leaf]:
+def places_of(wire: str, base: str | None, marks: list[frozenset[str]], *, streams: bool) -> tuple[str, ...]:
+    """Return where marks came out; if that is nowhere, where a document differs from another."""
+    leaves = _leaves_of(wire, streams=streams)
+    places = _places_of_marks(leaves, marks)
+    if places or base is None:
+        return places
+    others = _leaves_of(base, streams=streams)
+    new = _beyond(leaves, others) or _beyond(others, leaves)
+    return _in_words([leaf for leaf in new if leaf.event == new[0].event])
+
+
+def _leaves_of(wire: str, *, streams: bool) -> list[Leaf]:
     if not streams:
         return list(_leaves("", json.loads(wire), ()))
     found: list[Leaf] = []
@@ -57,11 +68,6 @@ def _kind(member: Json) -> str:
     return next((name for name in named if isinstance(name, str)), "")
 
 
-def new_places(out: list[Leaf], base: list[Leaf]) -> list[Leaf]:
-    """Return what only the first document has; if that is nothing, what only the second has."""
-    return _beyond(out, base) or _beyond(base, out)
-
-
 def _beyond(one: list[Leaf], other: list[Leaf]) -> list[Leaf]:
     left = Counter(other)
     found = []
@@ -73,7 +79,7 @@ def _beyond(one: list[Leaf], other: list[Leaf]) -> list[Leaf]:
     return found
 
 
-def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
+def _places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
     """Where marks come out. In a stream that is the first event that has one: others repeat it.
 
     Of the members that share a mark (a call and its result share an id) the one with most of the others is named.
@@ -94,10 +100,10 @@ def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, 
         best = max(held, key=lambda group: len(held[group] & left))
         chosen += found[best]
         left -= held.pop(best)
-    return in_words(chosen)
+    return _in_words(chosen)
 
 
-def in_words(leaves: list[Leaf]) -> tuple[str, ...]:
+def _in_words(leaves: list[Leaf]) -> tuple[str, ...]:
     """Return the places in words; those of one member become one."""
     groups: dict[tuple[str, str], tuple[str, ...]] = {}
     for leaf in leaves:

@@ -1,8 +1,7 @@
-"""Write the parts of the documentation that follow from the code. Run `make docs` after a change of either.
+"""Make the tables in pages that are written by hand.
 
 In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
-the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md and
-what-you-lose.md is made here, see the package `fidelity` beside this file; map.md is made by package_map.py.
+the tests that hold a promise.
 """
 
 import ast
@@ -10,9 +9,6 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-
-from fidelity.page import page as fidelity_page
-from fidelity.summary import summary
 
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
@@ -31,17 +27,16 @@ from dragoman_server.settings import (
 )
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 
-PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
-FIDELITY = Path(__file__).with_name("fidelity.md")
-SUMMARY = Path(__file__).with_name("what-you-lose.md")
-TESTS = Path(__file__).parents[1] / "tests"
+_DOCS = Path(__file__).parents[1]
+PAGES = [_DOCS / name for name in ("accounts.md", "configuration.md", "promises.md")]
+TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def page(text: str) -> str:
     """Return the page with its tables up to date. Raises KeyError for a table of an unknown name."""
-    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[match[1]]()}\n", text)
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[str(match[1])]()}\n", text)
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -261,9 +256,3 @@ _TABLES: dict[str, Callable[[], str]] = {
     "rewritten_relays": _rewritten_relays,
     "families": _families,
 }
-
-if __name__ == "__main__":
-    for each in PAGES:
-        each.write_text(page(each.read_text("utf-8")), "utf-8")
-    FIDELITY.write_text(fidelity_page(), "utf-8")
-    SUMMARY.write_text(summary(), "utf-8")

@@ -10,8 +10,8 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("map.md")
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).parents[2]
+PAGE = _ROOT / "docs" / "map.md"
 _SOURCES = {"dragoman_server": _ROOT / "server", "dragoman": _ROOT / "sansio"}
 
 
@@ -43,8 +43,8 @@ Imports = dict[str, set[str]]
 _HEAD = """\
 # The map
 
-`make map` draws this page from the imports (`docs/package_map.py`), and a test fails when it is out of date. An arrow
-means "imports". Arrows that follow from others are left out; dashed ones run against the order.
+`make map` draws this page from the imports (`docs/_generate/package_map.py`), and a test fails when it is out of date.
+An arrow means "imports". Arrows that follow from others are left out; dashed ones run against the order.
 [architecture.md](architecture.md#the-gateway) has a line about each package.
 """
 
