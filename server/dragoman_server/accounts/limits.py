@@ -257,7 +257,9 @@ class ClientLimits:
                 result = await store_call
         except (AccountStoreError, TimeoutError) as error:
             if not self._store_failed:  # one line each time that it fails, not one for each request
-                ERRORS.warning("the limits of client keys are not counted: %s", error or "no answer in time")
+                ERRORS.warning(
+                    "the limits of client keys are not counted: %s", error or "no response in time"
+                )
             self._store_failed = True
             return None
         self._store_failed = False

@@ -76,7 +76,7 @@ _DEFAULTS = ServerSettings()
 
 # The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ def _warnings(
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
-                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1; "
                 f"requests would go to .../v1{path}"
             )
 
@@ -232,7 +232,7 @@ class _Loader:
         if store == "sqlite" and "response_store_path" not in configured:
             self.sources.add_origin_problem(("server", "response_store"), "needs response_store_path as well")
         if store == "memory" and cast(int, values.get("workers", 1)) > 1:
-            text = "is known to one process alone, and there are several workers: use sqlite"
+            text = "exists in one process only, and there are several workers: use sqlite"
             self.sources.add_origin_problem(("server", "response_store"), text)
 
     def _check_account_store(self, values: Mapping[str, object], configured: Collection[str]) -> None:
@@ -311,7 +311,7 @@ class _Loader:
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
                     f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
-                    f"makes no upstream {found.provider.name}"
+                    f"does not make an upstream {found.provider.name}"
                 )
             else:
                 self._discovered_upstream(found, upstreams)

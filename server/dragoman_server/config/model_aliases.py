@@ -29,7 +29,7 @@ def read_model_aliases(
             found.append(_read_destination(sources, upstreams, place, alias, each, references))
         for index, destination in enumerate(found):
             if destination is not None and destination in found[:index]:
-                sources.add_problem((*path, index), f"{quote_value(chain[index])} stands here twice")
+                sources.add_problem((*path, index), f"{quote_value(chain[index])} is listed twice")
         destinations = tuple(each for each in found if each is not None)
         if destinations:
             models[alias] = destinations if isinstance(raw, list) else destinations[0]

@@ -72,7 +72,7 @@ class ConfigSources:
         except tomllib.TOMLDecodeError as error:
             self._syntax_problem(str(error), text)
         except (ValueError, RecursionError):
-            self._file_problem(None, "has a number or a nesting that is too large")
+            self._file_problem(None, "has a number that is too large, or is nested too deeply")
         else:
             self.lines = TomlLines(text)
 
@@ -120,7 +120,7 @@ class ConfigSources:
     def report_unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
         for name in table:
             if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
+                hint = did_you_mean(name, valid) or "; valid keys are " + ", ".join(valid)
                 self.add_problem((*path, name), f"unknown key{hint}")
 
     def table(self, path: KeyPath, value: object) -> dict[str, object]:
@@ -180,7 +180,7 @@ class ConfigSources:
             try:
                 lowered = header_name(name)
                 if lowered in headers:
-                    raise InvalidValue("stands here twice: names of headers ignore case")
+                    raise InvalidValue("is set twice: header names ignore case")
                 headers[lowered] = header_value(text)
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))

@@ -14,7 +14,7 @@ _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "u
 
 _DEFAULT_PORT = 6379
 
-VALKEY_EXTRA_MISSING = "needs the extra: install dragoman[valkey]"
+VALKEY_EXTRA_MISSING = "needs an extra: install dragoman[valkey]"
 
 
 def valkey_available() -> bool:

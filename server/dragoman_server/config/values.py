@@ -100,7 +100,7 @@ def _string(value: object) -> str:
 def _text(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
-        raise InvalidValue(f"{quote_value(raw)} has characters that no header may have")
+        raise InvalidValue(f"{quote_value(raw)} has characters that are not allowed in a header")
     return text
 
 
@@ -108,7 +108,7 @@ def _name(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _NAME.fullmatch(text):
         raise InvalidValue(
-            f"{quote_value(raw)} is no name: use letters, digits, dots, dashes and underscores"
+            f"{quote_value(raw)} is not a valid name: use letters, digits, dots, dashes and underscores"
         )
     return text
 
@@ -175,7 +175,7 @@ def _choice(key: SettingSpec, value: object, raw: object) -> str:
         noun = key.name.removesuffix("s")
         # A suggestion quotes nothing of the value, but only a plain text is worth comparing.
         hint = did_you_mean(raw, key.choices) if isinstance(raw, str) else ""
-        hint = hint or "; valid are " + ", ".join(quote_value(choice) for choice in key.choices)
+        hint = hint or "; valid values are " + ", ".join(quote_value(choice) for choice in key.choices)
         raise InvalidValue(f"unknown {noun} {quote_value(raw)}{hint}")
     return text
 
@@ -185,7 +185,7 @@ def _statuses(key: SettingSpec, value: object, raw: object) -> tuple[int, ...]:
         raise InvalidValue(f"expected an array of integers, found {type_name(value)}")
     for index, each in enumerate(value):
         if isinstance(each, bool) or not isinstance(each, int) or not 100 <= each <= 599:
-            raise InvalidValue(f"{quote_value(each)} is no HTTP status", index)
+            raise InvalidValue(f"{quote_value(each)} is not an HTTP status", index)
     return tuple(value)
 
 
@@ -202,7 +202,7 @@ def _each(
             except InvalidValue as error:
                 raise InvalidValue(str(error), index) from None
             if found[-1] in found[:-1]:
-                raise InvalidValue(f"{quote_value(raw_element)} stands here twice", index)
+                raise InvalidValue(f"{quote_value(raw_element)} is listed twice", index)
         return tuple(found)
 
     return check_all
@@ -216,7 +216,7 @@ def _allowed_host(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value).lower().removeprefix("[").removesuffix("]")
     if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
         raise InvalidValue(
-            f'{quote_value(raw)} is no host name: write it without scheme and port, such as "*.example.com"'
+            f'{quote_value(raw)} is not a host name: write it without scheme and port, such as "*.example.com"'
         )
     return text
 
@@ -229,7 +229,7 @@ def _origin(key: SettingSpec, value: object, raw: object) -> str:
     url = _split(text, quote_value(raw))
     if url.path or "?" in text or "#" in text or "@" in text:
         raise InvalidValue(
-            f'{quote_value(raw)} is no origin: write "https://host" or "https://host:port", '
+            f'{quote_value(raw)} is not an origin: write "https://host" or "https://host:port", '
             f'"{LOOPBACK_ORIGINS}" for the pages of this machine, or "*" for any'
         )
     return text.lower()
@@ -238,7 +238,7 @@ def _origin(key: SettingSpec, value: object, raw: object) -> str:
 def _path(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if "\0" in text:
-        raise InvalidValue(f"{quote_value(raw)} is no file name")
+        raise InvalidValue(f"{quote_value(raw)} is not a file name")
     return text
 
 
@@ -246,7 +246,7 @@ def _split(text: str, quoted: str) -> SplitResult:
     # urlsplit drops tabs and line ends without an error, so they are checked first.
     if not _VISIBLE.fullmatch(text):
         raise InvalidValue(
-            f"{quoted} is no URL: it has spaces, control characters or characters outside ASCII"
+            f"{quoted} is not a URL: it has spaces, control characters or characters outside ASCII"
         )
     if "://" not in text:
         raise InvalidValue(f'{quoted} has no scheme: write "http://..." or "https://..."')
@@ -255,9 +255,9 @@ def _split(text: str, quoted: str) -> SplitResult:
         port = url.port
     except ValueError:
         # The exception's own text quotes parts of the URL, which may come from a secret.
-        raise InvalidValue(f"{quoted} is no URL: its host or port is malformed") from None
+        raise InvalidValue(f"{quoted} is not a URL: its host or port is malformed") from None
     if not url.hostname:
-        raise InvalidValue(f"{quoted} names no host")
+        raise InvalidValue(f"{quoted} has no host")
     if port == 0:
         raise InvalidValue(f"{quoted} has port 0")
     return url
@@ -269,7 +269,7 @@ def _url(key: SettingSpec, value: object, raw: object) -> str:
     if "@" in url.netloc:
         raise InvalidValue(f"{quote_value(raw)} has credentials in it: put them into api_key or headers")
     if url.scheme not in ("http", "https"):
-        raise InvalidValue(f'{quote_value(raw)} has an unknown scheme; valid are "http" and "https"')
+        raise InvalidValue(f'{quote_value(raw)} has an unknown scheme; valid schemes are "http" and "https"')
     if "?" in text or "#" in text:
         raise InvalidValue(f"{quote_value(raw)} has a query or a fragment: a base URL ends with its path")
     for endpoint in _ENDPOINTS:
@@ -282,7 +282,7 @@ def _proxy(key: SettingSpec, value: object, raw: object) -> Secret:
     text = _string(value)
     if _split(text, "this value").scheme not in _PROXY_SCHEMES:
         raise InvalidValue(
-            "has an unknown scheme; valid are " + ", ".join(quote_value(s) for s in _PROXY_SCHEMES)
+            "has an unknown scheme; valid schemes are " + ", ".join(quote_value(s) for s in _PROXY_SCHEMES)
         )
     return Secret(text)
 
@@ -290,29 +290,29 @@ def _proxy(key: SettingSpec, value: object, raw: object) -> Secret:
 def _secret(key: SettingSpec, value: object, raw: object) -> Secret:
     text = _string(value)
     if not _VISIBLE.fullmatch(text):
-        raise InvalidValue("has spaces, line ends or characters outside ASCII, which no key has")
+        raise InvalidValue("has spaces, line ends or characters outside ASCII, which a key cannot have")
     if len(text) < key.low:
-        raise InvalidValue(f"is too short: {key.low:.0f} characters at least, as from `openssl rand -hex 32`")
+        raise InvalidValue(
+            f"is too short: at least {key.low:.0f} characters are required, as from `openssl rand -hex 32`"
+        )
     return Secret(text)
 
 
 def _hash(key: SettingSpec, value: object, raw: object) -> str:
     text = _string(value)
     if not _HASH.fullmatch(text):
-        raise InvalidValue("is no hash of a key: write what `dragoman keys add` printed")
+        raise InvalidValue("is not the hash of a key: write what `dragoman keys add` printed")
     return text
 
 
 def header_name(name: str) -> str:
     """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
-        raise InvalidValue("is no header name")
+        raise InvalidValue("is not a header name")
     if name.lower() in _FRAMING_HEADERS:
         raise InvalidValue("this header belongs to the connection and cannot be set")
     if name.lower() in _IDENTITY_HEADERS or name.lower().startswith(_IDENTITY_PREFIX):
-        raise InvalidValue(
-            "this header says who calls, which the gateway says itself: it stands for no other client"
-        )
+        raise InvalidValue("this header identifies the sender, and the gateway sends its own")
     if name.lower() in _OWN_SETTINGS:
         raise InvalidValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
     return name.lower()
@@ -322,7 +322,7 @@ def header_value(value: object) -> Secret:
     """Return the value as a secret, because any header may carry a key. Raises InvalidValue."""
     text = _string(value)
     if not _FIELD_VALUE.fullmatch(text):
-        raise InvalidValue("has line ends or other characters that no header may have")
+        raise InvalidValue("has line ends or other characters that are not allowed in a header")
     return Secret(text)
 
 

@@ -91,7 +91,7 @@ class _Accounts:
                     await change(account.id)
             except (AccountStoreError, TimeoutError):
                 raise HTTPException(
-                    503, "the store of accounts does not answer; nothing may have changed"
+                    503, "the account store does not respond; the change may not have been made"
                 ) from None
             health = self._store.health().get(account.id, Health())
             return _respond(request, account_json(account, health, time.time()))

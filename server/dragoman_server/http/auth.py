@@ -113,7 +113,7 @@ class Keyring:
                 matching = key
         if matching is None:
             raise _unauthorized(
-                "this gateway does not know the client key: send another, or have one made (dragoman keys add)"
+                "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
         return matching
 
@@ -169,8 +169,8 @@ class AdminKeyMiddleware:
             return
         presented = presented_key(scope["headers"])
         if presented is None or not same_key(presented, self._key):
-            what = "needs the admin key" if presented is None else "is closed to this key"
-            await self._refuse(scope, _unauthorized(f"what is below {ADMIN_PATH} {what}"), send)
+            what = "need the admin key" if presented is None else "do not accept this key"
+            await self._refuse(scope, _unauthorized(f"paths below {ADMIN_PATH} {what}"), send)
             return
         await self._app(scope, receive, send)
 

@@ -104,7 +104,7 @@ class CountEndpoint(BaseEndpoint):
         if reply.status == 200:
             tokens = decode_object(reply.body, "the count").get("input_tokens")
             if type(tokens) is not int:
-                request.record.error = "the upstream's answer is no count"
+                request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens
             if not relayed:
@@ -139,7 +139,7 @@ def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
 
 def _cannot_count_error(record: RequestRecord) -> RequestRefused:
     return RequestRefused(
-        f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
+        f'only upstream "{record.upstream}" has the conversation, and it cannot count tokens at the moment',
         status=503,
     )
 

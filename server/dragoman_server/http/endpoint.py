@@ -44,7 +44,7 @@ _LAST_ERROR_S = 5.0
 
 _GATEWAY_STOPS = WireError(
     ErrorKind.OVERLOADED,
-    "the gateway is stopping, and the upstream had not answered yet; send the request again",
+    "the gateway is stopping, and the upstream had not responded yet; send the request again",
     status=503,
 )
 

@@ -24,7 +24,7 @@ from dragoman_server.replies import (
     suggest_base_url,
 )
 
-INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
+INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
 
 class FallbackErrors:

@@ -128,7 +128,7 @@ def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[Cat
     limit = integer_parameter(query, "limit", 1, _MAX_PAGE_SIZE) or len(entries)
     after, before = last_value(query, "after_id"), last_value(query, "before_id")
     if after is not None and before is not None:
-        raise invalid_parameter("before_id", "left out beside after_id")
+        raise invalid_parameter("before_id", "omitted if after_id is sent")
     if before is not None:
         entries = entries[: _index_of(entries, "before_id", before)]
         return entries[-limit:], len(entries) > limit
@@ -141,7 +141,7 @@ def _index_of(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int
     for index, entry in enumerate(entries):
         if entry.name == name:
             return index
-    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is none")
+    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is not one")
 
 
 def openai_model(entry: CatalogEntry) -> JSONObject:

@@ -82,7 +82,7 @@ async def read_body(
     silent = (
         "stopped in the middle"
         if deadline < first_deadline + received / _MIN_BYTES_PER_S
-        else "comes too slowly"
+        else "arrives too slowly"
     )
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9

@@ -117,7 +117,7 @@ class StoredResponseBase(BaseEndpoint):
         """Return the id in the path. Raises RemoteProtocolError where nothing is stored."""
         if not self.stored.enabled:
             raise RequestRefused(
-                f"this gateway keeps no answers: {HOW_TO_ENABLE} in its configuration",
+                f"this gateway does not store responses: {HOW_TO_ENABLE} in its configuration",
                 code="unsupported_operation",
             )
         return str(request.scope["path_params"]["id"])
@@ -230,7 +230,7 @@ class CompactEndpoint(BaseEndpoint):
         if reply is None:
             return
         if reply.status == 200:
-            response = decode_object(reply.body, "the answer")
+            response = decode_object(reply.body, "the response")
             reply = replace(reply, body=encode(chain.build_compaction(response, items)))
         await request.respond(reply)
 
@@ -271,7 +271,7 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
     # No event reports a cancelled response.
     if replayed != expected or body.get("status") == "cancelled":
         raise RequestRefused(
-            "this response cannot be replayed as a stream; ask for it without stream", path="/stream"
+            "this response cannot be replayed as a stream; request it without stream", path="/stream"
         )
     frames = []
     for name, event in events:

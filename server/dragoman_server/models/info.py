@@ -95,7 +95,7 @@ def read_models(body: bytes) -> ModelPage:
     value = decode(body)
     items = value if isinstance(value, list) else _items(value)
     if items is None:
-        raise RemoteProtocolError("the answer is no list of models")
+        raise RemoteProtocolError("the response is not a list of models")
     models = tuple(model for item in items if (model := _model(item)) is not None)
     return ModelPage(models, _next(value, models) if isinstance(value, dict) else None)
 

@@ -71,7 +71,7 @@ async def fetch_all(
 ) -> dict[str, tuple[ModelInfo, ...] | str]:
     """Fetch the models of several upstreams at the same time. Return the reason for one that has no list in time."""
     found: dict[str, tuple[ModelInfo, ...] | str] = {
-        upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
+        upstream.name: f"no response within {within_s:g} s" for upstream in upstreams
     }
 
     async def fetch(upstream: UpstreamSettings) -> None:
@@ -126,7 +126,7 @@ async def _page(
     """Return a page and the number of its bytes."""
     status, body = await account_get(sender, upstream, spec, account, url, room)
     if status in _ACCOUNT_STATUSES:
-        raise _AccountRefused(f"it answered with status {status}")
+        raise _AccountRefused(f"it returned status {status}")
     if status != 200:
-        raise ModelListError(f"it answered with status {status}")
+        raise ModelListError(f"it returned status {status}")
     return read_models(body), len(body)

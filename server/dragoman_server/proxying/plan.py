@@ -458,7 +458,7 @@ def _policy(
         wanted = LossPolicy(requested.strip().lower())
     except ValueError:
         values = " or ".join(policy.value for policy in LossPolicy)
-        message = f"the header {LOSS_POLICY_HEADER} says {requested[:40]!a}: write {values}"
+        message = f"the header {LOSS_POLICY_HEADER} has the value {requested[:40]!a}: write {values}"
         raise RemoteProtocolError(message, code="invalid_value") from None
     if (
         wanted is LossPolicy.RECORD

@@ -181,8 +181,8 @@ def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     status = _decoded(previous.body).get("status")
     if status not in _CONTINUABLE:
         raise RequestRefused(
-            f"Previous response with id '{previous.id}' cannot be gone on from: it is {status}. "
-            "Go on from the one before it.",
+            f"Previous response with id '{previous.id}' cannot be continued: its status is {status}. "
+            "Continue from the one before it.",
             path="/previous_response_id",
             code="previous_response_not_found",
         )

@@ -139,7 +139,7 @@ class StoredResponseService:
                 return True
             ERRORS.warning("response %s is too large for the response store", response.id)
         except ResponseStoreError as error:
-            ERRORS.error("response %s was not kept: %s", response.id, error)
+            ERRORS.error("response %s was not stored: %s", response.id, error)
         return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
@@ -180,8 +180,8 @@ def _not_enabled_error(previous: str | None, references: list[chain.ItemReferenc
     path = "/previous_response_id" if previous else f"/input/{references[0].index}"
     what = "previous_response_id" if previous else "an item_reference"
     return RequestRefused(
-        f"{what} needs answers that are kept, and this gateway keeps none: send the whole conversation as input, "
-        f"or {HOW_TO_ENABLE} in its configuration",
+        f"{what} needs stored responses, and this gateway stores none: send the whole conversation as input, or "
+        f"{HOW_TO_ENABLE} in its configuration",
         path=path,
         code="unsupported_parameter",
     )

@@ -316,7 +316,7 @@ class Connection:
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
-            _log.warning("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            _log.warning("a client read nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
             self._tasks.cancel_scope.cancel()
         except OSError:

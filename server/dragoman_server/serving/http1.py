@@ -264,7 +264,7 @@ class _BodyBuffer(ReceiveBuffer):
         before = bytes(self)
         lines = super().maybe_extract_lines()
         if lines is not None and not is_trailer_section(before[: len(before) - len(self)]):
-            raise h11.RemoteProtocolError("a line behind the last chunk is not `name: value` and CRLF")
+            raise h11.RemoteProtocolError("a line after the last chunk is not `name: value` and CRLF")
         return lines
 
 

@@ -352,7 +352,7 @@ class HTTP2(H2Protocol):
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
-            _log.warning("an HTTP/2 answer cannot be sent: %s", error)
+            _log.warning("an HTTP/2 response cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._has_work.set()
 
@@ -391,7 +391,7 @@ class HTTP2(H2Protocol):
         with anyio.move_on_after(within) as scope:
             await stream.wait_for_progress()
         if scope.cancelled_caught and stream.stream_id in self._streams:
-            text = "an HTTP/2 client took nothing of an answer for %g seconds; its request is cancelled"
+            text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
             _log.warning(text, within)
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams

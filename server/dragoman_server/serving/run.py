@@ -107,7 +107,7 @@ def _check_backend(backend: str) -> None:
         try:
             import uvloop  # noqa: F401
         except ImportError:
-            raise StartupError("uvloop is not installed here; use --backend asyncio or trio") from None
+            raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
 def _check_tls(server: ServerSettings) -> None:
@@ -124,7 +124,7 @@ def _check_tls(server: ServerSettings) -> None:
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise StartupError(
-            f"certfile {server.certfile} and keyfile {server.keyfile} are no usable pair: {reason}"
+            f"certfile {server.certfile} and keyfile {server.keyfile} cannot be used together: {reason}"
         ) from None
 
 
@@ -164,7 +164,7 @@ class _Requests:
     def cut(self) -> None:
         """Cancel all open requests."""
         if self._scopes:
-            _log.warning("requests cut, as they were still open: %d", len(self._scopes))
+            _log.warning("requests cancelled because they were still open: %d", len(self._scopes))
         for cancel_scope in tuple(self._scopes):
             cancel_scope.cancel()
 
@@ -291,7 +291,7 @@ def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
 
 
 def _leave() -> None:
-    _log.warning("some connections did not close in time; leaving them")
+    _log.warning("some connections did not close in time; exiting without them")
     logging.shutdown()
     os._exit(0)
 

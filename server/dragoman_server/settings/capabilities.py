@@ -79,8 +79,8 @@ class CapabilitySettings:
     reasoning_back: Annotated[
         str | None,
         choice(
-            "assistant turns whose reasoning Chat Completions requires back: none, those with tool calls since the last"
-            " user message, or all; a blank replaces reasoning that is lost",
+            "assistant turns whose reasoning must be sent back in Chat Completions: none, those with tool calls since"
+            " the last user message, or all; a blank replaces reasoning that is lost",
             "never",
             "tool_loop",
             "always",
@@ -97,7 +97,7 @@ class CapabilitySettings:
         tuple[str, ...] | None,
         SettingSpec(
             SettingKind.CHOICES,
-            "reasoning efforts that are accepted; others become the nearest; unset: all; empty: no reasoning at all",
+            "reasoning efforts that are accepted; others are replaced by the nearest; unset: all; empty: no reasoning",
             choices=EFFORTS,
         ),
     ] = None
@@ -194,7 +194,7 @@ class CapabilitySettings:
         str | None,
         choice(
             "when summaries of reasoning are requested in Responses: whenever the client requests reasoning, when it"
-            " wants to see it, or never",
+            " requests visible reasoning, or never",
             "auto",
             "requested",
             "never",
@@ -220,7 +220,7 @@ class CapabilitySettings:
     forced_tools: Annotated[
         str | None,
         choice(
-            "accepts a tool_choice that requires a call: always, only while the model does not think, or never",
+            "accepts a tool_choice that requires a call: always, only while the model does not reason, or never",
             "yes",
             "not_thinking",
             "no",
@@ -232,7 +232,7 @@ class CapabilitySettings:
         SettingSpec(
             SettingKind.CHOICES,
             "what it is known to enforce: a strict schema, a required tool call; the rest is checked in the response, "
-            "and the losses say `breach`",
+            "and a breach is recorded in the losses",
             choices=ENFORCED,
             default=(),
         ),
@@ -292,7 +292,7 @@ class ModelCapabilitySettings(CapabilitySettings):
         ),
     ]
     upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "upstream that the table is about; unset: all")
+        str | None, SettingSpec(SettingKind.NAME, "upstream that the table applies to; unset: all")
     ] = None
 
 

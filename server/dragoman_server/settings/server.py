@@ -47,7 +47,7 @@ class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
 
     host: Annotated[str, SettingSpec(SettingKind.HOST, "address to bind")] = "127.0.0.1"
-    port: Annotated[int, integer("port to bind; 0 takes a free one", 0, 65_535)] = 8080
+    port: Annotated[int, integer("port to bind; 0 chooses a free one", 0, 65_535)] = 8080
     backend: Annotated[str, choice("event loop", "asyncio", "uvloop", "trio")] = "asyncio"
     workers: Annotated[int, integer("number of worker processes", 1, 256)] = 1
     certfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS certificate chain, PEM")] = None
@@ -62,7 +62,7 @@ class ServerSettings:
     max_connections: Annotated[
         int,
         integer(
-            "most client connections per process; 0: half of the files that it may open, at most 10000",
+            "largest number of client connections per process; 0: half of the files that it may open, at most 10000",
             0,
             1_000_000,
         ),
@@ -131,7 +131,7 @@ class ServerSettings:
     ] = 300.0
     response_store: Annotated[
         str,
-        choice("where responses to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
+        choice("where responses to Responses clients are stored, for previous_response_id", *RESPONSE_STORES),
     ] = "off"
     response_store_path: Annotated[
         str | None,
@@ -143,12 +143,12 @@ class ServerSettings:
     ] = 256 * 2**20
     # As long as OpenAI keeps them.
     response_store_max_age_s: Annotated[
-        float, seconds("how long a response is kept in the response store", 1, 10 * 365 * DAY_S)
+        float, seconds("how long a response stays in the response store", 1, 10 * 365 * DAY_S)
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
         choice(
-            "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
+            "where account health, limits and budgets are stored: in the process, on this machine, for all gateways",
             *ACCOUNT_STORES,
         ),
     ] = "memory"
@@ -166,7 +166,7 @@ class ServerSettings:
     max_attempts: Annotated[
         int,
         integer(
-            "how often one request is sent, with one account after the other, until one succeeds", 1, 100
+            "how many times one request is sent, with one account after another, until one succeeds", 1, 100
         ),
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
@@ -192,7 +192,7 @@ class ServerSettings:
         bool,
         SettingSpec(
             SettingKind.SWITCH,
-            "start on a public address without client keys; everybody who can connect may then use all upstreams",
+            "start on a public address without client keys; anybody who can connect may then use all upstreams",
         ),
     ] = False
     check_grammars: Annotated[
@@ -205,7 +205,7 @@ class ServerSettings:
     ] = True
     reasoning_store_bytes: Annotated[
         int,
-        integer("memory for the reasoning of Chat clients that do not send it back; 0 keeps none", 0, 2**34),
+        integer("memory for the reasoning of Chat clients that do not send it back; 0 stores none", 0, 2**34),
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,

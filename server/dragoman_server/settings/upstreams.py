@@ -189,19 +189,19 @@ class RuleSettings:
     action: Annotated[
         str,
         choice(
-            "return_to_client: no other attempt; the others try the next account, and cool_down also leaves this one "
-            "alone for a while, disable takes it out of use, retry_later cools it down if this happens often",
+            "return_to_client: no other attempt; the others try the next account, and cool_down also lets this one "
+            "cool down, disable disables it, retry_later lets it cool down if such errors are frequent",
             *(each.value for each in ErrorAction),
         ),
     ]
     upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "upstream that the rule is about; unset: all")
+        str | None, SettingSpec(SettingKind.NAME, "upstream that the rule applies to; unset: all")
     ] = None
     statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses of the error")] = ()
     codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
     words: Annotated[
         tuple[str, ...],
-        SettingSpec(SettingKind.NAMES, "texts of which one is in the error's message, in any case"),
+        SettingSpec(SettingKind.NAMES, "texts of which one must be in the error's message; case is ignored"),
     ] = ()
 
 

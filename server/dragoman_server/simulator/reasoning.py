@@ -163,12 +163,12 @@ def check_returned_reasoning(request: SimulatedRequest) -> WireError | None:
         if calls and not blocks:
             return _invalid_reasoning(
                 calls[0].path,
-                f"the {form.thing} before this tool call did not come back: send the assistant's turn as it was",
+                f"the {form.thing} before this tool call was not sent back: send the assistant's turn unchanged",
             )
         for block in blocks:
             if not form.genuine(block):
                 return _invalid_reasoning(
-                    block.path, f"the {form.proof} of this {form.thing} did not come back unchanged"
+                    block.path, f"the {form.proof} of this {form.thing} was not sent back unchanged"
                 )
     return None
 

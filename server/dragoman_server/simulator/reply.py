@@ -146,10 +146,10 @@ def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
     if found is None or (
         number is not None and (model.setting is None or number > _MAX_NUMBERS[model.setting])
     ):
-        takes = "no number"
+        accepted = "no number"
         if model.setting is not None:
-            takes = f"{model.setting.value}, a number from 0 to {_MAX_NUMBERS[model.setting]}"
-        message = f'the model "{plain}" takes {takes} behind @'
+            accepted = f"{model.setting.value}, a number from 0 to {_MAX_NUMBERS[model.setting]},"
+        message = f'the model "{plain}" accepts {accepted} after @'
         return WireError(
             ErrorKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"
         ), 0

@@ -145,7 +145,7 @@ class AsyncioStream(asyncio.Protocol):
             self._transport.abort()
         if not self._lost:
             # A reader in another task must not take this for the end of the body.
-            self._error = ConnectionAbortedError("closed here")
+            self._error = ConnectionAbortedError("closed by the gateway")
         self._eof = True
 
     def alpn_protocol(self) -> str | None:

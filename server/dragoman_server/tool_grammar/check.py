@@ -72,12 +72,14 @@ def _check_lark(grammar: Grammar, text: bytes) -> str | None:
     except UnsupportedGrammar as reason:
         raise _cannot_be_read(reason) from None
     except StepLimitExceeded:
-        raise Unchecked("to check it would take too long") from None
+        raise Unchecked("checking it would take too long") from None
     if mismatch is None:
         return None
     before = text[: mismatch.offset].decode("utf-8", "replace")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    what = "the text ends where more must follow" if mismatch.at_end else "the text leaves the grammar"
+    what = (
+        "the text ends where more must follow" if mismatch.at_end else "the text does not match the grammar"
+    )
     return f"{what}, line {line}, column {column}"
 
 
@@ -85,7 +87,7 @@ _CHECKS: dict[str, Callable[[Grammar, bytes], str | None]] = {"lark": _check_lar
 
 
 def _cannot_be_read(reason: Exception) -> Unchecked:
-    return Unchecked(f"the grammar is not one that can be checked: {reason}")
+    return Unchecked(f"the grammar cannot be checked: {reason}")
 
 
 # Failures are not cached, but a definition that fails does so early.

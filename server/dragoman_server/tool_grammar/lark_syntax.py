@@ -177,7 +177,7 @@ class _Compiler:
         path, *rest = children
         words = [_word(each) for each in path.children if isinstance(each, lark.Tree)]
         if words[0] != "common" or path.children[0] == ".":
-            raise UnsupportedGrammar("an import from another place than common")
+            raise UnsupportedGrammar("an import from anywhere but common")
         if rest and _is(rest[0], "name_list"):
             for each in rest[0].children:
                 self._import(_word(each), _word(each))
@@ -199,7 +199,7 @@ class _Compiler:
     def _rule(self, name: str) -> Symbol:
         """Return the nonterminal of a rule, which is compiled later, because rules may form long chains."""
         if name not in self._rules:
-            raise UnsupportedGrammar("a rule that is not there")
+            raise UnsupportedGrammar("a rule that is not defined")
         if name not in self._numbers:
             self._numbers[name] = self._nonterminal([])
             self._wanted.append(name)
@@ -229,7 +229,7 @@ class _Compiler:
             return self._terminal(node)
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise UnsupportedGrammar("groups in too many groups")
+            raise UnsupportedGrammar("groups that are nested too deeply")
         try:
             if _is(node, "expr"):
                 return self._repeated(self._symbol(node.children[0]), *_bounds(node))
@@ -254,7 +254,7 @@ class _Compiler:
     def _grow(self, symbols: int) -> None:
         self._size += symbols
         if self._size > _MAX_SYMBOLS:
-            raise UnsupportedGrammar("a grammar of this size")
+            raise UnsupportedGrammar("a grammar that is too large")
 
     # Terminals.
 
@@ -285,18 +285,18 @@ class _Terminals:
     def expression_of(self, name: str) -> str:
         if name not in self._known:
             if name not in self._tokens:
-                raise UnsupportedGrammar("a terminal that is not there")
+                raise UnsupportedGrammar("a terminal that is not defined")
             self._known[name] = self.expression(self._tokens[name])
         return self._known[name]
 
     def expression(self, node: Any) -> str:
         self._depth += 1
         if self._depth > _MAX_DEPTH:  # reached by terminals that contain themselves too
-            raise UnsupportedGrammar("terminals in too many terminals")
+            raise UnsupportedGrammar("terminals that are nested too deeply")
         text = self._text(node)
         self._depth -= 1
         if len(text) > _MAX_EXPRESSION:
-            raise UnsupportedGrammar("an expression of this size")
+            raise UnsupportedGrammar("an expression that is too long")
         return text
 
     def _text(self, node: Any) -> str:
@@ -307,7 +307,7 @@ class _Terminals:
         if _is(node, "literal_range"):
             first, last = (_unquoted(str(each)) for each in node.children)
             if len(first) != 1 or len(last) != 1 or first > last:
-                raise UnsupportedGrammar("a range of anything but characters")
+                raise UnsupportedGrammar("a range of something other than characters")
             return f"[{_code(first)}-{_code(last)}]"
         if _is(node, "expansions"):
             return f"(?:{'|'.join(map(self.expression, node.children))})"
@@ -318,7 +318,7 @@ class _Terminals:
         if _is(node, "expr"):
             low, high = _bounds(node)
             return f"(?:{self.expression(node.children[0])}){_quantifier(low, high)}"
-        raise UnsupportedGrammar("something in a terminal that is none")
+        raise UnsupportedGrammar("a terminal that contains something else")
 
 
 def _is(node: Any, data: str) -> bool:
@@ -340,7 +340,7 @@ def _bounds(node: _Tree) -> tuple[int, int | None]:
     low = int(str(operator))
     high = int(str(more[0])) if more else low
     if not 0 <= low <= high <= _MAX_SYMBOLS:
-        raise UnsupportedGrammar("a repetition of this size")
+        raise UnsupportedGrammar("a repetition that is too large")
     return low, high
 
 
@@ -378,5 +378,5 @@ def _unescaped(match: re.Match[str]) -> str:
         return _ESCAPED.get(match[4], match[0])
     code = int(number, 16)
     if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise UnsupportedGrammar("a character that is none")
+        raise UnsupportedGrammar("an invalid character")
     return chr(code)

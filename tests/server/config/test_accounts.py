@@ -169,7 +169,8 @@ FAULTS = {
     ),
     "a name with a slash": (
         LOCAL + account(name="a/b"),
-        'dragoman.toml:7: accounts[0].name: "a/b" is no name: use letters, digits, dots, dashes and underscores',
+        'dragoman.toml:7: accounts[0].name: "a/b" is not a valid name: '
+        "use letters, digits, dots, dashes and underscores",
     ),
     "a key in two places": (
         LOCAL + f'api_key = "{CANARY}"\n' + account(),
@@ -202,7 +203,7 @@ FAULTS = {
     "a proxy's scheme": (
         LOCAL + account(more=f'proxy = "ftp://user:{CANARY}@proxy"\n'),
         "dragoman.toml:8: accounts[0].proxy: has an unknown scheme; "
-        'valid are "http", "https", "socks5", "socks5h"',
+        'valid schemes are "http", "https", "socks5", "socks5h"',
     ),
     "one bracket": (
         '[accounts]\nupstream = "local"\n',
@@ -236,7 +237,7 @@ FAULTS = {
     "a verdict that is found by itself": (
         '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
         'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
-        'valid are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
+        'valid values are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
     ),
     "a rule for nobody": (
         LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
@@ -244,11 +245,11 @@ FAULTS = {
     ),
     "a status that is none": (
         '[[rules]]\naction = "try_next"\nstatuses = [400, 42]\n',
-        "dragoman.toml:3: rules[0].statuses[1]: 42 is no HTTP status",
+        "dragoman.toml:3: rules[0].statuses[1]: 42 is not an HTTP status",
     ),
     "a status that is no number": (
         '[[rules]]\naction = "try_next"\nstatuses = ["400"]\n',
-        'dragoman.toml:3: rules[0].statuses[0]: "400" is no HTTP status',
+        'dragoman.toml:3: rules[0].statuses[0]: "400" is not an HTTP status',
     ),
     "one status": (
         '[[rules]]\naction = "try_next"\nstatuses = 400\n',
@@ -280,7 +281,7 @@ FAULTS = {
     ),
     "a chain with one twice": (
         LOCAL + '[models]\na = ["local/x", "local/y", "local/x"]\n',
-        'dragoman.toml:6: models.a[2]: "local/x" stands here twice',
+        'dragoman.toml:6: models.a[2]: "local/x" is listed twice',
     ),
 }
 
@@ -295,7 +296,8 @@ def test_a_fault_is_one_exact_line(name: str) -> None:
 def test_several_faults_of_an_account_are_told_at_once() -> None:
     text = LOCAL + account("zzz", "a b", "weight = 0\n") + account("cloud", "b")
     assert errors(text) == [
-        'dragoman.toml:7: accounts[0].name: "a b" is no name: use letters, digits, dots, dashes and underscores',
+        'dragoman.toml:7: accounts[0].name: "a b" is not a valid name: '
+        "use letters, digits, dots, dashes and underscores",
         "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
         "dragoman.toml:10: accounts[1].upstream: names no upstream; there are local, sim",
     ]

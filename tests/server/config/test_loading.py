@@ -195,12 +195,15 @@ def test_the_admin_key_is_a_key_of_its_own() -> None:
         ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
         (
             "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
-            "client_keys[0].hash: is no hash of a key: write what `dragoman keys add` printed",
+            "client_keys[0].hash: is not the hash of a key: write what `dragoman keys add` printed",
         ),
         (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
         (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
-        ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
-        ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
+        ("[server]\nsecret = 'short'\n", "server.secret: is too short: at least 32 characters are required"),
+        (
+            "[server]\nadmin_key = 'sk-secret'\n",
+            "server.admin_key: is too short: at least 32 characters are required",
+        ),
         (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
         (
             KEY + "requests_per_minute = 0\n",
@@ -353,7 +356,7 @@ def test_keys_that_are_wrong_are_the_one_fault_of_a_public_bind() -> None:
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
     assert loaded.warnings == (
-        "upstream local: the base URL for anthropic_messages is written without /v1, "
+        "upstream local: the base URL for anthropic_messages is written without /v1; "
         "requests would go to .../v1/v1/messages",
     )
 
@@ -424,7 +427,7 @@ def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
     assert loaded.settings.upstreams == ()
     assert loaded.warnings == (
         "ANTHROPIC_BASE_URL points at this gateway itself, "
-        "so ANTHROPIC_AUTH_TOKEN makes no upstream anthropic",
+        "so ANTHROPIC_AUTH_TOKEN does not make an upstream anthropic",
     )
     assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
 

@@ -250,7 +250,7 @@ async def test_trouble_with_a_time_is_a_rest_at_once(protocol: str, stream: bool
 
 # Proxies.
 
-GONE = Answer(before=[UpstreamUnreachable("the proxy does not connect to http://up.test")])
+GONE = Answer(before=[UpstreamUnreachable("the proxy did not connect to http://up.test")])
 LATE = Answer(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
 ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 

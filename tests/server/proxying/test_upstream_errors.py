@@ -79,10 +79,10 @@ def upstream(**more: Any) -> UpstreamSettings:
         ),
         (
             UpstreamTimeout(
-                "https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ
+                "https://llm.corp.test:8443 sent no response head within 5 s", UpstreamTimeoutPhase.READ
             ),
             ErrorKind.TIMEOUT,
-            'upstream "ok" sent no response head in 5 s',
+            'upstream "ok" sent no response head within 5 s',
         ),
         (
             UpstreamBroken("the connection broke"),
@@ -176,7 +176,7 @@ def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
     (account,) = settings.accounts_of(found)
     assert [error_for_client(error, found, account, []).message for error in (REFUSED, NO_PATH)] == [
         'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
-        'upstream "anthropic" answered 404 with an empty body: is ANTHROPIC_BASE_URL right?',
+        'upstream "anthropic" returned 404 with an empty body: is ANTHROPIC_BASE_URL right?',
     ]
 
 
@@ -233,7 +233,7 @@ def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
 # what the log says beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
-MONEY = 'the money or quota of account "a" of upstream "up" is used up{}: {}'
+MONEY = 'the balance or quota of account "a" of upstream "up" is used up{}: {}'
 TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "a refused key": (unauthorized, (401, 401), KEY.format(" (401)"), ": "),
     "a refused key, as a 400": (
@@ -282,19 +282,19 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "words": (
         lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
         (502, 502),
-        f'upstream "up" sent a body that is no answer (text/plain): {RIGHT}',
+        f'upstream "up" sent a body that is not a response (text/plain): {RIGHT}',
         "",
     ),
     "null": (
         lambda protocol: Answer([b" null"]),
         (502, 502),
-        f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
+        f'upstream "up" sent a body that is not a response (without a content-type): {RIGHT}',
         "",
     ),
     "a page that says 404": (
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
-        f'upstream "up" answered 404 with text/html: {RIGHT}',
+        f'upstream "up" returned 404 with text/html: {RIGHT}',
         ": the upstream answered with status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
@@ -312,7 +312,7 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "nothing, with 405": (
         lambda protocol: Answer(status=405),
         (405, 405),
-        f'upstream "up" answered 405 with an empty body: {RIGHT}',
+        f'upstream "up" returned 405 with an empty body: {RIGHT}',
         ": the upstream answered with status 405 and no readable message",
     ),
     "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
@@ -497,7 +497,7 @@ async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: st
 # -- the last key
 
 OUT_OF_USE = (
-    "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its log or at "
+    "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its log or at "
     "/admin/accounts, and has to reset them there"
 )
 
@@ -530,7 +530,7 @@ async def test_a_burnt_key_beside_an_account_that_rests(client: str) -> None:
     assert pool.asked == ["a", "b"]
     assert (heard.status, heard.headers["retry-after"]) == (429, "60")
     assert message_of(heard).startswith(
-        "every account of this model's upstreams rests; the first is back in 60 s"
+        "every account of this model's upstreams is cooling down; the first is available in 60 s"
     )
     assert "x-should-retry" not in heard.headers
 
@@ -541,7 +541,7 @@ async def test_a_burnt_key_when_others_could_not_be_tried(client: str) -> None:
     heard = await pool.call(client)
     assert heard.status in (503, 529)
     assert message_of(heard).startswith(
-        "the accounts that were tried are out of use; others may take the next"
+        "the accounts that were tried are disabled; other accounts may serve the next"
     )
     assert "x-should-retry" not in heard.headers
     assert (await pool.call(client)).status == 200

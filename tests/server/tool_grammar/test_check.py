@@ -76,18 +76,18 @@ def test_a_patch_that_keeps_to_its_grammar(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (GOOD_PATCH.replace("+Text", "Text"), "the text leaves the grammar, line 5, column 1"),
+        (GOOD_PATCH.replace("+Text", "Text"), "the text does not match the grammar, line 5, column 1"),
         (GOOD_PATCH.replace("+# Größe", "+# Größe\r"), None),  # a dot takes a carriage return
         (
             GOOD_PATCH.replace("*** End Patch\n", ""),
             "the text ends where more must follow, line 16, column 1",
         ),
-        (f"```\n{GOOD_PATCH}```", "the text leaves the grammar, line 1, column 1"),
-        (GOOD_PATCH + "Done.", "the text leaves the grammar, line 17, column 1"),
-        ("*** Begin Patch\n*** End Patch\n", "the text leaves the grammar, line 2, column 1"),
+        (f"```\n{GOOD_PATCH}```", "the text does not match the grammar, line 1, column 1"),
+        (GOOD_PATCH + "Done.", "the text does not match the grammar, line 17, column 1"),
+        ("*** Begin Patch\n*** End Patch\n", "the text does not match the grammar, line 2, column 1"),
         (
             "*** Begin Patch\n*** Add File: \n+x\n*** End Patch",
-            "the text leaves the grammar, line 2, column 15",
+            "the text does not match the grammar, line 2, column 15",
         ),
         ("*** Begin Patch\n*** Add File: ä LF", "the text ends where more must follow, line 2, column 19"),
         ("", "the text ends where more must follow, line 1, column 1"),
@@ -195,8 +195,8 @@ def test_what_an_expression_takes(expression: str, accepted: str, refused: str) 
 UNCHECKED = {
     "no grammar": "start: (",
     "no start": 'begin: "a"',
-    "a rule that is not there": "start: a",
-    "a terminal that is not there": "start: A",
+    "a rule that is not defined": "start: a",
+    "a terminal that is not defined": "start: A",
     "a terminal of itself": 'start: A\nA: "a" A?',
     "a rule in a terminal": 'start: A\nA: b\nb: "x"',
     "templates": 'start: list{"a"}\nlist{x}: x ("," x)*',
@@ -232,13 +232,13 @@ UNCHECKED = {
 
 @pytest.mark.parametrize("name", UNCHECKED)
 def test_what_cannot_be_checked_is_told_as_that(name: str) -> None:
-    with pytest.raises(Unchecked, match="not one that can be checked"):
+    with pytest.raises(Unchecked, match="the grammar cannot be checked"):
         check(UNCHECKED[name], "some text that fits nothing")
 
 
 @pytest.mark.parametrize("expression", [r"(?<=a)b", r"(a)\1", "(", "(?x) a", "((a{1000}){1000}){1000}"])
 def test_expressions_that_cannot_be_checked(expression: str) -> None:
-    with pytest.raises(Unchecked, match="not one that can be checked"):
+    with pytest.raises(Unchecked, match="the grammar cannot be checked"):
         check(expression, "c", "regex")
 
 
@@ -303,7 +303,7 @@ def test_a_long_patch_is_within_the_bound() -> None:
     assert check(PATCH, text) is None
     assert (
         check(PATCH, text.replace("+line 777", "line 777"))
-        == "the text leaves the grammar, line 780, column 1"
+        == "the text does not match the grammar, line 780, column 1"
     )
 
 

@@ -255,8 +255,10 @@ class ResilientStore:
         self._failures += 1
         if self._failures >= _MAX_FAILURES and not self._open:
             self._open = True
-            reason = str(error) or f"no answer within {self._deadline_s * 1000:g} ms"
-            LOG.warning("the account store does not work, this gateway decides alone: %s", reason)
+            reason = str(error) or f"no response within {self._deadline_s * 1000:g} ms"
+            LOG.warning(
+                "the account store does not work; this gateway decides from its own memory: %s", reason
+            )
         self._queue(None)
 
     def _queue(self, write: PendingWrite | None) -> None:

@@ -221,7 +221,7 @@ class SQLiteAccountStore:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
             raise AccountStoreError(
-                f"the account store {self._path}: {_MAX_WAITING} calls wait for it"
+                f"the account store {self._path}: {_MAX_WAITING} calls are waiting for it"
             ) from None
         try:
             await call.done.wait()

@@ -162,7 +162,7 @@ class ValkeyAccountStore:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-                self._connection, self._failure = None, "not connected any more"
+                self._connection, self._failure = None, "no longer connected"
 
     # Calls.
 
@@ -194,7 +194,7 @@ class ValkeyAccountStore:
             self._update(account, raw if done else found)
             if done:
                 return
-        raise AccountStoreError(f"the account store {self._where}: others change {account} all the time")
+        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
 
     # The view.
 
