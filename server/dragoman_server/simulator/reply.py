@@ -38,7 +38,7 @@ from dragoman.events import (
 )
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.config.problems import did_you_mean
-from dragoman_server.responses import conversation as chain
+from dragoman_server.responses import conversation
 from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, prompt_tokens
 from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
 from dragoman_server.simulator.steps import ConnectionCut, Delay, Step
@@ -98,7 +98,7 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
         token = _token(value)
         request = spec.read_request(value, Signer())
         refuse_server_state(request, spec.server_state_params)
-        items = chain.input_items(peek(body)) if compacts else []
+        items = conversation.input_items(peek(body)) if compacts else []
     except (RemoteProtocolError, RequestRefused) as error:
         return _refusal(spec, token, error.as_wire_error())
     model, setting = _model_of(request.model)
@@ -115,7 +115,9 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
     pace = setting if model.setting is Setting.PACE else 0
     steps = _complete(model.script(simulated), context, tokens, pace)
     if compacts:
-        return _whole(spec, context, _compacted(steps), lambda body: chain.build_compaction(body, items))
+        return _whole(
+            spec, context, _compacted(steps), lambda body: conversation.build_compaction(body, items)
+        )
     if request.compact:
         steps = _compacted(steps)
     if request.stream:
