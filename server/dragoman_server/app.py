@@ -133,7 +133,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         return _json({"status": "ok"})
 
     async def hello(request: Request) -> Response:
-        # Claude Code opens its connection with this, and tests with it if the network lets it through.
+        # Claude Code opens its connection with this, and tests with it if the network allows that.
         return _json({"message": "hello"})
 
     async def readyz(request: Request) -> Response:

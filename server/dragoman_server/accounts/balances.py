@@ -83,7 +83,7 @@ class Balances(BackgroundTaskGroup):
         self._due: dict[str, float] = {}
 
     def refresh(self, upstream: UpstreamSettings) -> None:
-        """Read the balances of an upstream in the background if the known ones are old and are used. Never waits."""
+        """Read the balances of an upstream in the background if they are used, and old. Never waits."""
         if self._tasks is None or upstream.selection != Selection.MOST_REMAINING.value:
             return
         endpoint = _ENDPOINTS.get(provider_name(upstream.base_url) or "")

@@ -1,7 +1,7 @@
 """Enforce the limits of client keys: which models they may use, how fast, and for how much money.
 
 A request is checked before it is planned, and counted at once. Its tokens are known when it has ended, so they become a
-debt: a key that has used too many gets no request until the debt is paid off, and requests that run at the same time
+debt: a key that has used too many may send no request until the debt is paid off, and requests that run at once
 may exceed a limit together. The estimated price of a request is reserved of a budget until the true one is known.
 
 The counters are in the account store, so that all gateways which share it count together, and a budget outlives a

@@ -147,7 +147,7 @@ def _warnings(
     if "*" in settings.server.cors_origins and not settings.client_keys:
         yield (
             "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
-            "as there are no client keys"
+            "because there are no client keys"
         )
     for upstream in settings.upstreams:
         path = specs[upstream.protocol].path
@@ -213,7 +213,7 @@ class _Loader:
         configured = set(table)
         for name, key in SERVER_KEYS.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
-            # Compose files and shells set empty variables to mean none.
+            # Compose files and shells set empty variables that mean none.
             if self.sources.environ.get(variable):
                 configured.add(name)
                 self._from_text(values, key, self.sources.environ[variable], ENVIRONMENT, variable)
@@ -443,7 +443,7 @@ class _Loader:
             text = (
                 f"{host} can be reached from other machines, and there are no client keys, so whoever can connect "
                 "could use your upstreams: make a key with `dragoman keys add`, or set "
-                "allow_public_without_keys = true where something else decides who may connect"
+                "allow_public_without_keys = true if something else controls who can connect"
             )
             self.sources.add_origin_problem(("server", "host"), text)
 

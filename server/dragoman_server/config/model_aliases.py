@@ -44,7 +44,7 @@ def check_default_model(sources: ConfigSources, settings: Settings, model: str) 
     route = resolve(settings, None, model)
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-        text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+        text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
         sources.add_origin_problem(("server", "default_model"), text)
 
 

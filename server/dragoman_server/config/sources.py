@@ -26,7 +26,7 @@ from dragoman_server.config.values import InvalidValue, check_value, header_name
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
-# Read from the working directory when no file is named; its absence is no error.
+# Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
 # A thousand upstreams fit in. A larger file is the wrong file.
 MAX_FILE_BYTES = 1024 * 1024
@@ -64,7 +64,8 @@ class ConfigSources:
             self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
             return
         try:
-            # "A TOML file must be a valid UTF-8 document"; some editors begin it with a byte order mark.
+            # "A TOML file must be a valid UTF-8 encoded Unicode document" -- TOML 1.0.0. Some editors begin it with a
+            # byte order mark.
             text = data.decode("utf-8-sig")
             self.document = tomllib.loads(text)
         except UnicodeDecodeError as error:

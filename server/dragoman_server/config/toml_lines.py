@@ -185,6 +185,7 @@ class _Walk:
         while not self._text.startswith(fence, self._at):
             self._at += 2 if self._text[self._at] == "\\" and not literal else 1
         self._at += 3
-        # "You can write a quotation mark, or two adjacent quotation marks, anywhere inside": also at the end.
+        # "You can write a quotation mark, or two adjacent quotation marks, anywhere inside", also at the end
+        # -- TOML 1.0.0, String
         while self._text.startswith(fence[0], self._at):
             self._at += 1

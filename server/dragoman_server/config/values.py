@@ -18,9 +18,9 @@ from dragoman_server.settings.secret import Secret
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
-# RFC 9110 5.6.2: token.
+# A token (RFC 9110, 5.6.2).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
+# RFC 9110, 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
@@ -41,7 +41,7 @@ _FRAMING_HEADERS = frozenset(
     }
 )
 
-# By these, clients identify themselves. The gateway sends its own.
+# Headers by which clients identify themselves. The gateway sends its own.
 _IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
 _IDENTITY_PREFIX = "x-stainless-"  # of the vendors' SDKs
 

@@ -1,9 +1,9 @@
 """List the accounts of upstreams for the operator, and enable, disable or reset one.
 
-This is an application of its own beside the one for clients. Everything below /admin needs the admin key, also what is
-added later; without `server.admin_key` every path is a 404. Client keys do not count here. Browsers get no CORS
-headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and
-nothing of a key.
+This application is separate from the one for clients. All paths below /admin need the admin key, also those that are
+added later; without `server.admin_key` every path is a 404. Client keys are not accepted here. Browsers get no CORS
+headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and no
+part of a key.
 """
 
 import time

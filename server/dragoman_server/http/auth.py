@@ -1,4 +1,4 @@
-"""Check the keys that requests come with: client keys, and the operator's key for the paths below /admin.
+"""Check the keys of requests: client keys, and the operator's key for the paths below /admin.
 
 A presented client key is hashed and compared with the hashes of all configured keys, each in constant time, whatever
 the outcome. Both middlewares refuse a request before any endpoint receives it.
@@ -45,8 +45,8 @@ KEY_HEADERS = key_headers(PROTOCOLS.values())
 def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
     """Return the key that a client sends. names: the headers for it, beside authorization.
 
-    With both there, authorization does not count, as at Anthropic's own server. A header that is there twice has no one
-    value, so it is ignored.
+    If both are sent, authorization is ignored, as at Anthropic's own server. A header that is sent twice has no single
+    value, so it is ignored too.
     """
     values: dict[bytes, list[str]] = {}
     for name, value in headers:

@@ -1,7 +1,7 @@
 """The base of all endpoints: one log line per request, and errors in the client's form.
 
 Endpoints are plain ASGI applications, because a stream needs `receive` and `send` with nothing in between. An endpoint
-implements `serve()`; the code here turns what goes wrong there into a response.
+implements `serve()`; the code here turns its errors into responses.
 """
 
 import logging

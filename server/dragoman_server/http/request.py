@@ -1,8 +1,8 @@
 """Read what endpoints take from a request: its path, its query parameters, and its body within limits of size and time.
 
 The size limit counts bytes as they arrive and as they are after unpacking, each coding by itself, and holds while they
-are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be read is refused by name:
-read as JSON, the error would blame the client for a mistake that it did not make. A body that stops, or that is slower
+are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be decoded is refused by
+name, because a JSON error would be about a mistake that the client did not make. A body that stops, or that is slower
 than any network, is refused too, because it would keep its connection open for ever.
 """
 

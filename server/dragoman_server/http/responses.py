@@ -30,7 +30,7 @@ from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, StoredResponseService
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
-# The limits and the default of a page, as OpenAI's reference has them.
+# The limit and the default of a page in OpenAI's API reference.
 _MAX_ITEMS = 100
 _DEFAULT_ITEMS = 20
 
@@ -55,7 +55,7 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
-    """POST /v1/responses: create a response, and store it if that is wanted."""
+    """POST /v1/responses: create a response, and store it unless `store` is false."""
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol, endpoint)
@@ -220,7 +220,7 @@ class CompactEndpoint(BaseEndpoint):
             await self._summarize(request, expanded.body)
 
     async def _summarize(self, request: ClientRequest, body: bytes) -> None:
-        """Have a model that has no such endpoint write the summary."""
+        """Let the model write the summary, for an upstream without such an endpoint."""
         request_head = peek(body)
         items = conversation.input_items(request_head)
         summary_request = conversation.replace_input(

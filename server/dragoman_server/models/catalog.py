@@ -38,7 +38,7 @@ REFRESH_S = 30.0
 # Seconds after which a failed upstream is tried again, if a list is needed.
 RETRY_S = 30.0
 
-# The owner of a name that leads nowhere.
+# The owner of a name without an upstream.
 _NO_OWNER = "dragoman"
 
 # By upstream: its models by their names there.

@@ -1,7 +1,7 @@
 """Read the model lists of all vendors. Pure: a body in, models out.
 
 Vendors have different names for the same few facts, so tables have the places of each fact, the most exact one first. A
-model with a wrong description is listed too, because its name is what counts; a body that is no list is an error.
+model with a wrong description is listed too, because only its name is needed; a body that is not a list is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,7 +159,7 @@ def _tokens(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
 
 def _seconds(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
     times = (_time(value) for value in _values(item, paths))
-    # "May be set to an epoch value if the release date is unknown."
+    # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
     return next((time for time in times if time), None)
 
 
@@ -170,7 +170,7 @@ def _time(value: JSON) -> int | None:
             value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         if type(value) not in (int, float):
             return None
-        # A time that no calendar has is an error.
+        # A time outside the calendar is an error.
         return int(datetime.fromtimestamp(value, UTC).timestamp())
     except (ValueError, OverflowError, OSError):
         return None

@@ -18,7 +18,7 @@ from dragoman_server.upstream.account_get import account_get
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 
-# OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
+# OpenRouter's list has some 400 models and 2 MB. A larger body is not a list of models, or an attack.
 MAX_BYTES = 16 * 2**20
 MAX_PAGES = 20
 MAX_MODELS = 5000
@@ -38,7 +38,7 @@ class _AccountRefused(ModelListError):
 
 
 def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
-    """True if the settings want this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
+    """True if the settings request this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
     spec = specs.get(upstream.protocol)
     return upstream.model_list and spec is not None and spec.model_list is not None
 

@@ -2,8 +2,8 @@
 
 The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
 with the clock and a random number. With one account to choose from, nothing is recorded against it, and its errors
-reach the client unchanged. A proxy that does not connect cools down by itself, and its accounts with it, because they
-did nothing wrong.
+reach the client unchanged. A proxy that does not connect has a cooldown of its own, which its accounts share: the
+failure is not theirs.
 
 A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
 machine is in by then.

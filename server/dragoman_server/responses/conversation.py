@@ -175,7 +175,7 @@ def previous_not_found(id: str) -> RequestRefused:
 def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     """Return the items of the conversation up to the end of `previous`.
 
-    A compaction item replaces all items before it. Raises RequestRefused for a response that broke off,
+    A compaction item replaces all items before it. Raises RequestRefused for a response that failed or was cancelled,
     because its end is unknown.
     """
     status = _decoded(previous.body).get("status")
@@ -261,8 +261,9 @@ def replace_input(
 def _for_relay(stored: StoredItem) -> bytes | None:
     """Return an item of an earlier turn for a Responses server that has not stored it, None if it is of no use there.
 
-    "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false": an id leads nowhere there,
-    so it is dropped. Reasoning without content, or with content that only this gateway can unwrap, is of no use.
+    Its id is dropped, because OpenAI's server looks it up: "Item with id 'rs_...' not found. Items are not persisted
+    when `store` is set to false". Reasoning without content, or with content that only this gateway can unwrap, is of
+    no use.
     """
     item = _decoded(stored.data)
     if item.get("type") == "reasoning":
@@ -295,7 +296,10 @@ def to_stored_response(
 
 
 def mark_cancelled(body: JSONObject) -> JSONObject:
-    """Return a response whose client left early: "To cancel a synchronous response, terminate the connection." """
+    """Return a response whose client left early.
+
+    "To cancel a synchronous response, terminate the connection" -- OpenAI's guide "Background mode", limits
+    """
     return {**body, "status": "cancelled", "error": None, "incomplete_details": None}
 
 
@@ -320,7 +324,10 @@ def item_for_list(item: StoredItem) -> JSONObject:
 
 
 def build_compaction(response: JSONObject, items: list[bytes]) -> JSONObject:
-    """Return the compaction of these items. "A list of all user messages, followed by a single compaction item".
+    """Return the compaction of these items.
+
+    "This is a list of all user messages, followed by a single compaction item" -- `output` in openai 3.54.0,
+    types/responses/compacted_response.py
 
     response: the one with the compaction item.
     """

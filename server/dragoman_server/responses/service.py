@@ -79,7 +79,7 @@ class StoredResponseService:
 
         store_response: the endpoint's responses may be stored. now: seconds since the epoch.
 
-        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference that leads nowhere.
+        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference to nothing that is stored.
         """
         relayed = destination.upstream.stored_responses
         params = conversation.read_state_params(request_head)

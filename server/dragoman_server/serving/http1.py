@@ -1,5 +1,5 @@
-"""HTTP/1.1 on one connection: hypercorn's protocol, made safe against clients that leave, attack, or send what can be
-read in two ways.
+"""HTTP/1.1 on one connection: hypercorn's protocol, hardened against clients that leave, attack, or send ambiguous
+bytes.
 
 Received bytes go into a buffer. A whole head is checked by `request_head` before h11 parses it; a body goes to h11 as
 it arrives; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
@@ -138,7 +138,7 @@ class HTTP1(H11Protocol):
             if self._reading is _Reading.BODY:
                 await self._read_body()
             # hypercorn 0.18 protocol/h11.py:176 waits from the first byte after a request on: the socket is not read,
-            # and it is not noticed that the client leaves.
+            # and a client that leaves is not noticed.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._read_nothing_more()
 

@@ -67,11 +67,11 @@ LEAST_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# What is handled before other tasks run: bytes, or requests that are served. The smallest have 20 bytes.
+# The bytes, or the requests, that are handled before other tasks run. The smallest requests have 20 bytes.
 _READ_SIZE = 4 * 1024
 _READ_REQUESTS = 16
 
-# Seconds for a client to take the last frames of a connection that we end.
+# Seconds for a client to read the last frames of a connection that we end.
 _LAST_FRAMES_S = 1.0
 
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -242,7 +242,7 @@ class HTTP2(H2Protocol):
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
-            # hypercorn 0.18 protocol/h2.py:248 does not say that the request may be sent again (RFC 9113, 8.7).
+            # hypercorn 0.18 protocol/h2.py:248 has no code for a request that may be sent again (RFC 9113, 8.7).
             # Applications count, not streams, because a cancelled one may still be closing its upstream.
             self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return

@@ -134,7 +134,7 @@ class HTTP2Connection(H2Connection):
         self.local_settings = Settings(client=False, initial_values=values)
         self.initiate_connection()
         self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
-        # h2 4.4 connection.py:1605: one stream too many ends the connection, also when the client could not know the
+        # h2 4.4 connection.py:1605: one stream too many ends the connection, even if the client has not received the
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)

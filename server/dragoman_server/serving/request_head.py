@@ -47,7 +47,7 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
-# What makes a head invalid, even if it is not complete: pattern, what is wrong.
+# Patterns that make a head invalid, even an incomplete one, each with the error.
 _BROKEN = (
     # "A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP";
     # it "MAY recognize a single LF as a line terminator" -- RFC 9112, 2.2

@@ -99,7 +99,7 @@ def _set_up_logging(settings: Settings) -> None:
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
 
-# Before the start: what can be refused with one line.
+# Before the start: settings that are refused with one line.
 
 
 def _check_backend(backend: str) -> None:
@@ -337,7 +337,7 @@ def _startup_error(error: BaseException) -> StartupError | None:
 def _worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
-    """Run a worker process. It sends "" on `report` when it serves, or why it cannot."""
+    """Run a worker process. It sends "" on `report` when it serves, else the reason why it cannot."""
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

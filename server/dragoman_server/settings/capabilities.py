@@ -58,7 +58,7 @@ class CapabilitySettings:
     reasoning_setting: Annotated[
         str | None,
         choice(
-            "setting of the reasoning effort in Chat Completions: a word, {effort}, {type}, or true and false",
+            "setting of the reasoning effort in Chat Completions: a string, {effort}, {type}, or true and false",
             "reasoning_effort",
             "reasoning",
             "thinking",

@@ -121,8 +121,8 @@ class ServerSettings:
     model_names: Annotated[
         str,
         choice(
-            "names that GET /v1/models lists; full: upstream/model; plain: the model's own name where that leads to "
-            "it, else the full one",
+            "names that GET /v1/models lists; full: upstream/model; plain: the model's own name if that is routed "
+            "to it, else the full one",
             *MODEL_NAMES,
         ),
     ] = BOTH
@@ -141,7 +141,7 @@ class ServerSettings:
         int,
         integer("largest size of the response store; the oldest responses are deleted first", 2**20, 2**40),
     ] = 256 * 2**20
-    # As long as OpenAI keeps them.
+    # As long as OpenAI stores them.
     response_store_max_age_s: Annotated[
         float, seconds("how long a response stays in the response store", 1, 10 * 365 * DAY_S)
     ] = 30.0 * DAY_S

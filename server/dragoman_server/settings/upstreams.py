@@ -51,7 +51,7 @@ class UpstreamSettings(CapabilitySettings):
         str,
         SettingSpec(
             SettingKind.URL,
-            "base URL as the vendor's own SDK takes it: with /v1 for OpenAI's protocols, without for Anthropic's",
+            "base URL as the vendor's own SDK expects it: with /v1 for OpenAI's protocols, without for Anthropic's",
         ),
     ]
     # Empty means only the preferred one; __post_init__ fills it in.
@@ -75,7 +75,7 @@ class UpstreamSettings(CapabilitySettings):
         Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may contain credentials")
     ] = None
     models: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names that lead to this upstream")
+        tuple[str, ...], SettingSpec(SettingKind.NAMES, "names of models that are routed to this upstream")
     ] = ()
     default_model: Annotated[
         str | None,
@@ -128,7 +128,7 @@ class UpstreamSettings(CapabilitySettings):
         ),
     ] = 0.0
     connect_s: Annotated[float, seconds("longest time to connect", 0.001, 3600)] = 10.0
-    # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
+    # Models may reason for minutes before the first byte; both vendors' SDKs wait 600 s as well.
     read_s: Annotated[float, seconds("longest silence of the upstream", 0.001, DAY_S)] = 600.0
     write_s: Annotated[float, seconds("longest stall while sending", 0.001, DAY_S)] = 60.0
     pool_s: Annotated[float, seconds("longest wait for a free connection", 0.001, 3600)] = 30.0

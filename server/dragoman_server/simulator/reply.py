@@ -1,9 +1,8 @@
 """Turn a request into a reply: status, headers, and the body as chunks with the time at which each is due.
 
 The core reads the request and writes the response, in the protocol of the request; a script defines the content. There
-is
-no clock and no randomness: the same request always gets the same bytes, ids and dates included, and times are counted
-from when the head of the reply is sent.
+is no clock and no randomness: the same request always gets the same bytes, ids and dates included, and times are
+counted from when the head of the reply is sent.
 """
 
 import hashlib

@@ -42,7 +42,7 @@ class Playback:
         self._begun = anyio.current_time()
         self._broken = False
         self._read_s = read_s
-        self.ended = False  # the reader has seen the end, good or bad
+        self.ended = False  # the reader has received the end, good or bad
 
     async def receive(self) -> bytes:
         """Return the bytes that are due, waiting for the next ones if there are none; b"" at the end.

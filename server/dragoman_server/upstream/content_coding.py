@@ -241,5 +241,5 @@ def decoder_for(
             f"content-encoding {quoted} is not supported: the gateway decodes {ACCEPTED_CODINGS}, at most "
             f"{_MAX_CODINGS} at once"
         )
-    # "in the order in which they were applied": the last one is the outermost.
+    # "in the order in which they were applied" (RFC 9110, 8.4): the last one is the outermost.
     return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

@@ -1,8 +1,8 @@
 """The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
 It takes httpx2's requests and returns httpx2's responses, errors and timeouts. One read of the socket becomes one
-`bytes`
-object for the consumer, whatever the chunks were, with no generator and no timer in between: `ResponseBody.receive`.
+`bytes` object for the consumer, whatever the chunks were, with no generator and no timer in between:
+`ResponseBody.receive`.
 
 A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything

@@ -140,8 +140,8 @@ INVALID = {
         '[server]\ndefault_model = "fasst"\n[[upstreams]]\nname = "a"\nprotocol = "openai_chat"\n'
         'base_url = "http://a"\n[[upstreams]]\nname = "b"\nprotocol = "openai_chat"\nbase_url = "http://b"\n'
         '[models]\nfast = "a/m"\n',
-        'dragoman.toml:2: server.default_model: leads to no upstream: write a name of [models], or "upstream/model"; '
-        'did you mean "fast"?',
+        'dragoman.toml:2: server.default_model: is routed to no upstream: write a name of [models], or '
+        '"upstream/model"; did you mean "fast"?',
     ),
     "one bracket": (
         '[upstreams]\nname = "local"\n',
@@ -509,7 +509,7 @@ def test_a_default_model_without_a_route_names_its_source() -> None:
     environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "DRAGOMAN_DEFAULT_MODEL": CANARY}
     (line,) = errors("", environ)
     assert line == (
-        "environment: DRAGOMAN_DEFAULT_MODEL: leads to no upstream: write a name of [models], "
+        "environment: DRAGOMAN_DEFAULT_MODEL: is routed to no upstream: write a name of [models], "
         'or "upstream/model"'
     )
 

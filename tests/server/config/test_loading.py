@@ -334,7 +334,7 @@ def test_a_public_bind_needs_keys_or_a_word(host: str, warned: int) -> None:
     assert str(caught.value) == (
         f"command line: --host: {host} can be reached from other machines, and there are no client keys, so whoever "
         "can connect could use your upstreams: make a key with `dragoman keys add`, or set "
-        "allow_public_without_keys = true where something else decides who may connect"
+        "allow_public_without_keys = true if something else controls who can connect"
     )
     keys = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
     loaded = load_text(keys, {"DRAGOMAN_HOST": host, "DRAGOMAN_SECRET": SECRET})

@@ -1,6 +1,6 @@
 """Use an account store that may be slow or down, with the memory of this process as the fallback.
 
-Every call has a deadline. When the store fails, this gateway decides from its own memory, which has seen the same
+Every call has a deadline. When the store fails, this gateway decides from its own memory, which has the same
 requests. After a few consecutive failures the store is not called any more (the circuit breaker is open): a task probes
 it from time to time, so that no request waits for that, and writes what the store has missed before it is used again.
 

@@ -115,7 +115,7 @@ class _ThreadCall:
 
 
 class SQLiteAccountStore(HealthChanges):
-    """See AccountStore. path: the file, made when it is not there; its folder must be."""
+    """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._path = path

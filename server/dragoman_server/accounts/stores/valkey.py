@@ -68,7 +68,7 @@ class ValkeyAccountStore(HealthChanges):
 
     Args:
         url: `valkey://[user:password@]host:port/db`, `valkeys://` with TLS, `unix:///path?db=0`; `redis` and `rediss`
-            mean the same. ValueError, without the URL in it, when it is none of these.
+            mean the same. Raises ValueError, without the URL in it, for anything else.
         max_conversations: stored on the server.
     """
 
