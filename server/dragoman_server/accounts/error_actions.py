@@ -121,7 +121,7 @@ def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
     """Return the seconds for which an upstream accepts no request, None if no header has them.
 
     headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. `retry-after` is RFC 9110,
-    10.2.3; `retry-after-ms`, which is more precise and counts first, is OpenAI's and Azure's.
+    10.2.3; `retry-after-ms`, which is more precise and wins, is OpenAI's and Azure's.
     """
     values = dict(headers)
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -136,7 +136,7 @@ def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    # float() accepts more than digits: "nan", "1_0" and "inf" are no times.
+    # float() accepts more than digits: "nan", "1_0" and "inf" are not times.
     if not text.replace(".", "", 1).isdecimal() or not text.isascii():
         return None
     return float(text)

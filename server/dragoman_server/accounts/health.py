@@ -23,7 +23,7 @@ class Backoff(msgspec.Struct, frozen=True):
     max_s: the longest of both.
     max_failures: this many within window_s are too many.
     window_s: see max_failures.
-    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not come back all at once.
+    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at once.
     """
 
     rate_limit_s: float = 15.0

@@ -47,7 +47,7 @@ def _server_options(command: _Command) -> _Command:
     """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
     for key in reversed(SERVER_KEYS.values()):
         if key.kind is SettingKind.SECRET:
-            continue  # everybody on a machine can read the command lines of its processes
+            continue  # all users of a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
         default = f"[{ENV_PREFIX}{key.name.upper()}]"
         if key.kind is SettingKind.SWITCH:

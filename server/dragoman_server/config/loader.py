@@ -436,7 +436,7 @@ class _Loader:
 
     def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
         host = str(server.get("host", _DEFAULTS.host))
-        # Wrong keys are a problem of their own; an empty list of keys is no list.
+        # Wrong keys are a separate problem; an empty list of keys counts as none.
         if is_loopback(host) or client_keys or self.sources.document.get("client_keys"):
             return
         if not server.get("allow_public_without_keys", False):

@@ -97,7 +97,7 @@ class ConfigSources:
         self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record what is wrong with a setting that may have come from any source."""
+        """Record a problem of a setting that may have come from any source."""
         origin = self.origins[dotted(path)]
         self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
 

@@ -326,7 +326,7 @@ def header_value(value: object) -> Secret:
     return Secret(text)
 
 
-# HEADERS is not here: ConfigSources.headers() checks each line of the table by itself.
+# HEADERS is not here: ConfigSources.headers() checks each line of the table separately.
 _CHECKS: dict[SettingKind, Callable[[SettingSpec, object, object], object]] = {
     SettingKind.TEXT: _text,
     SettingKind.NAME: _name,

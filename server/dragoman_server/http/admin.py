@@ -28,7 +28,7 @@ from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
 
-# The store has a deadline of its own. This one is for a store that does not meet it.
+# The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0
 
 # Reason shown for an account that the operator disabled.

@@ -1,7 +1,7 @@
 """Count the input tokens of a request: with the upstream's own endpoint where it has one, else by an estimate.
 
 An upstream that counts gets the request in its own protocol. An estimate is made from what the client sent, tools and
-images included, and is marked by the header `dragoman-estimate: true`. A count has a time limit of its own, and if the
+images included, and is marked by the header `dragoman-estimate: true`. A count has its own time limit, and if the
 upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 

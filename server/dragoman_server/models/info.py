@@ -12,7 +12,7 @@ from types import MappingProxyType
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSON, decode
 
-# Names of models are short. A longer text, or one that cannot be printed, is no name.
+# Names of models are short. A longer text, or one that cannot be printed, is not a name.
 _MAX_NAME_LENGTH = 256
 # Larger numbers of tokens and longer texts of a vendor are errors.
 _MAX_TOKENS = 10**10

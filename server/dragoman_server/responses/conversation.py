@@ -71,7 +71,7 @@ class StateParams:
 
 
 def read_state_params(request_head: RequestHead) -> StateParams:
-    """Read the parameters. Raises RemoteProtocolError for a `previous_response_id` that is no string."""
+    """Read the parameters. Raises RemoteProtocolError for a `previous_response_id` that is not a string."""
     previous = _field(request_head, "previous_response_id")
     if previous is not None and type(previous) is not str:
         raise RemoteProtocolError(
@@ -92,7 +92,7 @@ def _field(request_head: RequestHead, name: str) -> JSON:
 def input_items(request_head: RequestHead) -> list[bytes]:
     """Return the items of `input`, each as its bytes. Plain text becomes a user message.
 
-    Raises RemoteProtocolError for an item that is no object.
+    Raises RemoteProtocolError for an item that is not an object.
     """
     raw = bytes(request_head.fields.get("input", b"null")).strip()
     if raw == b"null":

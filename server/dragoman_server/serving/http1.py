@@ -3,7 +3,7 @@ bytes.
 
 Received bytes go into a buffer. A whole head is checked by `request_head` before h11 parses it; a body goes to h11 as
 it arrives; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
-never waits for a response, and notices at once that the client has left. Each request has its own h11 connection, so no
+never waits for a response, and reacts at once when the client leaves. Each request has its own h11 connection, so no
 bytes of one can become part of another.
 """
 
@@ -38,8 +38,8 @@ __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 
 # Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
 # dropped and the connection ends with the response: "a client that pipelines requests SHOULD retry unanswered requests
-# if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client
-# leaves.
+# if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, a client that leaves would
+# not be noticed.
 READ_AHEAD_BYTES = 64 * 1024
 
 # Bytes of a body that are read before other tasks run: some 2,700 chunks of one byte.

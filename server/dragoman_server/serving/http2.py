@@ -2,7 +2,7 @@
 
 Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames what is buffered, one DATA
 frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client that
-does not read: it handles the client's frames, and notices that it leaves, at once.
+does not read: it handles the client's frames, and its leaving, at once.
 
 Buffers are bounded in both directions: bodies of requests by the windows of `http2_connection`, which grow by what the
 application has read; responses by STREAM_BUFFER, above which the application waits.
@@ -347,7 +347,7 @@ class HTTP2(H2Protocol):
     ) -> None:
         try:
             if any(_CONTROL.search(value) for _, value in headers):
-                # h2 4.4 utilities.py:685 checks what comes in, not what goes out (RFC 9113, 8.2.1).
+                # h2 4.4 utilities.py:685 checks received headers, not sent ones (RFC 9113, 8.2.1).
                 raise ProtocolError("a header has a control character")
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:

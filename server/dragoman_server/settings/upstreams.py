@@ -94,7 +94,7 @@ class UpstreamSettings(CapabilitySettings):
             "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
         ),
     ] = AUTO_VERSION
-    # What it does for clients of its own protocols, which are relayed.
+    # Only for clients of its own protocols, which are relayed.
     stores_responses: Annotated[
         bool,
         SettingSpec(
@@ -183,7 +183,7 @@ class AccountSettings:
 class RuleSettings:
     """One `[[rules]]` table: what to do after an error.
 
-    All its conditions must hold; the first rule that fits counts.
+    All its conditions must hold; the first rule that fits is used.
     """
 
     action: Annotated[

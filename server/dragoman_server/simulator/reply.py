@@ -63,7 +63,7 @@ _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
 class TimedBytes(NamedTuple):
-    """Bytes that are due so many seconds after the head. breaks: the connection breaks after them."""
+    """Bytes that are due `due_s` seconds after the head. breaks: the connection breaks after them."""
 
     due_s: float
     data: bytes

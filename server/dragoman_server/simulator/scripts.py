@@ -192,7 +192,7 @@ def cut_end(request: SimulatedRequest) -> Iterator[Step]:
 
 
 def prose(count: int) -> Iterator[str]:
-    """Yield so many words, with the blanks and periods that join them to sentences and paragraphs."""
+    """Yield `count` words, with the blanks and periods that join them to sentences and paragraphs."""
     for number in range(count):
         # Quadratic steps give an order of the words that looks random and takes no memory.
         word = _PROSE_WORDS[(number * number + 3 * number) // 2 % len(_PROSE_WORDS)]

@@ -13,7 +13,7 @@ from typing import Protocol
 # A symbol of a production: a nonterminal's number, or ~n for the n-th terminal.
 Symbol = int
 
-# A match of an unbounded expression counts one step more for each of so many bytes; a step takes half a microsecond.
+# A match of an unbounded expression counts one more step per this many bytes; a step takes half a microsecond.
 _BYTES_PER_STEP = 2048
 
 

@@ -208,7 +208,7 @@ class _Zstd:
 
 
 def _count_empty(empty: int) -> int:
-    """Count a frame or member after so many empty ones. Raises CodingError if there are too many."""
+    """Count a frame or member after `empty` empty ones. Raises CodingError if there are too many."""
     if empty == _MAX_EMPTY:
         raise CodingError(f"the body has {_MAX_EMPTY} empty members or frames in a row")
     return empty + 1

@@ -140,7 +140,7 @@ INVALID = {
         '[server]\ndefault_model = "fasst"\n[[upstreams]]\nname = "a"\nprotocol = "openai_chat"\n'
         'base_url = "http://a"\n[[upstreams]]\nname = "b"\nprotocol = "openai_chat"\nbase_url = "http://b"\n'
         '[models]\nfast = "a/m"\n',
-        'dragoman.toml:2: server.default_model: is routed to no upstream: write a name of [models], or '
+        "dragoman.toml:2: server.default_model: is routed to no upstream: write a name of [models], or "
         '"upstream/model"; did you mean "fast"?',
     ),
     "one bracket": (

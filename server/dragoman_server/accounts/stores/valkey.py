@@ -257,8 +257,8 @@ class _Connection(BaseConnection):
 class _UnixStream(ByteStream):
     """A Unix socket that waits for bytes before it reads.
 
-    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled in the moment in which bytes
-    come; waiting for the socket does not.
+    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled at the moment when
+    bytes arrive; waiting for the socket does not.
     """
 
     def __init__(self, stream: UNIXSocketStream) -> None:

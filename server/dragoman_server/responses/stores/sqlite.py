@@ -2,7 +2,7 @@
 
 The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
 time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
-Triggers count bytes and drop items that no response uses any more, whichever process deletes a response.
+Triggers count bytes and drop items that no response uses, whichever process deletes a response.
 
 The conversations are private: only the user who runs the gateway may read the file, and deleted data is overwritten.
 """
