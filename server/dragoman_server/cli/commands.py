@@ -95,7 +95,7 @@ def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
 
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
-    defaults, in this order.
+    defaults, in this order of precedence.
     """
 
 

@@ -96,13 +96,13 @@ class ServerSettings:
     header_timeout_s: Annotated[
         float,
         seconds(
-            "longest time from the first byte of a request to the end of its headers; after it 408",
+            "longest time from the first byte of a request to the end of its headers, before a 408",
             0.1,
             DAY_S,
         ),
     ] = 30.0
     body_timeout_s: Annotated[
-        float, seconds("longest silence within a request body; after it 408", 0.1, DAY_S)
+        float, seconds("longest silence within a request body, before a 408", 0.1, DAY_S)
     ] = 30.0
     drain_s: Annotated[float, seconds("time that open requests have to finish at shutdown", 0, DAY_S)] = 30.0
     loss_policy: Annotated[str, choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
