@@ -180,9 +180,9 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
     """The headers with the remainder of a rate limit.
 
     Attributes:
-        prefix: The begin of all of them. Headers of an upstream with this prefix are for the client.
+        prefix: The start of all of them. Headers of an upstream with this prefix are for the client.
         rest: The rest of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
-        limits: What is limited, in the words of the headers.
+        limits: What is limited, as the headers name it.
         reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 

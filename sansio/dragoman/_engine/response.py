@@ -175,7 +175,7 @@ class ResponseTranslator:
             try:
                 events = self._reader.read(tail[0])
             except RemoteProtocolError:
-                events = ()  # cut in the middle of the frame: the end of the stream says what that means
+                events = ()  # cut in the middle of the frame: the end of the stream decides
             self._take(events)
         if self.outcome is Outcome.OPEN:
             try:

@@ -43,12 +43,12 @@ _REQUEST = 4  # the start of the conversation and of the response
 _MESSAGE = 4  # role and separators
 _CALL = 12  # a call's or a result's id, name and frame
 _TOOL = 10  # one tool's frame
-# Instructions on how to call tools, once there are any. Servers differ most in this: GPT models take 20 tokens,
+# Instructions on how to call tools, once there are any. Servers differ most in this: GPT models add 20 tokens,
 # open models 100 to 150, Claude models 300 to 350, Grok models 250. The middle is off by the same factor both ways.
 _TOOLS = 100
-# The words that ask for JSON: GPT models take none, Claude models 130.
+# The instruction to respond in JSON: none in GPT models, 130 tokens in Claude models.
 _FORMAT = 30
-# A tool that the provider runs brings instructions of its own: 400 to 2000 tokens were seen, most for searching and
+# A tool that the provider runs has instructions of its own: 400 to 2000 tokens were observed, most for searching and
 # for running code.
 _HOSTED_TOOL = 400
 _HOSTED_USE = 800
@@ -73,7 +73,7 @@ _FILE_ELSEWHERE = 4_000  # a URL or a file id: two pages
 _AUDIO_BASE64_PER_TOKEN = 3_000
 _AUDIO_LEAST = 50
 
-# Ciphertext that stands for reasoning: base64 of it takes 6 characters a token or more. Some vendors leave out the
+# Ciphertext in place of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
 # reasoning of turns that are over.
 _SEALED_PER_TOKEN = 12
 
@@ -121,7 +121,7 @@ def _json(value: JSON) -> int:
 
 def _tool(tool: Tool) -> int:
     if type(tool) is FunctionTool:
-        if tool.deferred:  # the model sees no more than that there is such a tool
+        if tool.deferred:  # the model gets only its name
             return _text(tool.name)
         schema = _json(tool.parameters) + _json(tool.examples)
         return _TOOL * 100 + _text(tool.name) + _text(tool.description or "") + schema

@@ -367,10 +367,10 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         reason: Why the model stopped.
-        native: The reason in the upstream's own word.
+        native: The reason as the upstream names it.
         choice: The number of the choice.
         sequence: The stop sequence that matched, None if it was not reported.
-        explanation: Why content was refused, in the upstream's words.
+        explanation: The upstream's text on why content was refused.
         details: The upstream's own object about the stop, if any.
     """
 

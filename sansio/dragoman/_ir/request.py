@@ -289,7 +289,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         mode: "adaptive", "enabled" (with budget) or "disabled"; None if the client sent only an effort.
-        effort: One of EFFORTS, or another word of the client's.
+        effort: One of EFFORTS, or another name that the client sent.
         budget: Tokens.
         display: "summarized" or "omitted"; None if the client sent nothing.
         extra: Fields that the protocol does not define, None for none.

@@ -1,10 +1,12 @@
 """Repair of a history of tool calls and results that the upstream would refuse.
 
-All three vendors refuse a conversation in which calls and results do not pair: "tool_use ids were found without
-tool_result blocks immediately after", "messages with role 'tool' must be a response to a preceding message with
-'tool_calls'", "No tool output found for function call". So one pass ensures that every call id is used once, that the
-results of a turn's calls follow it directly, and that each call has one. Nearly every history needs no repair, and one
-walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
+All three vendors refuse a conversation in which calls and results do not pair. So one pass ensures that every call id
+is used once, that the results of a turn's calls follow it directly, and that each call has one. Nearly every history
+needs no repair, and one walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
+
+The errors (read 2026-11-22): "tool_use ids were found without tool_result blocks immediately after"
+(OpenHands/OpenHands#7512); "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+(sgl-project/sglang#29083); "No tool output found for function call" (router-for-me/CLIProxyAPI#2368).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """Append a user turn if the upstream refuses a conversation that ends with an assistant turn.
 
     "This model does not support assistant message prefill. The conversation must end with a user message."
+    (vercel/ai#12296, read 2026-11-22)
     """
     messages = request.messages
     if capabilities.prefill or not messages or messages[-1].role != "assistant":

@@ -39,7 +39,7 @@ class StructuredOutputMode(Enum):
     """How structured output is requested from an upstream."""
 
     NATIVE = "native"
-    OBJECT = "object"  # its own JSON mode, the schema in words
+    OBJECT = "object"  # its own JSON mode, the schema in an instruction
     TOOL = "tool"
     PROMPT = "words"
 
@@ -55,7 +55,7 @@ def choose_output_mode(request: Request, capabilities: Capabilities) -> Structur
         return StructuredOutputMode.NATIVE
     if capabilities.structured_output == "object":
         return StructuredOutputMode.OBJECT
-    # A forced tool is refused beside thinking.
+    # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
     thinks = request.reasoning is not None and request.reasoning.thinks
     free = not request.tools and request.tool_choice is None and not thinks and capabilities.can_force_tools
     return StructuredOutputMode.TOOL if free and _is_object_schema(form) else StructuredOutputMode.PROMPT
@@ -152,7 +152,7 @@ class JsonToolStage:
     def _start(self, event: BlockStarted) -> Sequence[Event]:
         if event.tool is not None and event.tool.name == self._tool:
             if self._called:
-                self._texts.add(event.block)  # a second answer: no client of this protocol expects one
+                self._texts.add(event.block)  # a second text: no client of this protocol expects one
                 return ()
             self._called = True
             self._ours.add(event.block)

@@ -25,7 +25,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON
 
-# Longer ones are refused by vendors; a limit, because that much text may have to wait.
+# Longer ones are not searched for, because that much text may have to wait.
 MAX_STOP_CHARS = 1024
 
 

@@ -90,7 +90,7 @@ class ToolCallStage:
                 grammar = origin.grammar
             name, namespace, kind, hosted = origin.name, origin.namespace, origin.kind, origin.hosted
         if kind is ToolKind.CUSTOM and not self._rule.custom:
-            # A call that the client did not offer and has no form for. A function with one string says it all.
+            # A call of a tool that the client did not offer and has no form for: a function with one string holds it.
             shape, kind = InputWrapper(), ToolKind.FUNCTION
         if namespace is not None and not self._rule.namespaces:
             name, namespace = fit_name(name, namespace, self._rule), None
@@ -126,7 +126,7 @@ class ToolCallStage:
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)
         if isinstance(call.shape, InputWrapper) and not event.complete:
-            return (event,)  # cut off: it must not be made to look whole
+            return (event,)  # cut off: it must not look complete
         if call.shape is not None:
             rest = call.shape.finish()
             if call.grammar is not None and event.complete:

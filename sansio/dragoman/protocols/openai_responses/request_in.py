@@ -182,7 +182,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         if later is None:
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
-    # `generate_summary` is the old name of `summary`.
+    # `generate_summary` is the old name of `summary` (openai-python 3.52.0).
     summary_name = next(
         (name for name in ("summary", "generate_summary") if value.get(name) is not None), None
     )

@@ -94,7 +94,7 @@ PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 # Values that request nothing: every other protocol behaves like this anyway, so leaving them out is no loss. `store` is
-# one of them: only an explicit true requests something that others lack. They are printed again towards Responses.
+# one of them: only an explicit true requests something that others lack. Responses upstreams get them as they came.
 NO_OP_VALUES: dict[str, JSON] = {
     "background": False,
     "metadata": {},
@@ -103,7 +103,7 @@ NO_OP_VALUES: dict[str, JSON] = {
     "truncation": "disabled",
 }
 
-# `include` entries with a meaning in the document: encrypted reasoning is always carried, and log probabilities are the
+# `include` entries with a meaning in the document: encrypted reasoning is always kept, and log probabilities are the
 # setting `logprobs`.
 INCLUDE_REASONING = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
@@ -135,16 +135,18 @@ ITEMS_WITHOUT_MESSAGE = frozenset(
 # Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
 VERBATIM_FIELDS = ("reasoning", "text")
 
-# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 10 instead."
+# (vectorize-io/hindsight#58, read 2026-11-22)
 MIN_OUTPUT_TOKENS = 16
 
-# In characters. Longer ids of users are refused.
+# In characters. 128 is the limit of `safety_identifier` (openai-python 3.54.0), which was 64 in older versions. None is
+# documented for `user`.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
-# "auto" is no tier but leaves the choice to the server: such a response names its tier at its end. "default" is what a
-# response without a tier means.
+# "auto" leaves the choice to the server, and the response names its tier at its end. A response without a tier had
+# "default".
 AUTO_TIER, DEFAULT_TIER = "auto", "default"
 # Other vendors' names of the same tiers, in requests and in responses.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
@@ -185,9 +187,9 @@ CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
-# "Up to 4 explicit breakpoints a request" (openai-python 3.52.0, `prompt_cache_options`).
+# "Each request can write up to four breakpoints." (openai-python 3.54.0, `prompt_cache_options`)
 MAX_CACHE_MARKS = 4
-# Content parts that take a mark.
+# Content parts that can have a mark.
 MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
 # Marks with no member beside their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
@@ -197,7 +199,7 @@ PLAIN_MARKS: tuple[JSON, ...] = (
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
-# The origin in the wrapped signature of a summary that was made here, and the words before it when it comes back.
+# The origin in the wrapped signature of a summary that was made here, and the text before it when it comes back.
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 CALL_ITEMS = frozenset(("function_call", "custom_tool_call"))
@@ -272,7 +274,7 @@ ITEM_SHAPE: Shape = ByType(
     }
 )
 _FILTERED = "other protocols report only that a response was stopped, not what was found in it"
-# What hosts add to their usage: prices, times and details. Tokens and searches are in the counters.
+# What hosts add to their usage, as recorded: prices, times and details. Tokens and searches are in the counters.
 _USAGE_BOOKKEEPING = (
     "completion_time",  # Groq, as the other times
     "context_details",  # xAI

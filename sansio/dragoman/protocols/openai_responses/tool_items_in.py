@@ -2,7 +2,7 @@
 
 A call's input is the JSON of the item's fields, as the function in place of the tool takes it, and a result becomes
 text and images, so for other upstreams both are ordinary. The provider's own items are rendered as text for models
-without those tools: what was done and what came of it, without ids. Items that only their maker can use have no text.
+without those tools: what was done and what came of it, without ids. Items that only their vendor can use have no text.
 """
 
 from __future__ import annotations
