@@ -49,7 +49,7 @@ class ToolCallStage:
             such an input is recorded as unchecked.
     """
 
-    __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
+    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_rule", "_token", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -62,7 +62,7 @@ class ToolCallStage:
         check_input: CheckInput | None = None,
     ) -> None:
         self._check = check_input
-        self._book = undo
+        self._undo = undo
         self._rule = rule
         self._token = token
         self._ledger = ledger
@@ -83,7 +83,7 @@ class ToolCallStage:
         shape: InputUnwrapper | InputWrapper | None = None
         grammar: Grammar | None = None
         hosted: str | None = None
-        origin = self._book.origins.get(name)
+        origin = self._undo.origins.get(name)
         if origin is not None:
             if origin.wrapped and kind is ToolKind.FUNCTION:
                 shape = InputUnwrapper()

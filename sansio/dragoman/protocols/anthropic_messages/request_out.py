@@ -19,13 +19,18 @@ from dragoman._ir.request import Message, Param, Part, Reasoning, Request, Respo
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.messages_out import (
+from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
     merge_extra,
     plain_or_blocks,
 )
-from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_thinking import (
+    drop_thinking_in_tool_loop,
+    resolve_thinking_conflicts,
+    write_thinking,
+)
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -40,11 +45,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
-)
-from dragoman.protocols.anthropic_messages.thinking import (
-    drop_thinking_in_tool_loop,
-    resolve_thinking_conflicts,
-    write_thinking,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
 

@@ -34,8 +34,8 @@ from dragoman.protocols.anthropic_messages.checks import (
     text_or_none,
     unreadable_response,
 )
-from dragoman.protocols.anthropic_messages.content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.errors import parse_error
+from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.tables import (
     DELTA_FIELDS,
     EVENT_FIELDS,

@@ -59,7 +59,12 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
     "none": "none",
     "tool": "named",
 }
-TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
+TOOL_CHOICE_NAMES: dict[str, str] = {
+    "auto": "auto",
+    "required": "any",
+    "none": "none",
+    "named": "tool",
+}
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 
@@ -73,7 +78,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {
+    StopReason.END: "end_turn",
+    StopReason.TOOL_USE: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.CONTEXT_WINDOW: "model_context_window_exceeded",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.CONTENT_FILTER: "refusal",
+    StopReason.PAUSE: "pause_turn",
+    StopReason.COMPACTION: "compaction",
+}
 
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})

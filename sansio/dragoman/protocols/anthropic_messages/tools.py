@@ -34,7 +34,7 @@ from dragoman.protocols.anthropic_messages.checks import (
     text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
-from dragoman.protocols.anthropic_messages.messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 

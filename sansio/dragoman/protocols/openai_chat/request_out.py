@@ -18,13 +18,13 @@ from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.messages_out import (
+from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
     PartWriter,
     write_simple_turn,
     write_turn,
 )
-from dragoman.protocols.openai_chat.settings import (
+from dragoman.protocols.openai_chat.request_settings import (
     write_native_settings,
     write_reasoning,
     write_response_format,

@@ -32,8 +32,9 @@ from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
-from dragoman.protocols.openai_chat.content_in import ChoiceReader
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
+from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.tables import (
     CALL_SHAPE,
     CHOICE_SHAPE,
@@ -47,7 +48,6 @@ from dragoman.protocols.openai_chat.tables import (
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
-from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NO_EVENTS: tuple[Event, ...] = ()

@@ -26,7 +26,7 @@ from dragoman.protocols.openai_responses.checks import (
     optional_text,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.messages_in import InputReader
+from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     IMPLIED_INCLUDES,

@@ -22,7 +22,7 @@ from dragoman._ir.request import Message, Param, ReasoningConfig, Request, Respo
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses.messages_out import BreakpointWriter, InputWriter
+from dragoman.protocols.openai_responses.request_messages_out import BreakpointWriter, InputWriter
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     INCLUDE_LOGPROBS,

@@ -34,14 +34,14 @@ from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
-from dragoman.protocols.openai_responses.content_in import (
+from dragoman.protocols.openai_responses.errors import parse_error
+from dragoman.protocols.openai_responses.response_content_in import (
     CallItem,
     MessageItem,
     OutputItem,
     ReasoningItem,
     new_item,
 )
-from dragoman.protocols.openai_responses.errors import parse_error
 from dragoman.protocols.openai_responses.tables import (
     AUTO_TIER,
     EVENT_FIELDS,

@@ -29,6 +29,11 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman.protocols.openai_chat.checks import read_url_citation, unreadable_response
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
+from dragoman.protocols.openai_chat.response_tool_calls_in import (
+    IdAllocator,
+    ToolCallReader,
+    signature_events,
+)
 from dragoman.protocols.openai_chat.tables import (
     ANNOTATION_SHAPE,
     CONTENT_SHAPE,
@@ -40,11 +45,6 @@ from dragoman.protocols.openai_chat.tables import (
     NAME,
     OPAQUE_FIELDS,
     STOP_REASONS,
-)
-from dragoman.protocols.openai_chat.tool_calls_in import (
-    IdAllocator,
-    ToolCallReader,
-    signature_events,
 )
 
 # Reasons after which the open blocks may be incomplete.
