@@ -125,7 +125,7 @@ class ResponseTranslator:
         self._chars = 0  # of everything that the model wrote
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
-        self._skipped: set[int] = set()  # blocks of choices that the client's protocol has no place for
+        self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -229,7 +229,7 @@ class ResponseTranslator:
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
-            fast_path.forget()
+            fast_path.reset()
             try:
                 events = self._reader.read(frame)
             except RemoteProtocolError as error:
@@ -346,7 +346,7 @@ class ResponseTranslator:
         self._sink.send(usage.consistent())
 
     def _is_visible(self, event: Event) -> bool:
-        """Update the attributes, and return True if the client's protocol has a place for the event's choice."""
+        """Update the attributes, and return True if the client's protocol has the event's choice."""
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return True

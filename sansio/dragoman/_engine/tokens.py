@@ -38,7 +38,7 @@ _MORE_BYTE = 31  # each byte after the first
 # JSON Schema repeats its keywords, and vendors print it in shorter forms: it is cheaper than prose.
 _SCHEMA = 22
 
-# What stands around a thing, in tokens.
+# Tokens around each part.
 _REQUEST = 4  # the start of the conversation and of the response
 _MESSAGE = 4  # role and separators
 _CALL = 12  # a call's or a result's id, name and frame
@@ -54,7 +54,7 @@ _HOSTED_TOOL = 400
 _HOSTED_USE = 800
 
 # Images. Vendors count tiles or pixels (85 for `detail: low`, else 250 to 1600), and the pixels are not known
-# without decoding: the length of the file tells the class.
+# without decoding: the length of the file selects the class.
 _IMAGE_LOW = 85
 _IMAGE_CLASSES = (  # at most so many characters of base64, tokens
     (16_000, 250),
@@ -75,7 +75,7 @@ _AUDIO_LEAST = 50
 
 # Ciphertext in place of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
 # reasoning of turns that are over.
-_SEALED_PER_TOKEN = 12
+_CIPHERTEXT_PER_TOKEN = 12
 
 
 def estimate_tokens(request: Request) -> int:
@@ -132,14 +132,14 @@ def _tool(tool: Tool) -> int:
     return (_HOSTED_TOOL if tool.use is None else _HOSTED_USE) * 100 + _json(tool.native)
 
 
-def _words(part: Refusal) -> int:
+def _text_part(part: Refusal) -> int:
     return _text(part.text)
 
 
 def _thought(part: Reasoning) -> int:
     if part.text or part.signature is None:
         return _text(part.text)
-    return len(encode(part.signature.native)) * 100 // _SEALED_PER_TOKEN
+    return len(encode(part.signature.native)) * 100 // _CIPHERTEXT_PER_TOKEN
 
 
 def _call(part: ToolCall) -> int:
@@ -180,8 +180,8 @@ def _image(part: Media, elsewhere: bool) -> int:
 
 # What a part of each kind costs, in hundredths of a token.
 _PARTS: dict[type, Callable[[Part], int]] = {
-    Text: _words,  # type: ignore[dict-item]
-    Refusal: _words,  # type: ignore[dict-item]
+    Text: _text_part,  # type: ignore[dict-item]
+    Refusal: _text_part,  # type: ignore[dict-item]
     Reasoning: _thought,  # type: ignore[dict-item]
     ToolCall: _call,  # type: ignore[dict-item]
     ToolResult: _result,  # type: ignore[dict-item]

@@ -47,7 +47,7 @@ class Loss(msgspec.Struct, frozen=True):
     Attributes:
         code: Why the value was not translated.
         path: A JSON Pointer into what the sender sent, e.g. `/messages/3/content/0/cache_control`. For a stream it is
-            the place in the whole response that the stream stands for.
+            the place in the whole response that corresponds to the stream.
         detail: A sentence for people, without the value.
     """
 

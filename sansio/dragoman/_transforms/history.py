@@ -40,8 +40,8 @@ def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) 
         return request
     path = messages[-1].path
     ledger.altered(path, "a user message requests the rest: the model does not continue an assistant message")
-    asks = Message("user", (Text(_CONTINUE, path=path),), path)
-    return msgspec.structs.replace(request, messages=(*messages, asks))
+    last = Message("user", (Text(_CONTINUE, path=path),), path)
+    return msgspec.structs.replace(request, messages=(*messages, last))
 
 
 def _is_sound(messages: tuple[Message, ...]) -> bool:
@@ -82,7 +82,7 @@ class _AssistantTurn:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.results: dict[str, ToolResult] = {}
-        self.at = 0  # how many messages of the new history stand before its results
+        self.at = 0  # how many messages of the new history come before its results
         self.open = True  # nothing but results has come after it
 
 
@@ -100,7 +100,7 @@ class _HistoryRepair:
         self._wanted: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        turn: _AssistantTurn | None = None  # the assistant's turn that goes on
+        turn: _AssistantTurn | None = None  # the assistant's turn that continues
         for message in messages:
             if message.role != "assistant":
                 turn = None

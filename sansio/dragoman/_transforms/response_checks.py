@@ -112,21 +112,21 @@ class OutputCheckStage:
         if cut and (self._calls or not self._texts):
             return  # the call or text was unfinished
         if self._choice is not None:
-            self._judge_calls(self._choice)
+            self._check_calls(self._choice)
         if self._form is None or self._calls:
             return
         if not cut:
-            self._judge_text(self._form)
+            self._check_text(self._form)
         elif _cannot_become_json([*self._texts.values()][-1]):
             self._breach("/content", _NOT_JSON)
 
-    def _judge_calls(self, choice: ToolChoice) -> None:
+    def _check_calls(self, choice: ToolChoice) -> None:
         if not self._calls:
             self._breach("/tool_calls", "a tool call was required, and the model made none")
         elif choice.name is not None and all(call.name != choice.name for call in self._calls):
             self._breach("/tool_calls", "the model called another tool than the required one")
 
-    def _judge_text(self, form: ResponseFormat) -> None:
+    def _check_text(self, form: ResponseFormat) -> None:
         texts = ["".join(pieces) for pieces in self._texts.values()]
         schema = _ANY_OBJECT if form.schema is None else form.schema
         try:

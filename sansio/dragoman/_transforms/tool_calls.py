@@ -130,7 +130,7 @@ class ToolCallStage:
         if call.shape is not None:
             rest = call.shape.finish()
             if call.grammar is not None and event.complete:
-                self._judge(call, call.grammar, rest)
+                self._check_grammar(call, call.grammar, rest)
             if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
@@ -142,7 +142,7 @@ class ToolCallStage:
             return ArgumentsDelta(event.block, "{}"), event
         return (event,)
 
-    def _judge(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
+    def _check_grammar(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
         """Record what is wrong with an input that the client gets as the model wrote it."""
         path = child("/tool_calls", call.head.call_id) + "/input"
         what = f"the tool's {grammar.syntax} grammar"

@@ -113,7 +113,7 @@ def _refuse_without_its_tool(
     """Refuse a request that loses its only tool, or the required one.
 
     Other tools that the provider was to run can be left out. Without the only one, or the required one, a model
-    still responds, and clients take that for the tool's result.
+    still responds, and clients mistake that for the tool's result.
     """
     if not any(isinstance(tool, HostedTool) for tool in request.tools):
         return
@@ -128,12 +128,12 @@ def _refuse_without_its_tool(
         return
     kinds = {tool.kind for tool in lost}
     if choice is not None and mode == "named":
-        demanded = choice.hosted in kinds
+        required = choice.hosted in kinds
     elif choice is not None and mode == "allowed":
-        demanded = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
+        required = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
     else:
-        demanded = len(lost) == len(request.tools)
-    if demanded:
+        required = len(lost) == len(request.tools)
+    if required:
         tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
         raise RequestRefused(
             f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool can be called "

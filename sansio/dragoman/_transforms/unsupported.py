@@ -199,7 +199,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     # "Thinking may not be enabled when tool_choice forces tool use." (can1357/oh-my-pi#341) Some models reason unless
     # that is disabled (can1357/oh-my-pi#6590, both read 2026-11-22).
     config = request.reasoning
-    if config is not None and config.thinks:
+    if config is not None and config.requests_reasoning:
         ledger.altered(
             config.path or "/reasoning",
             "reasoning is off: the model does not accept it beside a forced tool call",
@@ -214,7 +214,7 @@ _TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs"
 
 def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     config = request.reasoning
-    if config is None or not config.thinks:
+    if config is None or not config.requests_reasoning:
         return True
     return config.effort is not None and fit_effort(config.effort, capabilities.efforts) == "none"
 

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 
-JSON: TypeAlias = Any  # what a JSON text can hold: the one place where the core says Any
+JSON: TypeAlias = Any  # what a JSON text can hold: the only Any in the core
 JSONObject: TypeAlias = dict[str, JSON]
 
 # One request body or one whole response. The largest legitimate bodies are requests with inline images and PDFs:

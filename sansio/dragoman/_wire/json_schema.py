@@ -202,7 +202,7 @@ class _SchemaWalk:
             return True
         before = schema.get("prefixItems", [])
         if type(rule) is list or type(before) is not list:
-            return False  # prefixItems, as drafts before 2020-12 say it
+            return False  # prefixItems, in the form of drafts before 2020-12
         left = value[len(before) :]
         if left and rule is False:
             raise _Broken("items")
@@ -244,12 +244,12 @@ _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
     "string": lambda value: type(value) is str,
 }
 
-_Judge = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
+_Check = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
 
 
 def _bound(
     keyword: str, kinds: tuple[type, ...], keeps: Callable[[JSON, JSON], bool], size: bool = True
-) -> _Judge:
+) -> _Check:
     """Return the check of a bound on a value's size, or on the number itself."""
 
     def judge(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
@@ -265,7 +265,7 @@ def _bound(
 
 
 _STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
-_JUDGES: Final[dict[str, _Judge]] = {
+_JUDGES: Final[dict[str, _Check]] = {
     "$ref": _SchemaWalk.reference,
     "additionalProperties": _SchemaWalk.additional_properties,
     "allOf": _SchemaWalk.all_of,

@@ -99,11 +99,11 @@ def _read_input(body: JSONObject, reader: InputReader) -> None:
 
 
 def _check_types(body: JSONObject) -> None:
-    for name, (types, words) in PARAM_TYPES.items():
+    for name, (types, expected) in PARAM_TYPES.items():
         value = body.get(name)
         # bool is an int in Python, and never one in JSON.
         if value is not None and (type(value) not in types):
-            raise wrong_type(f"/{name}", words, value)
+            raise wrong_type(f"/{name}", expected, value)
 
 
 def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:

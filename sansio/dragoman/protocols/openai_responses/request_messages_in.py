@@ -192,8 +192,8 @@ class InputReader:
         if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
             signature = before[0].signature
             if signature is not None and signature.origin != NAME:
-                words = render_text(kind, item) or ""
-                reasoning = msgspec.structs.replace(before[0], text=words)
+                text = render_text(kind, item) or ""
+                reasoning = msgspec.structs.replace(before[0], text=text)
                 self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(reasoning,))
                 return
         self._opaque(item, path, kind)

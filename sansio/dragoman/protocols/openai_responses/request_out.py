@@ -282,7 +282,7 @@ def _write_reasoning(
     if capabilities.efforts == ():
         # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
         # 2026-11-22)
-        if config.thinks or config.display is not None or config.extra:
+        if config.requests_reasoning or config.display is not None or config.extra:
             for place in dict.fromkeys((path, config.effort_path or path)):
                 ledger.dropped(place, "the model does not reason")
         return out

@@ -386,7 +386,7 @@ class ResponsesWriter:
         return b""
 
     def _note_logprobs(self, event: Logprobs) -> bytes:
-        """Put log probabilities into the next delta. A refusal has no place for them."""
+        """Put log probabilities into the next delta. A refusal has no field for them."""
         self._logprobs += event.tokens
         assert self._start is not None
         if self._start.kind is BlockKind.TEXT:

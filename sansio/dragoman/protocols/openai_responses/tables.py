@@ -30,7 +30,7 @@ TOKEN_COUNT = TokenCount(
             "truncation",
         )
     ),
-    stand_ins={"input": []},
+    defaults={"input": []},
     constant={"object": "response.input_tokens"},
 )
 
@@ -238,7 +238,7 @@ LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
 # --- the fields of a response that are read, see `_ir.shape` ---------------------------------------------------
 
-_NOWHERE = "other protocols have no field for it"
+_NO_FIELD = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
@@ -255,7 +255,7 @@ _CALL: dict[str, Shape] = {
     "status": None,
     "caller": None,
     "created_by": None,
-    "async": _NOWHERE,
+    "async": _NO_FIELD,
 }
 # Items of other types travel whole, and so does reasoning, in its signature.
 ITEM_SHAPE: Shape = ByType(
@@ -330,7 +330,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "billing",  # OpenAI: {"payer": "developer"}
             "copilot_usage",  # GitHub
             "kv_transfer_params",  # vLLM
-            "native_finish_reason",  # OpenRouter: the stop reason in the words of the model's vendor
+            "native_finish_reason",  # OpenRouter: the stop reason as the model's vendor names it
             "openrouter_metadata",
             "provider",  # OpenRouter
             "request_id",
@@ -351,16 +351,16 @@ RESPONSE_SHAPE: dict[str, Shape] = {
         }
     ],
     "created_at": None,
-    "error": {"code": None, "message": None, "param": None, "misalignment": _NOWHERE},
+    "error": {"code": None, "message": None, "param": None, "misalignment": _NO_FIELD},
     "id": None,
     "incomplete_details": {"reason": None},
-    "input_transformations": _NOWHERE,
+    "input_transformations": _NO_FIELD,
     "model": None,
-    "moderation": _NOWHERE,
+    "moderation": _NO_FIELD,
     "object": None,
     "output": None,  # item by item
     "output_text": None,  # the SDK's own, all texts joined
-    "prompt_cache_diagnostics": _NOWHERE,
+    "prompt_cache_diagnostics": _NO_FIELD,
     "service_tier": None,
     "status": None,
     # Zeros if no images were made.
