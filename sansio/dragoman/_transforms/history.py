@@ -121,7 +121,7 @@ class _HistoryRepair:
                     kept += self._orphan(part, message)
                 continue
             if isinstance(part, Text) and not part.text:
-                self._note(part.path, "an empty text part was left out: it is refused")
+                self._note(part.path, "an empty text part was left out: the upstream refuses it")
                 continue
             if turn is None:
                 if self._turns:
@@ -138,7 +138,7 @@ class _HistoryRepair:
             return
         self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
         if not message.parts:
-            self._note(message.path, "an empty message was left out: it is refused")
+            self._note(message.path, "an empty message was left out: the upstream refuses it")
 
     def _distinct(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call has."""
@@ -200,7 +200,7 @@ class _HistoryRepair:
         return out + self._out[done:]
 
     def _missing_result(self, call: ToolCall) -> ToolResult:
-        self._note(call.path, "the call has no result: one that says so was added")
+        self._note(call.path, "the call has no result: a placeholder was added")
         text = Text(_MISSING, path=call.path)
         return ToolResult(call.call_id, (text,), call.kind, is_error=True, path=call.path, hosted=call.hosted)
 
