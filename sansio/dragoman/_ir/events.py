@@ -320,7 +320,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     def consistent(self) -> Usage:
         """Return the same figures with no part larger than its whole.
 
-        Some servers count reasoning beside the output, and clients that subtract would get negative numbers.
+        Some servers count reasoning beside the output, and clients that subtract it would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
         if self.input is not None:

@@ -84,7 +84,7 @@ def _fixed_end(tail: bytes) -> _EndOf:
 
 
 def _spaced_end(tail: bytes) -> _EndOf:
-    """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks."""
+    """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks, as recorded in 2026."""
 
     def end_of(piece: bytes) -> int:
         end = piece.rfind(b'"')

@@ -18,7 +18,7 @@ Converter = Callable[[JSON, str, Ledger], JSON]
 
 
 def hash_longer_than(limit: int) -> Converter:
-    """Return a converter for names of users, which servers refuse if they are longer. The hash names the same user.
+    """Return a converter for ids of users, whose length a vendor limits. The hash stands for the same user.
 
     limit: in characters.
     """

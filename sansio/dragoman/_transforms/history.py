@@ -6,7 +6,7 @@ needs no repair, and one walk finds that out; only the others are rebuilt. Each 
 
 The errors (read 2026-11-22): "tool_use ids were found without tool_result blocks immediately after"
 (OpenHands/OpenHands#7512); "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
-(sgl-project/sglang#29083); "No tool output found for function call" (router-for-me/CLIProxyAPI#2368).
+(ogx-ai/ogx#6367); "No tool output found for function call" (router-for-me/CLIProxyAPI#2368).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman.codec import Capabilities, ToolLimits
 
 # All vendors allow the characters ^[a-zA-Z0-9_-]+$ in names (openai-python 3.54.0); Messages requires them in call ids
-# too (langchain-ai/langchain#37756, read 2026-11-22).
+# too (maximhq/bifrost#5097, read 2026-11-22).
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
 # Mistral: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9." (anomalyco/opencode#1680, read
 # 2026-11-22)

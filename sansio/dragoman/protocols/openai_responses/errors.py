@@ -201,7 +201,7 @@ def _body_text(status: int, body: bytes) -> str:
 
 
 def error_object(error: WireError) -> JSONObject:
-    """Return {message, type, param, code}. All four are required, the last two may be null."""
+    """Return the four members of openai-python's `ErrorObject` (3.54.0), of which `param` and `code` may be null."""
     error_type, code = ERRORS[error.kind]
     if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
@@ -225,7 +225,7 @@ def response_error(error: WireError) -> JSONObject:
 
 
 def error_event(error: WireError, sequence_number: int) -> JSONObject:
-    """Return the `error` event, both nested as the vendor's server sends it and flat as its SDK types it."""
+    """Return the `error` event, both flat as in openai-python 3.54.0 and nested as the vendor's server sends it."""
     nested = error_object(error)
     return {
         "type": "error",

@@ -227,7 +227,7 @@ def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:
     for index, tool in enumerate(tools):
         if _is_nested(tool):
             repairs.append(Loss(LossCode.REPAIRED, f"/tools/{index}", _NESTED))
-            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions; here it is true
+            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions, see tools.py
         flat.append(tool)
     return flat
 

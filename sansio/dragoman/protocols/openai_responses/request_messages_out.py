@@ -351,8 +351,8 @@ class InputWriter:
             # An item that the client's protocol had no form for.
             self._put_signed(part, native)
         elif not native.get("encrypted_content"):
-            # "Items are not persisted when store is false" (langchain-ai/langchain#38372, read 2026-11-22): an id
-            # without content refers to nothing.
+            # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
+            # content refers to nothing.
             self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
         else:
             # Servers send null and empty ids, but refuse them in requests: "Invalid 'input[5].id': ''"

@@ -301,7 +301,7 @@ class ResponsesReader:
     def _find_item(self, item: JSONObject, index: int) -> OutputItem | None:
         """Return the earlier item of the same id or call id, else the one at the same index with the same type.
 
-        Some servers change an item's id in each event.
+        Some servers change an item's id in each event (braintrustdata/lingua#397, read in November 2026).
         """
         for name in ("id", "call_id"):
             wanted = text_or_none(item.get(name))

@@ -206,7 +206,7 @@ CALL_ITEMS = frozenset(("function_call", "custom_tool_call"))
 CALL_OUTPUT_ITEMS = frozenset(("function_call_output", "custom_tool_call_output"))
 # Items that have a form in the document, so that they never travel in a signature.
 TRANSLATED_ITEMS = CALL_ITEMS | CALL_OUTPUT_ITEMS | {"message"}
-# Fields that items have in responses and must not have in requests.
+# Fields of items in responses that the types of requests do not have (openai-python 3.52.0).
 RESPONSE_ONLY_FIELDS = frozenset(("created_by",))
 # Results of what the provider ran itself.
 PROVIDER_OUTPUTS = frozenset(("program_output", "tool_search_output"))
@@ -227,7 +227,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "content_filter": StopReason.CONTENT_FILTER,
     "steered": StopReason.PAUSE,
 }
-# Reasons for which a response is incomplete. All others complete it.
+# Reasons for which a response is incomplete (openai-python 3.54.0, `IncompleteDetails`). All others complete it.
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "max_output_tokens",
     StopReason.CONTEXT_WINDOW: "max_output_tokens",
