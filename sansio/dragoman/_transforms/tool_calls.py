@@ -101,9 +101,9 @@ class ToolCallStage:
     def _distinct(self, call_id: str) -> str:
         """Return an id that is unique in this conversation.
 
-        Some servers number the calls of each turn from zero (NVIDIA-NeMo/Switchyard#502, read in November 2026), or send
-        two calls with one id. Clients pair results with calls only by id, so an id that this conversation has used gets a
-        suffix of this response.
+        Some servers number the calls of each turn from zero (NVIDIA-NeMo/Switchyard#502, read in November 2026), or
+        send two calls with one id. Clients pair results with calls only by id, so an id that this conversation has used
+        gets a suffix of this response.
         """
         fresh = call_id
         number = 0

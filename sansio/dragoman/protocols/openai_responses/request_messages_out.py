@@ -355,8 +355,7 @@ class InputWriter:
             # content refers to nothing.
             self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
         else:
-            # Servers send null and empty ids, but refuse them in requests: "Invalid 'input[5].id': ''"
-            # (mweinbach/open-grok#23), and null at vLLM (UKGovernmentBEIS/inspect_ai#5106, both read 2026-11-22).
+            # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
             self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
 
     def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
@@ -365,10 +364,8 @@ class InputWriter:
         self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
-        """Drop reasoning without a following item of the assistant, as an interrupted turn leaves it.
-
-        "Item 'rs_...' of type 'reasoning' was provided without its required following item." (vercel/ai#7099, read
-        2026-11-22)
+        """Drop reasoning of interrupted turns: "Item 'rs_...' of type 'reasoning' was provided without its required
+        following item." (vercel/ai#7099, read 2026-11-22)
         """
         followed_items: list[JSON] = []
         followed = False
@@ -472,9 +469,7 @@ class BreakpointWriter:
             )
             self.put(mark, part)
         elif self._taken:
-            self._ledger.dropped(
-                mark.path, "no content part comes before it, and nothing else can have a mark"
-            )
+            self._ledger.dropped(mark.path, "no content part before it can have the mark")
         else:
             self.put(mark, {})
 
