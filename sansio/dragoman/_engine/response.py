@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._engine.sinks import Sink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import Sink, sink_for
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -198,7 +198,7 @@ class ResponseTranslator:
 
         A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
         """
-        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
+        return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
         """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
