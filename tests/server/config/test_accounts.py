@@ -101,12 +101,18 @@ statuses = [404]
     )
 
 
-@pytest.mark.parametrize("action", ["return_to_client", "try_next", "cool_down", "disable", "retry_later"])
-@pytest.mark.parametrize("condition", ["statuses = [500]", 'codes = ["x"]', 'words = ["x"]'])
-def test_every_verdict_and_every_condition_will_do(action: str, condition: str) -> None:
-    text = f'[[rules]]\naction = "{action}"\n{condition}\n'
-    (rule,) = load_text(LOCAL + text).settings.rules
-    assert rule.action == action
+CONDITIONS: list[str] = ["statuses = [500]", 'codes = ["x"]', 'words = ["x"]']
+
+
+ACTIONS: list[str] = ["return_to_client", "try_next", "cool_down", "disable", "retry_later"]
+
+
+def test_a_rule_has_any_action_and_any_condition() -> None:
+    for action in ACTIONS:
+        for condition in CONDITIONS:
+            text = f'[[rules]]\naction = "{action}"\n{condition}\n'
+            (rule,) = load_text(LOCAL + text).settings.rules
+            assert rule.action == action, (action, condition)
 
 
 def test_a_model_may_lead_to_a_chain() -> None:

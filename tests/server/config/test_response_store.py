@@ -80,7 +80,7 @@ def test_memory_is_for_one_process() -> None:
         'response_store_path = ""',
     ],
 )
-def test_values_out_of_range_are_faults(line: str) -> None:
+def test_values_out_of_range_are_errors(line: str) -> None:
     assert len(errors(f"[server]\n{line}\n")) == 1
 
 
@@ -115,13 +115,12 @@ def test_an_account_store_needs_to_know_where(store: str, needed: str, value: st
     assert "hunter2" not in repr(server)
 
 
-@pytest.mark.parametrize("url", ["hunter2", "http://:hunter2@host", "valkey://:hunter2@host:port", "unix://"])
-def test_a_wrong_url_is_a_fault_that_does_not_show_it(url: str) -> None:
-    (error,) = errors(f'[server]\naccount_store_url = "{url}"\n')
-    assert error == (
+def test_an_invalid_url_is_an_error_that_does_not_show_it() -> None:
+    # Other invalid URLs: tests/server/accounts/test_store_choice.py
+    assert errors('[server]\naccount_store_url = "valkey://:hunter2@host:port"\n') == [
         "dragoman.toml:2: server.account_store_url: is not of the form valkey://host:port/db, "
         "valkeys://... or unix:///path"
-    )
+    ]
 
 
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

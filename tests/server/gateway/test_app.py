@@ -529,6 +529,7 @@ async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
     ("version", "connection"), [("1.1", "keep-alive"), ("1.0", "keep-alive"), ("2", None)]
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_the_headers_of_a_stream(protocol: str, version: str, connection: str | None) -> None:
     app, _ = app_of(START + END)
     client = await call(app, PATHS[protocol], asking(protocol, stream=True), http_version=version)

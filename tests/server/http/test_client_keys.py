@@ -96,14 +96,16 @@ def test_the_keyring_finds_whose_key_it_is() -> None:
     assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
 
 
-@pytest.mark.parametrize(
-    "key", ["", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"], ids=range(6)
-)
-def test_the_keyring_refuses_everything_else(key: str) -> None:
-    with pytest.raises(RequestRefused) as caught:
-        Keyring(KEYS, SECRET).authenticate(headers_with(key))
-    assert (caught.value.status, caught.value.code) == (401, "invalid_api_key")
-    assert not key or key not in caught.value.message
+def test_the_keyring_refuses_every_other_key() -> None:
+    for key in ("", KEY[:-1], KEY + "a", KEYS[0].hash, "x" * 100_000, "\xe4\xff"):
+        refused = None
+        try:
+            Keyring(KEYS, SECRET).authenticate(headers_with(key))
+        except RequestRefused as error:
+            refused = error
+        assert refused is not None, key[:50]
+        assert (refused.status, refused.code) == (401, "invalid_api_key"), key[:50]
+        assert not key or key not in refused.message, key[:50]
 
 
 @pytest.mark.promise("S2")

@@ -417,7 +417,8 @@ BAD: dict[str, tuple[bytes, int, str]] = {
 
 @each_protocol
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_body_is_refused(protocol: str, name: str, lines: list[dict[str, Any]]) -> None:
+@pytest.mark.each_choice
+async def test_an_invalid_body_is_refused(protocol: str, name: str, lines: list[dict[str, Any]]) -> None:
     body, status, message = BAD[name]
     async with gateway() as up:
         check_refusal(protocol, await up.call(PATHS[protocol], body), status, message)

@@ -73,12 +73,14 @@ def sent(protocol: str, client: str, headers: dict[str, str], **more: object) ->
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.promise("S4")
-def test_what_a_client_may_tell_an_upstream(protocol: str, client: str) -> None:
-    for name, protocols in REQUEST_HEADERS.items():
-        passes = protocol == client and protocol in protocols
-        assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes, name
+def test_client_headers_that_are_forwarded(protocol: str) -> None:
+    for client in PROTOCOL_NAMES:
+        for name, protocols in REQUEST_HEADERS.items():
+            passes = protocol == client and protocol in protocols
+            assert (sent(protocol, client, {name: "of the client"}).get(name) == "of the client") is passes, (
+                name
+            )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

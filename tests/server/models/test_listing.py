@@ -166,6 +166,7 @@ FAILURES = {
 @pytest.mark.parametrize(
     "pages", [[], [anthropic_list("a", has_more=True)]], ids=["at once", "on the second page"]
 )
+@pytest.mark.each_choice
 async def test_a_failure(failure: str, pages: list[Script]) -> None:
     script, words = FAILURES[failure]
     upstreams = ListingUpstreams({OPENAI_URL: [*pages, script]})

@@ -105,6 +105,7 @@ def test_no_secret_is_in_the_repr() -> None:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("model", [None, ""])
+@pytest.mark.each_choice
 def test_a_model_is_required(client: str, model: str | None) -> None:
     with pytest.raises(RemoteProtocolError, match="model is required") as caught:
         plan(client, CHAT, {"model": model})
@@ -139,19 +140,20 @@ def test_without_a_default_a_model_is_required_all_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize("asked", [{}, {"stream": True}, {"stream": False}])
+STREAM_SETTINGS: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
+
+
 @pytest.mark.parametrize(("endpoint", "streams"), [(0, False), (1, True), (2, True)])
-def test_the_endpoint_says_whether_the_answer_is_a_stream(
-    asked: dict[str, Any], endpoint: int, streams: bool
-) -> None:
-    made = simple(ServerSettings(), {"model": "up/m", **asked}, endpoint)
-    assert (made.streams, made.context.request.stream, made.context.endpoint) == (
-        streams,
-        streams,
-        SIMPLE.endpoints[endpoint],
-    )
-    assert json.loads(made.translated.body).get("stream", False) is streams
-    assert ("accept", "text/event-stream" if streams else "application/json") in made.headers
+def test_the_endpoint_decides_if_the_response_is_a_stream(endpoint: int, streams: bool) -> None:
+    for asked in STREAM_SETTINGS:
+        made = simple(ServerSettings(), {"model": "up/m", **asked}, endpoint)
+        assert (made.streams, made.context.request.stream, made.context.endpoint) == (
+            streams,
+            streams,
+            SIMPLE.endpoints[endpoint],
+        ), asked
+        assert json.loads(made.translated.body).get("stream", False) is streams, asked
+        assert ("accept", "text/event-stream" if streams else "application/json") in made.headers, asked
 
 
 def test_a_model_that_leads_nowhere() -> None:

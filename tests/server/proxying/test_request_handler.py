@@ -142,6 +142,7 @@ async def test_events_that_wait_share_one_write() -> None:
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
+@pytest.mark.each_choice
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),

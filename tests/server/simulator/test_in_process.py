@@ -59,7 +59,8 @@ async def test_a_read_has_a_size() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "gap"), [("slow", 0.25), ("slow@50", 0.02), ("echo@2", 0.5)])
-async def test_a_paced_answer_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
+@pytest.mark.each_choice
+async def test_a_paced_response_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
     text = " ".join(["word"] * 20)
     async with door(SimulatedUpstream(), ask(protocol, model, text, stream=True), protocol) as response:
         times = [time for time, _ in await timed(response)]
@@ -86,6 +87,7 @@ SILENCES: list[tuple[str, float, float]] = [
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "before", "length"), SILENCES)
+@pytest.mark.each_choice
 async def test_a_silent_model_is_silent(protocol: str, model: str, before: float, length: float) -> None:
     async with door(SimulatedUpstream(), ask(protocol, model, stream=True), protocol) as response:
         times = [time for time, _ in await timed(response)]

@@ -204,13 +204,17 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize(("data", "message"), ERRORS.values(), ids=ERRORS)
 @pytest.mark.promise("S5")
-def test_a_bad_head_is_refused_without_quoting_it(data: bytes, message: str) -> None:
-    with pytest.raises(FramingError) as caught:
-        head_of(data)
-    assert str(caught.value) == message
-    assert caught.value.__cause__ is None
+def test_an_invalid_head_is_refused_without_quoting_it() -> None:
+    for name, (data, message) in ERRORS.items():
+        error = None
+        try:
+            head_of(data)
+        except FramingError as caught:
+            error = caught
+        assert str(error) == message, name
+        assert error is not None, name
+        assert error.__cause__ is None, name
 
 
 @pytest.mark.parametrize("byte_by_byte", [False, True], ids=["whole", "byte by byte"])
