@@ -37,6 +37,7 @@ from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 # For what takes milliseconds, on a machine that does other things as well.
 PATIENCE_S = 20.0
@@ -248,6 +249,7 @@ def modes(folder: Path) -> set[int]:
     return {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
+@one_backend
 async def test_the_file_outlives_the_store_and_is_private(tmp_path: Path) -> None:
     store = SQLiteAccountStore(str(tmp_path / "a.db"))
     async with store.running():
@@ -263,6 +265,7 @@ BAD_FILES = {
 }
 
 
+@one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
 async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
     statement, message = BAD_FILES[name]
@@ -323,6 +326,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
         assert await store.total("waits for the lock", NOW) == 1.0
 
 
+@one_backend
 async def test_outside_its_block_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
         await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
@@ -345,6 +349,7 @@ async def test_without_a_server_every_call_fails_at_once_and_says_where_it_shoul
     assert "hunter2" not in str(caught.value)
 
 
+@one_backend
 async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
     server.command("CONFIG", "SET", "requirepass", "hunter2%/@")
     right = ValkeyAccountStore(server.url.replace("://", "://default:hunter2%25%2F%40@"))

@@ -27,6 +27,7 @@ from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
@@ -202,6 +203,7 @@ async def test_the_errors_of_a_single_account_pass_as_they_come(
     assert pool.store.health() == {}
 
 
+@one_backend
 async def test_nor_does_a_broken_stream_count_against_it() -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello", between=[BROKEN])})
     for _ in range(4):
@@ -244,6 +246,7 @@ async def test_so_many_attempts(most: int, stream: bool, record: Any) -> None:
     assert record()["attempts"] == most
 
 
+@one_backend
 async def test_ten_attempts_by_default() -> None:
     pool = pool_of(CHAT, {f"a{number:02}": broken(CHAT) for number in range(12)})
     await pool.call(CHAT)

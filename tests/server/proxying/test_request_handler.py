@@ -29,6 +29,7 @@ from dragoman_server.upstream.client import (
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
@@ -106,6 +107,7 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
     assert door.read_to_end, "the connection can be used again"
 
 
+@one_backend
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
     fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
@@ -116,6 +118,7 @@ async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
     assert record.outcome == "completed"
 
 
+@one_backend
 async def test_headers_of_a_stream() -> None:
     fake, _, _ = await run(
         Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
@@ -256,6 +259,7 @@ UPSTREAM_FAILURES = [
 ]
 
 
+@one_backend
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
@@ -338,6 +342,7 @@ async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client:
     assert record.upstream_status == 429
 
 
+@one_backend
 @pytest.mark.promise("S6")
 async def test_a_redirect_is_no_answer() -> None:
     fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
@@ -362,12 +367,14 @@ async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
     assert "Hello" in json.dumps(json.loads(fake.body))
 
 
+@one_backend
 async def test_a_relay_passes_the_bytes_unchanged() -> None:
     fake, _, record = await run(Script([START[:17], START[17:] + WORD, END]), client=CHAT)
     assert fake.body == START + WORD + END
     assert record.input_tokens == 3
 
 
+@one_backend
 async def test_losses_are_named_in_a_header() -> None:
     body = json.dumps({**BODIES[CHAT], "seed": 1}).encode()
     settings = Settings(
@@ -385,6 +392,7 @@ async def test_losses_are_named_in_a_header() -> None:
     assert record.losses == ["dropped /seed"]
 
 
+@one_backend
 async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
     key = "sk-canary-0123456789"
     upstream = UpstreamSettings(

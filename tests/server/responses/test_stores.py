@@ -1,6 +1,6 @@
 """The stores of responses keep what they are given, share what is the same, and forget what is too old or too much.
 
-Every test runs over all of them, on both backends.
+Tests of all stores and tests of concurrency run on both backends.
 """
 
 import os
@@ -26,12 +26,10 @@ from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 NOW = 1_800_000_000
 LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
-
-# Not under virtual time: to it, a thread that works looks like a program that waits.
-BACKENDS = ["asyncio", "trio"]
 
 
 class Kind:
@@ -267,6 +265,7 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
             tasks.start_soon(turn, number)
 
 
+@one_backend
 async def test_memory_is_given_back_to_the_last_byte() -> None:
     store = MemoryResponseStore(LIMITS)
     for number in range(3):
@@ -279,6 +278,7 @@ async def test_memory_is_given_back_to_the_last_byte() -> None:
 # The file.
 
 
+@one_backend
 async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
     kept = response()
     async with sqlite() as store:
@@ -287,6 +287,7 @@ async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
         assert await store.get("", "resp_1", NOW) == kept
 
 
+@one_backend
 async def test_two_processes_see_each_other(sqlite: Kind) -> None:
     """Two connections are to SQLite what two processes are."""
     async with sqlite() as one, sqlite() as other:
@@ -321,6 +322,7 @@ def run_processes(path: Path, names: list[str]) -> list[tuple[int, bytes]]:
     return [(process.returncode, text) for process, text in zip(processes, errors, strict=True)]
 
 
+@one_backend
 async def test_processes_that_start_and_write_at_once(sqlite: Kind) -> None:
     names = ["a", "b", "c"]
     assert await anyio.to_thread.run_sync(run_processes, sqlite.path, names) == [(0, b"")] * 3
@@ -330,6 +332,7 @@ async def test_processes_that_start_and_write_at_once(sqlite: Kind) -> None:
                 assert await store.get("", f"{name}_{number}", NOW) is not None
 
 
+@one_backend
 async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
     before = os.umask(0)
     try:
@@ -342,6 +345,7 @@ async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
         os.umask(before)
 
 
+@one_backend
 async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
     secret = "a word that must not stay"
     async with sqlite() as store:
@@ -350,6 +354,7 @@ async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
     assert secret.encode() not in sqlite.path.read_bytes()
 
 
+@one_backend
 async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
     memory = MemoryResponseStore(ResponseStoreLimits(35_000, 3600))
     async with sqlite(ResponseStoreLimits(35_000, 3600)) as store:
@@ -383,6 +388,7 @@ BAD_FILES = {
 }
 
 
+@one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
 async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) -> None:
     statements, message = BAD_FILES[name]
@@ -392,6 +398,7 @@ async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) ->
             pass
 
 
+@one_backend
 async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
     sqlite.path.write_text("this is a letter, not a database\n" * 100)
     with pytest.raises(ResponseStoreError, match="not a database"):
@@ -399,12 +406,14 @@ async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
             pass
 
 
+@one_backend
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ResponseStoreError, match="No such file or directory"):
         async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS):
             pass
 
 
+@one_backend
 async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     async with sqlite() as store:
@@ -459,6 +468,7 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
         assert await store.get("", "resp_1", NOW) == response()
 
 
+@one_backend
 async def test_a_file_that_cannot_be_opened_for_another_process(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,6 +491,7 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
         assert await store.get("", "resp_2", NOW) is not None
 
 
+@one_backend
 async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
         await sqlite().get("", "resp_1", NOW)
@@ -504,6 +515,7 @@ async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
         assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
 
 
+@one_backend
 @pytest.mark.promise("R11")
 async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
     async with sqlite() as store:

@@ -31,6 +31,7 @@ from dragoman_server.upstream.content_coding import MAX_PORTION
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
@@ -61,6 +62,7 @@ async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
 # What arrives.
 
 
+@one_backend
 async def test_a_response() -> None:
     data = b"HTTP/1.1 429 Slow\r\nX-Id: 7\r\nset-cookie: a\r\nSet-Cookie: b\r\ncontent-length: 2\r\n\r\nno"
     async with ScriptedServer(answering(data)) as server, client_of() as client:
@@ -77,6 +79,7 @@ async def test_a_response() -> None:
         assert repr(response) == f"<UpstreamResponse 429 from http://127.0.0.1:{server.port}>"
 
 
+@one_backend
 async def test_what_the_server_is_sent() -> None:
     headers = [
         ("Authorization", f"Bearer {KEY}"),
@@ -114,6 +117,7 @@ async def test_connections_are_used_again_but_cookies_are_not() -> None:
         assert all(b"account" not in request for request in server.peers[0].requests)
 
 
+@one_backend
 @pytest.mark.parametrize("status", [301, 303, 307, 308])
 async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
     data = b"HTTP/1.1 %d Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n" % status
@@ -123,6 +127,7 @@ async def test_a_redirect_is_a_response_like_any_other(status: int) -> None:
         assert len(server.peers[0].requests) == 1
 
 
+@one_backend
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
 async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
@@ -139,6 +144,7 @@ async def test_read_all_has_a_limit(limit: int, fits: bool) -> None:
             assert caught.value.kind is UpstreamErrorKind.TOO_LARGE
 
 
+@one_backend
 async def test_a_compressed_body_is_decoded_and_its_headers_dropped() -> None:
     body = gzip.compress(b"hello" * 100)
     head = OK + b"Content-Encoding: gzip\r\nx: y\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -198,6 +204,7 @@ async def test_others_have_their_turn_while_a_read_is_unpacked() -> None:
     assert turns > 32
 
 
+@one_backend
 @pytest.mark.promise("S8")
 async def test_a_small_body_that_unpacks_to_much_stops_at_the_limit() -> None:
     body = gzip.compress(b"\0" * 50_000_000)
@@ -211,6 +218,7 @@ async def test_a_small_body_that_unpacks_to_much_stops_at_the_limit() -> None:
             await response.read_all(1_000_000)
 
 
+@one_backend
 @pytest.mark.parametrize(
     ("coding", "body", "message"),
     [
@@ -248,6 +256,7 @@ async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
             await server.peers[0].gone.wait()
 
 
+@one_backend
 async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = make_certificate(tmp_path_factory.mktemp("tls"))
     async with (
@@ -270,6 +279,7 @@ async def failure_of(client: UpstreamClient, url: str, **options: object) -> Ups
     return error
 
 
+@one_backend
 async def test_nobody_listens() -> None:
     with DeafServer() as server:
         url = server.url
@@ -334,6 +344,7 @@ async def test_a_broken_answer(data: bytes, message: str) -> None:
         assert message in str(error)
 
 
+@one_backend
 @pytest.mark.parametrize(
     ("url", "headers"),
     [
@@ -353,6 +364,7 @@ async def test_a_request_that_cannot_be_sent(url: str, headers: list[tuple[str, 
     assert KEY not in str(caught.value)
 
 
+@one_backend
 async def test_a_header_with_a_line_break() -> None:
     async with ScriptedServer(answering(HELLO)) as server, client_of() as client:
         with pytest.raises(UpstreamRequestInvalid) as caught:
@@ -361,6 +373,7 @@ async def test_a_header_with_a_line_break() -> None:
     assert KEY not in str(caught.value)
 
 
+@one_backend
 async def test_it_is_used_inside_its_block_only() -> None:
     client = client_of()
     with pytest.raises(RuntimeError, match="outside"):
@@ -389,6 +402,7 @@ class Parts(httpx2.AsyncByteStream):
         self.closed = True
 
 
+@one_backend
 async def test_any_httpx2_transport_can_take_the_place_of_ours() -> None:
     stream = Parts(b"he", b"", b"llo")
     async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
@@ -414,6 +428,7 @@ OTHERS = {
 }
 
 
+@one_backend
 async def test_errors_of_other_transports_are_reported_without_their_text() -> None:
     def refuse(request: httpx2.Request) -> httpx2.Response:
         raise OTHERS[request.url.path.removeprefix("/")][0]
@@ -425,6 +440,7 @@ async def test_errors_of_other_transports_are_reported_without_their_text() -> N
         assert message in str(error), name
 
 
+@one_backend
 async def test_an_error_inside_the_body_of_another_transport() -> None:
     stream = Parts(b"he", httpx2.ReadError(KEY))
     async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
@@ -442,18 +458,21 @@ async def proxied(server: ScriptedServer, client: UpstreamClient, **options: obj
     return [request.split(b"\r\n")[0] for peer in server.peers for request in peer.requests]
 
 
+@one_backend
 async def test_a_proxy_of_the_settings() -> None:
     async with ScriptedServer(answering(HELLO)) as server:
         lines = await proxied(server, client_of(proxy=server.url))
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
+@one_backend
 async def test_a_proxy_of_one_request() -> None:
     async with ScriptedServer(answering(HELLO)) as server:
         lines = await proxied(server, client_of(), proxy=server.url)
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
+@one_backend
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY", "http_proxy"])
 async def test_a_proxy_of_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ScriptedServer(answering(HELLO)) as server:
@@ -462,6 +481,7 @@ async def test_a_proxy_of_the_environment(name: str, monkeypatch: pytest.MonkeyP
     assert lines == [b"GET http://up.invalid/v1 HTTP/1.1"]
 
 
+@one_backend
 @pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "socks5://127.0.0.1:1"])
 async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> None:
     async with client_of(proxy=proxy) as client:
@@ -469,6 +489,7 @@ async def test_a_proxy_that_is_not_there_is_named_as_the_cause(proxy: str) -> No
     assert str(error) == "cannot connect to http://up.invalid by its proxy"
 
 
+@one_backend
 @pytest.mark.parametrize("no_proxy", ["127.0.0.1", "example.com, 127.0.0.1", "*"])
 async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
@@ -478,6 +499,7 @@ async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch
         assert server.peers[0].requests[0].startswith(b"GET / HTTP/1.1")
 
 
+@one_backend
 async def test_the_environment_can_be_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     async with ScriptedServer(answering(HELLO)) as server, client_of(trust_env=False) as client:
@@ -502,6 +524,7 @@ async def test_a_socks_proxy() -> None:
     assert wishes == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
 
 
+@one_backend
 async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "socksio", None)
     async with client_of(proxy="socks5://127.0.0.1:1") as client:
@@ -509,6 +532,7 @@ async def test_a_socks_proxy_needs_the_extra(monkeypatch: pytest.MonkeyPatch) ->
             await get(client, "http://up.example/v1")
 
 
+@one_backend
 @pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[bad"])
 async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
     async with client_of(proxy=proxy) as client:
@@ -516,6 +540,7 @@ async def test_a_proxy_that_cannot_be_used(proxy: str) -> None:
     assert isinstance(error, UpstreamUnreachable)
 
 
+@one_backend
 async def test_a_proxy_url_is_not_in_the_settings_repr() -> None:
     assert KEY not in repr(UpstreamClientSettings(proxy=f"http://user:{KEY}@proxy.example"))
 

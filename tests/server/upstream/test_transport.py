@@ -18,6 +18,7 @@ from dragoman_server.upstream.transport import (
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -137,6 +138,7 @@ async def test_a_response_without_body_frees_its_connection_at_once(method: str,
         assert len(server.peers) == 1
 
 
+@one_backend
 async def test_what_the_caller_sees_of_a_head() -> None:
     data = b"HTTP/1.1 404 Nothing Here\r\nX-Id: 7\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedServer(answering(data)) as server, Http1Transport() as transport:
@@ -357,6 +359,7 @@ async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> N
         assert counts(transport) == (0, 0)
 
 
+@one_backend
 async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() -> None:
     async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
         request = post(server)
@@ -379,6 +382,7 @@ async def test_a_server_that_answers_without_reading_the_request_is_heard() -> N
         assert counts(transport) == (0, 0)
 
 
+@one_backend
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http:///x", "http://127.0.0.1:65536/"])
 async def test_other_schemes_are_refused(url: str) -> None:
     async with Http1Transport() as transport:

@@ -13,6 +13,7 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 from dragoman_server.upstream.transport import Http1Transport, IdleConnectionClosed, ResponseBody
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
@@ -79,6 +80,7 @@ async def test_a_server_nobody_vouches_for(certificate: Certificate) -> None:
         assert (transport.busy_connections, transport.idle_connections) == (0, 0)
 
 
+@one_backend
 async def test_the_system_trust_is_the_default(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
@@ -88,6 +90,7 @@ async def test_the_system_trust_is_the_default(certificate: Certificate) -> None
             await opened(transport, get(server))
 
 
+@one_backend
 async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
