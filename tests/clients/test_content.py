@@ -41,7 +41,7 @@ def parsed(protocol: str, answer: Any) -> Any:
     return answer.parsed_output if protocol == MESSAGES else answer.output_parsed
 
 
-def test_a_typed_answer(pair: Pair, sdk: Sdk) -> None:
+def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Plan it") | {TYPED[pair.client]: Journey}
     for helper in (sdk.parse, sdk.final):
         assert parsed(pair.client, helper(pair.client, body)) == JOURNEY
@@ -70,7 +70,7 @@ def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
-def test_an_answer_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
+def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, stop, output in (("length", Stop.LENGTH, 50), ("filter", Stop.FILTER, 20)):
         answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
         assert answer.meaning.stop is stop
@@ -114,7 +114,7 @@ def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
     assert (answer.meaning.stop, answer.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
 
 
-def test_what_a_translation_loses_is_told_in_a_header(gateway: Any, sdk_of: Any) -> None:
+def test_losses_of_a_translation_are_in_a_header(gateway: Any, sdk_of: Any) -> None:
     client = sdk_of("sync", gateway.url).client(CHAT)
     body = body_of(CHAT, "responses/echo", "one") | {"seed": 7}
     whole = client.chat.completions.with_raw_response.create(**body)

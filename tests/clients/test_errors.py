@@ -57,7 +57,7 @@ def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     ("model", "text"),
     [("error-mid", "gave up in the middle"), ("cut", "connection ended"), ("cut-end", "ended|truncated")],
 )
-def test_an_answer_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) -> None:
+def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) -> None:
     """However it is asked for; and what came before the break arrives, and no end."""
     body = body_of(pair.client, pair.model(model), "Hello")
     for way in (Way.WHOLE, Way.HELPER):
@@ -74,7 +74,7 @@ def test_an_answer_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) 
         assert not FINISHED & {event.type for event in events}
 
 
-def test_a_model_that_nobody_has(pair: Pair, sdk: Sdk) -> None:
+def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
     """Once the upstream says so, once the gateway itself."""
     expected = CLASSES["error-404"][pair.client == MESSAGES]
     asked = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))

@@ -128,7 +128,9 @@ def gateways(
         yield found
 
 
-def test_what_one_gateway_learns_the_other_knows_at_once(gateways: list[Gateway], provider: Provider) -> None:
+def test_an_account_disabled_by_one_gateway_is_disabled_for_the_other(
+    gateways: list[Gateway], provider: Provider
+) -> None:
     first, second = gateways
     for number, trial in enumerate(trials()):
         busy, free = f"one-{number}", f"two-{number}"

@@ -60,7 +60,7 @@ def stream(gateway: Gateway, path: str, body: Any) -> Iterator[httpx2.Response]:
         yield response
 
 
-def test_a_whole_answer(gateway: Gateway, upstream: str) -> None:
+def test_a_whole_response(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/echo", temperature=0.7))
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert check_whole(SIMPLE_LINES, response.content) == []
@@ -102,9 +102,7 @@ def test_without_a_model(gateway: Gateway, path: str) -> None:
     ],
 )
 @each_backend
-def test_heartbeats_fill_silence_and_harm_nobody(
-    gateway: Gateway, path: str, upstream: str, model: str
-) -> None:
+def test_heartbeats_fill_silence(gateway: Gateway, path: str, upstream: str, model: str) -> None:
     body = asking(f"{upstream}/{model}@{SILENCE_S:g}")
     for trial in trials():
         with stream(gateway, path, body) as response:
@@ -169,7 +167,7 @@ def test_chunks_come_as_they_are_made_and_a_client_that_leaves_stops_the_upstrea
 
 
 @each_backend
-def test_a_client_that_leaves_before_a_whole_answer_stops_the_upstream(
+def test_a_client_that_leaves_before_a_whole_response_stops_the_upstream(
     gateway: Gateway, upstream: str, simulator: Simulator
 ) -> None:
     for trial in trials():
@@ -180,7 +178,7 @@ def test_a_client_that_leaves_before_a_whole_answer_stops_the_upstream(
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-def test_reasoning_is_told_of_in_the_header(gateway: Gateway, upstream: str) -> None:
+def test_left_out_reasoning_is_in_the_header(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/reasoning", "Hello"))
     assert response.status_code == 200
     assert response.json()["message"]["content"]

@@ -48,5 +48,5 @@ def test_errors(pair: Pair, sdk: Sdk, way: Any) -> None:
             ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
-def test_a_typed_answer_and_the_models(pair: Pair, sdk: Sdk) -> None:
+def test_a_typed_response_and_the_models(pair: Pair, sdk: Sdk) -> None:
     assert pair.model("echo") in sdk.models(pair.client)

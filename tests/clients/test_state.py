@@ -217,7 +217,7 @@ def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
 
 @each_backend
 @each_upstream
-def test_an_answer_that_nobody_waited_for_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
+def test_an_abandoned_response_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
     with client.responses.create(model=f"{upstream}/pause@30", input="one", stream=True) as stream:
         for event in stream:
             if event.type == "response.created":
@@ -280,7 +280,7 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
     assert response.output_text.endswith("Go on")
 
 
-def test_without_a_store_the_error_says_what_to_set(gateway: Gateway) -> None:
+def test_without_a_store_the_error_names_the_setting(gateway: Gateway) -> None:
     with sync_sdk(gateway.url) as sdk:
         client: openai.OpenAI = sdk.client(RESPONSES)
         with pytest.raises(openai.BadRequestError, match="response_store"):
@@ -308,7 +308,7 @@ def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gatewa
             assert second.usage.input_tokens == 5
 
 
-def test_nobody_sees_what_was_made_with_another_key(
+def test_responses_of_another_key_are_not_found(
     simulator: Simulator, gateway: Gateway, tmp_path: Path
 ) -> None:
     keys = {"red": new_key(), "blue": new_key()}

@@ -53,7 +53,7 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
 
 
 @each_backend
-def test_slow_answers_come_whole_through_all_heartbeats(gateway: Gateway) -> None:
+def test_slow_responses_are_complete_despite_heartbeats(gateway: Gateway) -> None:
     models = ("slow", "silent@0.7", "pause@0.7")
     jobs = [
         (pair.client, body_of(pair.client, pair.model(model), "Hello")) for pair in PAIRS for model in models

@@ -143,7 +143,9 @@ def test_a_stream_that_unpacks_without_end_ends_with_an_error(
     assert gateway.resident_bytes - before < 100 * MIB
 
 
-def test_a_whole_answer_that_unpacks_without_end_is_an_error(running: tuple[Upstream, EdgeGateway]) -> None:
+def test_a_whole_response_that_decompresses_without_end_is_an_error(
+    running: tuple[Upstream, EdgeGateway],
+) -> None:
     upstream, gateway = running
     body = zstandard(b'{"choices":[', b" " * MIB)
     upstream.script = answering("zstd", body, "application/json")

@@ -164,7 +164,7 @@ HEADS: dict[str, tuple[str, int]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.each_choice
-def test_what_a_request_is_for_is_said_once(site: Site, name: str) -> None:
+def test_a_request_is_sent_once(site: Site, name: str) -> None:
     head, status = HEADS[name]
     before = site.spent
     found, answer = http1(site, f"{head}content-type: {JSON}\r\ncontent-length: 0\r\n\r\n".encode())

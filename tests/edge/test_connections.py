@@ -133,7 +133,7 @@ def test_at_the_limit_idle_connections_make_room_and_others_are_waited_for(
 
 
 @pytest.mark.promise("S10", "S12")
-def test_without_descriptors_it_pauses_and_says_so_once(gateways: Gateways, backend: str) -> None:
+def test_without_descriptors_it_pauses_and_logs_that_once(gateways: Gateways, backend: str) -> None:
     with gateways.lend(backend, waits) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))

@@ -247,7 +247,7 @@ HEAVY_REQUESTS = {
 
 
 @pytest.mark.promise("S8", "S9")
-def test_a_body_that_unpacks_or_nests_without_end_delays_nobody(served: Served) -> None:
+def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(served: Served) -> None:
     resident = served.gateway.resident_bytes
     for request, status in HEAVY_REQUESTS.values():
         clients = [served.connect() for _ in range(4)]
@@ -362,7 +362,7 @@ def _asked(upstream: Upstream, before: int) -> Conversation:
     return found[0]
 
 
-def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served: Served) -> None:
+def test_a_pipelined_request_is_served_after_the_first_response(served: Served) -> None:
     def slowly(conversation: Conversation) -> None:
         if conversation.read() is not None:
             conversation.send(STREAM_HEAD + chunk("Hello"))
@@ -382,7 +382,7 @@ def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served:
 
 
 @pytest.mark.promise("R9")
-def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(served: Served) -> None:
+def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: Served) -> None:
     flooded = threading.Event()
 
     def script(conversation: Conversation) -> None:

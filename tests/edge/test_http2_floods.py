@@ -142,7 +142,7 @@ def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.what.replace(" ", "_"))
-def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flood: Flood) -> None:
+def test_a_flood_ends_its_connection_and_delays_no_other(gateway: EdgeGateway, flood: Flood) -> None:
     with Peer(gateway.connect()) as peer, somebody_else(gateway) as took:
         peer.begin()
         frames = b"".join(frame for index in range(flood.count) for frame in flood.frames(peer, index))
@@ -154,7 +154,7 @@ def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flo
     assert max(took) < MOST_DELAY_S
 
 
-def test_who_asks_and_does_not_read_is_let_go(gateway: EdgeGateway) -> None:
+def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeGateway) -> None:
     """What waits for it is bounded: here answers of heads only, which no window holds back."""
     connected = socket.socket()
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -172,7 +172,7 @@ def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway
     ],
     ids=["404", "405", "413"],
 )
-def test_data_behind_a_refusal_hurts_nobody(
+def test_data_after_a_refusal_is_harmless(
     gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
 ) -> None:
     """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""

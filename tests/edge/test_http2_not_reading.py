@@ -99,7 +99,7 @@ def conversation_of(upstream: Upstream, count: int) -> Conversation:
     return upstream.wait_for(count)
 
 
-def test_a_closed_window_pauses_its_upstream_and_nobody_else(
+def test_a_closed_window_pauses_only_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     for trial in trials():

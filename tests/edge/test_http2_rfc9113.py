@@ -436,7 +436,7 @@ ROWS = [
 @pytest.mark.each_choice
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS}))
 @pytest.mark.promise("S11")
-def test_each_frame_gets_what_the_rfc_says(gateway: EdgeGateway, section: str) -> None:
+def test_each_frame_gets_the_response_that_the_rfc_requires(gateway: EdgeGateway, section: str) -> None:
     for row in ROWS:
         if row.section == section:
             try:
@@ -490,7 +490,7 @@ def test_the_first_frame_is_settings(gateway: EdgeGateway) -> None:
         assert code_of(found) == "PROTOCOL_ERROR"
 
 
-def test_a_ping_is_answered_with_what_is_in_it(gateway: EdgeGateway) -> None:
+def test_a_ping_is_acknowledged_with_its_data(gateway: EdgeGateway) -> None:
     """6.7."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
@@ -498,7 +498,7 @@ def test_a_ping_is_answered_with_what_is_in_it(gateway: EdgeGateway) -> None:
         assert "ACK" in answer.flags
 
 
-def test_an_answer_keeps_to_the_window(gateway: EdgeGateway) -> None:
+def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
     """6.9.2, 6.9.1: no more than the window, that SETTINGS opens and WINDOW_UPDATE, one octet at a time."""
     with Peer(gateway.connect()) as peer:
         peer.begin({4: 0})
@@ -518,7 +518,7 @@ def test_an_answer_keeps_to_the_window(gateway: EdgeGateway) -> None:
         assert peer.answer(1) == "200"
 
 
-def test_a_request_that_is_answered_early_is_ended(gateway: EdgeGateway) -> None:
+def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None:
     """8.1: the whole answer, then RST_STREAM with NO_ERROR; what still comes costs no window and no connection."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
@@ -535,7 +535,7 @@ def test_a_request_that_is_answered_early_is_ended(gateway: EdgeGateway) -> None
             peer.settle()
 
 
-def test_a_client_that_goes_away_gets_the_answers_that_are_under_way(gateway: EdgeGateway) -> None:
+def test_a_client_that_sends_goaway_gets_the_responses_under_way(gateway: EdgeGateway) -> None:
     """6.8: GOAWAY without an error says that no requests follow; with one, the client has left."""
     with Peer(gateway.connect()) as peer:
         peer.begin()

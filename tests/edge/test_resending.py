@@ -92,7 +92,7 @@ def test_what_was_read_is_not_sent_to_the_same_account_again(running: tuple[Upst
 
 
 @pytest.mark.parametrize("resetting", [True, False], ids=["RST", "FIN"])
-def test_what_nobody_read_is_sent_once_more_and_counted(
+def test_a_request_that_was_not_read_is_sent_again_and_counted(
     running: tuple[Upstream, EdgeGateway], resetting: bool
 ) -> None:
     """The upstream closes an idle connection at the moment when the request arrives."""

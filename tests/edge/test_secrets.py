@@ -147,7 +147,7 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
 
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("name", ["closed", "tls", "proxied", "unknown"])
-def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running, name: str) -> None:
+def test_an_unreachable_upstream_is_reported_by_its_name(running: Running, name: str) -> None:
     running.upstream.script = lambda conversation: conversation.send(b"HTTP/1.1 400 no TLS here\r\n\r\n")
     for client in PROTOCOL_NAMES:
         head, _, body = running.ask(client, f"{name}/m").partition(b"\r\n\r\n")
@@ -159,7 +159,7 @@ def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running
 
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200", b"no HTTP\r\n\r\n", STREAM_HEAD], ids=range(4))
-def test_an_upstream_that_breaks_off_is_told_by_its_name(running: Running, sent: bytes) -> None:
+def test_an_upstream_that_breaks_off_is_reported_by_its_name(running: Running, sent: bytes) -> None:
     def script(conversation: Conversation) -> None:
         if conversation.read() is not None:
             conversation.send(sent + (CHAT_STREAM[:200] if sent == STREAM_HEAD else b""))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.promise("R2", "R9", "R10")
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -> None:
+def test_a_mixed_load_with_errors_leaves_nothing(tmp_path: Path, backend: str) -> None:
     certificate = make_certificate(tmp_path)
     for number, trial in enumerate(trials()):
         (directory := tmp_path / str(number)).mkdir()

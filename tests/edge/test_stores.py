@@ -29,7 +29,7 @@ def answers(conversation: Conversation) -> None:
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_locked_file_delays_no_answer_and_the_client_is_told(tmp_path: Path, backend: str) -> None:
+def test_a_locked_file_delays_no_response_and_is_reported(tmp_path: Path, backend: str) -> None:
     file = tmp_path / "responses.db"
     store = f'response_store = "sqlite"\nresponse_store_path = "{file}"'
     with (

@@ -128,7 +128,7 @@ async def test_the_account_with_the_most_money_is_next(
         assert it.upstream.asked == [(host[1], name) for name in balances]
 
 
-async def test_no_request_waits_and_the_question_is_asked_again_in_time() -> None:
+async def test_no_request_waits_and_the_balance_is_requested_again_in_time() -> None:
     slow = {"a": key(1), "b": Script(key(2).body, connect=[Sleep(20)])}
     async with running(OPENROUTER[0], slow) as it:
         begun = anyio.current_time()
@@ -150,7 +150,7 @@ async def test_no_request_waits_and_the_question_is_asked_again_in_time() -> Non
         ("http://127.0.0.1:9000/v1", "ab", {}),
     ],
 )
-async def test_nobody_is_asked_where_it_decides_nothing(
+async def test_no_balance_is_requested_that_decides_nothing(
     base_url: str, accounts: str, more: dict[str, Any]
 ) -> None:
     async with running(base_url, dict.fromkeys(accounts, key(1)), **more) as it:

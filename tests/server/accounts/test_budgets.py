@@ -78,7 +78,7 @@ def test_the_first_price_that_matches_one_of_the_names() -> None:
         assert (price and price.model) == found, patterns
 
 
-def test_what_is_not_known_is_no_name() -> None:
+def test_unknown_names_are_left_out() -> None:
     assert names_of(None, None, None) == []
     assert names_of("fast", "up", None) == ["fast"]
 
@@ -129,7 +129,9 @@ SPENT = {
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
-async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: str, streams: bool) -> None:
+async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
+    protocol: str, upstream: str, streams: bool
+) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
     assert [(await gateway.ask(protocol, streams=streams)).status for _ in range(2)] == [200, 200]

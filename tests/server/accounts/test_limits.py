@@ -77,7 +77,7 @@ async def test_which_models_a_key_may_use() -> None:
 
 
 @dialects
-async def test_a_refused_model_is_told_in_the_dialect(protocol: str) -> None:
+async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
     client = await gateway.ask(protocol)
     assert client.status == 403
@@ -86,7 +86,7 @@ async def test_a_refused_model_is_told_in_the_dialect(protocol: str) -> None:
     assert "retry-after" not in client.headers
 
 
-async def test_a_name_from_outside_is_told_in_bounds_and_visibly() -> None:
+async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
     gateway = limited(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
     message = error_of(await gateway.ask(model="x\n" * 9999))["message"]
     assert "\n" not in message
@@ -98,7 +98,7 @@ async def test_a_name_from_outside_is_told_in_bounds_and_visibly() -> None:
 WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
 
 
-async def test_every_path_that_takes_a_model_asks_whether_the_key_may_use_it() -> None:
+async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> None:
     """Whatever is added later: a new path that lets a forbidden model pass fails here."""
     gateway = limited(CHAT, keys={"red": {"models": ("other",)}})
     paths = [
@@ -114,7 +114,7 @@ async def test_every_path_that_takes_a_model_asks_whether_the_key_may_use_it() -
     assert gateway.upstreams.sent == []
 
 
-async def test_the_default_model_is_asked_about_too() -> None:
+async def test_the_default_model_is_checked_too() -> None:
     keys = {"red": {"models": ("up/a",)}, "blue": {"models": ("up/b",)}}
     gateway = limited(CHAT, keys=keys, default_model="up/a")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -190,7 +190,7 @@ TOLD[RESPONSES] = TOLD[CHAT]
 
 @dialects
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_limit_is_told_in_the_dialect(protocol: str, streams: bool) -> None:
+async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
     for _ in range(2):
         await gateway.ask(protocol)
@@ -204,7 +204,7 @@ async def test_a_limit_is_told_in_the_dialect(protocol: str, streams: bool) -> N
     assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == TOLD[protocol]
 
 
-async def test_the_simple_api_is_told_when_to_come_back() -> None:
+async def test_the_simple_api_reports_when_to_try_again() -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     assert (await gateway.call("/chat/json", body)).status == 200
@@ -268,7 +268,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
-async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: str, streams: bool) -> None:
+async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
     client = await gateway.ask(protocol, streams=streams)
@@ -354,7 +354,7 @@ async def test_a_client_that_leaves_pays_for_what_it_got(
     assert (await gateway.ask(protocol)).status == 429
 
 
-async def test_a_client_that_leaves_before_a_word_pays_for_its_prompt() -> None:
+async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -> None:
     script = ANSWERS[CHAT]
     slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
     gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
@@ -400,9 +400,7 @@ class Broken(MemoryAccountStore):
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_refuses_nobody(
-    silent: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.LogCaptureFixture) -> None:
     store = Broken(silent)
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
     begun = anyio.current_time()
@@ -427,7 +425,7 @@ class Untouchable(MemoryAccountStore):
     add = total  # type: ignore[assignment]
 
 
-async def test_a_key_without_limits_asks_no_store() -> None:
+async def test_a_key_without_limits_uses_no_store() -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
     assert (await gateway.ask()).status == 200
 
@@ -442,7 +440,7 @@ async def test_what_is_counted_when_the_server_stops() -> None:
     assert (await gateway.ask()).status == 429
 
 
-def test_the_record_knows_nothing_of_limits() -> None:
+def test_the_record_has_nothing_about_limits() -> None:
     assert "cost_usd" not in RequestRecord(id="a", protocol=CHAT, path="/").as_dict()
     assert (
         RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
@@ -450,7 +448,7 @@ def test_the_record_knows_nothing_of_limits() -> None:
     )
 
 
-async def test_a_whole_answer_without_figures_is_estimated() -> None:
+async def test_a_whole_response_without_usage_is_estimated() -> None:
     answer = whole(chat_answer({"content": "Hello"}, usage=None))
     gateway = limited(CHAT, answer, keys={"red": {"tokens_per_minute": 5}})
     assert (await gateway.ask()).status == 200

@@ -82,7 +82,7 @@ def test_an_account_of_two_upstreams_is_two() -> None:
     assert take(attempts, {}, 0.0) == Try(1, "a")
 
 
-def test_f10_the_requests_own_fault_goes_to_the_client_at_once() -> None:
+def test_f10_an_error_of_the_request_is_returned_at_once() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
     assert fail(attempts, WRONG) is ErrorAction.RETURN_TO_CLIENT
@@ -118,7 +118,7 @@ def test_a_resend_counts_among_the_attempts() -> None:
     assert attempts.next({}, 0.0) == GiveUp(DOWN, None)
 
 
-def test_only_an_account_that_is_being_tried_is_asked_once_more() -> None:
+def test_only_an_account_under_way_is_tried_again() -> None:
     attempts = Driven([leg("a", "b")])
     with pytest.raises(LocalProtocolError, match="choosing, not trying"):
         attempts.resend("a")
@@ -129,7 +129,7 @@ def test_only_an_account_that_is_being_tried_is_asked_once_more() -> None:
     assert not attempts.resend("a")  # another one had the client
 
 
-def test_nobody_is_asked_once_more_when_the_client_must_hear_of_another() -> None:
+def test_no_account_is_tried_again_after_an_error_for_the_client() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
     attempts.hedge({}, 0.0)
@@ -138,7 +138,7 @@ def test_nobody_is_asked_once_more_when_the_client_must_hear_of_another() -> Non
     assert not attempts.resend("b")
 
 
-def test_r6_who_rests_or_is_disabled_is_passed_over() -> None:
+def test_r6_cooling_and_disabled_accounts_are_passed_over() -> None:
     health = {"a": Health(disabled="401"), "b": Health(cooldown_until=5.0)}
     attempts = Driven([leg("a", "b", "c")])
     assert take(attempts, health, 4.0) == Try(0, "c")
@@ -146,7 +146,7 @@ def test_r6_who_rests_or_is_disabled_is_passed_over() -> None:
     assert take(attempts, health, 5.0) == Try(0, "b")
 
 
-def test_f3_the_soonest_recovery_is_told() -> None:
+def test_f3_the_soonest_recovery_is_reported() -> None:
     health = {
         "a": Health(cooldown_until=50.0),
         "b": Health(cooldown_until=20.0),
@@ -176,7 +176,7 @@ def test_f4_a_passing_error_is_reported_before_a_lasting_one() -> None:
         assert attempts.next({}, 0.0) == GiveUp(told, None), faults
 
 
-def test_f10_the_requests_own_fault_is_no_matter_of_time() -> None:
+def test_f10_an_error_of_the_request_has_no_retry_after() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
     fail(attempts, WRONG)
@@ -201,7 +201,7 @@ def test_waiting_for_an_account_that_comes_back_soon() -> None:
     assert attempts.next(health | {"a": Health(cooldown_until=99.0)}, 5.0) == GiveUp(BUSY, 8.0)
 
 
-def test_nobody_waits_for_an_account_that_was_tried() -> None:
+def test_an_account_that_was_tried_is_not_waited_for() -> None:
     attempts = Driven([leg("a")], max_wait=60.0)
     take(attempts)
     fail(attempts, BUSY)
@@ -318,7 +318,7 @@ def test_a_hedge_that_finds_no_room_after_the_first_one_failed() -> None:
     assert attempts.next({}, 0.0) == GiveUp(DOWN, 5.0)
 
 
-def test_a_hedge_that_was_offered_is_void_when_the_client_must_hear_of_the_first() -> None:
+def test_an_offered_hedge_is_void_after_an_error_for_the_client() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
     attempts.hedge({}, 0.0)
@@ -338,7 +338,7 @@ def test_a_hedge_that_was_offered_is_void_when_content_went_out() -> None:
         attempts.accepted("b")
 
 
-def test_one_that_is_dropped_says_nothing_of_its_account() -> None:
+def test_a_dropped_attempt_changes_nothing_of_its_account() -> None:
     attempts = Driven([leg("a", "b")])
     take(attempts)
     attempts.hedge({}, 0.0)
@@ -351,7 +351,7 @@ def test_one_that_is_dropped_says_nothing_of_its_account() -> None:
         attempts.cancelled("b")
 
 
-def test_nobody_is_dropped_or_fails_before_a_first_one_runs() -> None:
+def test_no_attempt_is_dropped_or_fails_before_a_first_one_runs() -> None:
     attempts = Driven([leg("a", "b")])
     attempts.next({}, 0.0)
     for call in (lambda: attempts.failed("a", DOWN), lambda: attempts.cancelled("a"), attempts.committed):
@@ -365,7 +365,7 @@ def test_a_hedge_counts_among_the_attempts() -> None:
     assert attempts.hedge({}, 0.0) is None
 
 
-def test_one_that_the_client_must_hear_of_ends_both() -> None:
+def test_an_error_for_the_client_ends_both() -> None:
     attempts = Driven([leg("a", "b", "c")])
     take(attempts)
     attempts.hedge({}, 0.0)

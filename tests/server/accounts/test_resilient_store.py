@@ -201,7 +201,7 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: 
     assert careful.local_decisions == (call in ("take", "spend", "spend later", "total"))
 
 
-async def test_after_a_few_failures_nobody_waits_any_more() -> None:
+async def test_after_a_few_failures_no_request_waits() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -271,7 +271,7 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
     ]
 
 
-async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
@@ -282,7 +282,7 @@ async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
 # Decisions of its own.
 
 
-async def test_its_own_decisions_start_from_what_was_known() -> None:
+async def test_local_decisions_start_from_the_last_known_state() -> None:
     store, careful = made()
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
     async with careful.running():
@@ -320,7 +320,7 @@ async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> N
 # What it has missed.
 
 
-async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
+async def test_changes_are_sent_in_order_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -343,7 +343,7 @@ async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
         assert await store.total("budget", NOW) == 1.5
 
 
-async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_never_opened() -> None:
+async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -356,7 +356,7 @@ async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_ne
         assert not careful.is_open
 
 
-async def test_what_is_said_while_something_is_left_to_say_comes_after_it() -> None:
+async def test_a_change_during_the_replay_is_sent_after_it() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -393,7 +393,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
         assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
 
 
-async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_works_again() -> None:
+async def test_unread_spending_is_counted_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -408,7 +408,7 @@ async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_work
         assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
 
 
-async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_to_arrive() -> None:
+async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -448,7 +448,7 @@ async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
         assert (careful.local_decisions, careful.is_open) == (0, False)
 
 
-async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -> None:
+async def test_a_change_that_always_fails_is_given_up() -> None:
     class Stubborn(FakeStore):
         async def disable(self, account: str, cause: str) -> None:
             self.asked.append(f"disable {account}")
@@ -478,7 +478,7 @@ async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
         assert store.asked == [f"failed up/{number}" for number in range(500, 1500)]
 
 
-async def test_a_success_that_is_no_news_is_not_told() -> None:
+async def test_a_success_that_changes_nothing_is_not_sent() -> None:
     store, careful = made()
     async with careful.running():
         await careful.succeeded("up/a", remaining=None)

@@ -105,7 +105,7 @@ async def test_a_cool_down_is_in_the_others_view_at_once(kind: Kind) -> None:
         assert times[10] < 0.1
 
 
-async def test_nobody_takes_what_another_one_has_cooled_or_disabled_whatever_its_view(kind: Kind) -> None:
+async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(kind: Kind) -> None:
     one, other = kind(), kind()
     async with one.running(), other.running():
         for number in range(20):
@@ -119,7 +119,7 @@ async def test_nobody_takes_what_another_one_has_cooled_or_disabled_whatever_its
             assert not other.health()[account.account].usable(NOW), "now it knows"
 
 
-async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind) -> None:
+async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) -> None:
     three = Candidate("up/c", requests=Rate("three", 3, 60.0))
     one, other = kind(), kind()
     async with one.running(), other.running():
@@ -135,7 +135,7 @@ async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind
         assert await one.total("budget", NOW) == 2.5
 
 
-async def test_a_later_one_knows_what_the_earlier_ones_knew(kind: Kind) -> None:
+async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
     one = kind()
     async with one.running():
         await cool(one, "up/a")
@@ -166,7 +166,7 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
-async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) -> None:
+async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> None:
     model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     stores, calls = (kind(), kind()), Calls(seed)
 
@@ -284,7 +284,7 @@ async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, 
     assert path.read_bytes() == before
 
 
-async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(tmp_path: Path) -> None:
+async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
     async with store.running(), AsyncExitStack() as running:
@@ -310,7 +310,7 @@ async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(t
                 pass
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+async def test_an_abandoned_call_is_not_begun(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
     async with store.running(), anyio.create_task_group() as tasks:
@@ -327,7 +327,7 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
 
 
 @one_backend
-async def test_outside_its_block_it_says_so(tmp_path: Path) -> None:
+async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
         await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
 
@@ -341,7 +341,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-async def test_without_a_server_every_call_fails_at_once_and_says_where_it_should_be() -> None:
+async def test_without_a_server_every_call_fails_at_once_and_names_its_address() -> None:
     store = ValkeyAccountStore("valkey://:hunter2@127.0.0.1:1/0")
     async with store.running():
         with pytest.raises(AccountStoreError, match=r"127\.0\.0\.1:1: ") as caught:
@@ -396,7 +396,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: Valk
         assert await take(store, A) == "up/a"
 
 
-async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: ValkeyServer) -> None:
+async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
@@ -409,7 +409,7 @@ async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: V
             assert third.health()["up/a"].disabled == "by hand"
 
 
-async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
+async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
     """A gateway that comes back late must not undo what has been decided since."""
     store = ValkeyAccountStore(server.url)
     async with store.running():
@@ -457,7 +457,7 @@ async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
 
 
 @pytest.mark.promise("R11")
-async def test_the_server_is_killed_and_started_again_and_every_request_has_its_answer(
+async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_response(
     server: ValkeyServer,
 ) -> None:
     store, plain = (
@@ -504,7 +504,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
 
 
 @pytest.mark.promise("R11")
-async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(server: ValkeyServer) -> None:
+async def test_the_server_hangs_and_goes_on_and_every_request_gets_a_response(server: ValkeyServer) -> None:
     store = ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore())
     async with store.running():
         assert await take(store, A) == "up/a"

@@ -32,7 +32,7 @@ def test_a_server_is_named_by_its_url() -> None:
         assert "hunter" not in repr(parse_valkey_url(url)), url
 
 
-def test_the_log_says_where_it_is() -> None:
+def test_the_log_names_the_place_of_the_store() -> None:
     urls = ("valkey://:hunter2@host/1", "unix:///run/s")
     assert [parse_valkey_url(url).where for url in urls] == ["host:6379", "/run/s"]
 
@@ -72,7 +72,7 @@ def test_a_gateway_keeps_its_accounts_in_memory_by_default() -> None:
 @pytest.mark.parametrize(
     ("store", "missing"), [("sqlite", "account_store_path"), ("valkey", "account_store_url")]
 )
-def test_a_store_needs_to_know_where(store: str, missing: str) -> None:
+def test_a_store_needs_a_place(store: str, missing: str) -> None:
     with pytest.raises(ValueError, match=f"{missing} is needed"):
         make_account_store(ServerSettings(account_store=store))
 
@@ -87,7 +87,7 @@ def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("store", ["sqlite", "valkey"])
-async def test_gateways_know_of_each_other_what_they_share(store: str, tmp_path: Path) -> None:
+async def test_gateways_share_the_state_of_accounts(store: str, tmp_path: Path) -> None:
     with valkey_server() if store == "valkey" else nullcontext() as server:
         settings = Settings(
             server=ServerSettings(

@@ -84,7 +84,7 @@ async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind)
         assert store.health() == {"up/b": Health(last_used=NOW)}
 
 
-async def test_nobody_to_choose_from(kind: Kind) -> None:
+async def test_no_account_to_choose_from(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await store.take([], None, "lease", NOW) == NoRoom(math.inf)
@@ -114,7 +114,7 @@ async def test_who_has_no_room_is_passed_over(kind: Kind) -> None:
         assert answers == ["up/a", "up/a", "up/a", "up/a", "up/b"]
 
 
-async def test_without_room_it_is_told_when_the_first_one_has_some(kind: Kind) -> None:
+async def test_without_a_free_account_the_time_of_the_first_is_reported(kind: Kind) -> None:
     slow = Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0))
     store = kind()
     async with store.running():
@@ -144,7 +144,7 @@ async def test_so_many_at_once(kind: Kind) -> None:
         assert await take(store, ONE_AT_ONCE, lease="second") == "up/a"
 
 
-async def test_what_nobody_gives_back_is_free_again_in_the_end(kind: Kind) -> None:
+async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, lease="of a gateway that died") == "up/a"
@@ -216,7 +216,7 @@ async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(k
 # Health.
 
 
-async def test_one_that_rests_has_no_room_until_then(kind: Kind) -> None:
+async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await fail(store, "up/a", ErrorAction.COOL_DOWN, after=30.0)
@@ -289,7 +289,7 @@ async def test_more_than_ever_fits_needs_a_full_rate_and_becomes_a_debt(kind: Ki
         assert await store.spend([(KEY_TOKENS, 0.0)], NOW + 0.6, at_once=True) == pytest.approx(NOW + 30.6)
 
 
-async def test_what_is_known_afterwards_counts_in_any_case(kind: Kind) -> None:
+async def test_usage_is_counted_afterwards_in_any_case(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await store.spend([(KEY_TOKENS, 90.0)], NOW, at_once=False) == 0.0
@@ -314,7 +314,7 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.each_choice
-async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int) -> None:
+async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: int) -> None:
     model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     store, calls = kind(), Calls(seed)
     taken: set[str] = set()

@@ -97,7 +97,7 @@ def test_reported_usage_counts_and_estimates_fill_its_gaps() -> None:
         assert (seen.input_tokens, seen.output_tokens) == (usage.input, usage.output), (known, meter)
 
 
-def test_caches_are_the_upstreams_word() -> None:
+def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
     seen = record(input_tokens=5, output_tokens=6, cached_tokens=3, cache_write_tokens=1)
     assert usage_of(seen, planned(CHAT, CHAT), measured(0)) == Usage(
         input=5, output=6, cached=3, cache_write=1
@@ -125,7 +125,7 @@ def test_an_image_in_a_relay_is_an_image() -> None:
     assert (usage_of(record(), planned(CHAT, CHAT, body), measured(1)).input or 0) < 5000
 
 
-def test_several_answers_have_several_prompts() -> None:
+def test_several_choices_have_several_prompts() -> None:
     """An upstream that gives one at a time is asked as often."""
     one = usage_of(record(), planned(CHAT, MESSAGES), measured(1)).input
     three = usage_of(record(), planned(CHAT, MESSAGES, ask(CHAT) | {"n": 3}), measured(1)).input
@@ -133,7 +133,7 @@ def test_several_answers_have_several_prompts() -> None:
     assert three == 3 * one
 
 
-def test_a_relay_that_nobody_can_read_is_estimated_by_its_size() -> None:
+def test_an_unreadable_relayed_body_is_estimated_by_its_size() -> None:
     body = ask(CHAT) | {"messages": [{"role": "who", "content": {"a": "word " * 100}}]}
     plan = planned(CHAT, CHAT, body)
     assert usage_of(record(), plan, measured(1)).input == plan.context.prompt_tokens > 50

@@ -96,7 +96,7 @@ async def test_the_official_sdk_cannot_read_responses_without_indexes() -> None:
         await final_response("exact")
 
 
-async def test_the_official_sdk_reads_them_mended() -> None:
+async def test_the_official_sdk_reads_rewritten_streams() -> None:
     final = await final_response("rewrite")
     assert (final.id, final.status, final.output_text) == ("resp_7", "completed", "Let me look.")
     call = final.output[1]
@@ -148,7 +148,7 @@ async def test_the_official_sdk_skips_events_without_names() -> None:
         await final_message("exact")
 
 
-async def test_mended_events_have_names() -> None:
+async def test_rewritten_events_have_names() -> None:
     final = await final_message("rewrite")
     assert (final.id, final.content[0].text, final.stop_reason) == ("msg_7", "Hi", "end_turn")
     assert (final.usage.input_tokens, final.usage.output_tokens) == (3, 4)
@@ -295,7 +295,7 @@ def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
 # A mended upstream's other endpoints.
 
 
-async def test_a_mended_upstream_counts() -> None:
+async def test_a_rewritten_upstream_counts_tokens() -> None:
     """What is asked is what its endpoint for counts takes, and what it says is no answer to be mended."""
     gateway = scripted(
         MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
@@ -307,14 +307,14 @@ async def test_a_mended_upstream_counts() -> None:
     assert gateway.sent[0].body.keys() == {"model", "messages"}
 
 
-async def test_a_mended_upstream_compacts() -> None:
+async def test_a_rewritten_upstream_compacts() -> None:
     compaction = {"id": "resp_7", "object": "response.compaction", "output": [{"type": "compaction"}]}
     gateway = scripted(RESPONSES, whole(compaction), upstream={"relay": "rewrite"})
     client = await gateway.call("/v1/responses/compact", {"model": "up/m", "input": "Hi"})
     assert (client.status, json.loads(client.body)) == (200, compaction)
 
 
-async def test_the_betas_of_a_mended_client_reach_the_upstream() -> None:
+async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
     answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
     gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite"})
     asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}

@@ -46,7 +46,7 @@ def test_every_capability_is_a_field_of_the_core() -> None:
     assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
 
 
-def test_every_choice_is_one_that_the_core_knows() -> None:
+def test_every_choice_is_valid_in_the_core() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
         key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
         for choice in key.choices:
@@ -283,7 +283,7 @@ def test_capabilities_of_a_model_family() -> None:
 # The configuration.
 
 
-def test_who_says_something_later_says_it_over_the_others() -> None:
+def test_later_sources_override_earlier_ones() -> None:
     model = "claude-haiku-4-5"
     assert capabilities(model, ANTHROPIC).thinking == "budget"
     assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
@@ -317,7 +317,7 @@ def test_the_pattern_of_a_row() -> None:
         ), (pattern, model)
 
 
-def test_a_row_can_empty_what_was_said() -> None:
+def test_a_row_can_set_an_empty_list() -> None:
     row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
     found = capabilities("gpt-5.2", OPENAI, (row,))
     assert (found.refuses, found.efforts) == (frozenset(), ("low",))

@@ -39,7 +39,7 @@ def item(text: str) -> dict[str, Any]:
 # n.
 
 
-async def test_several_answers_are_asked_for_one_by_one_and_their_usage_is_summed(
+async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gateway = scripted(MESSAGES, said("a"), said("b"), said("c"))
@@ -56,7 +56,7 @@ async def test_several_answers_are_asked_for_one_by_one_and_their_usage_is_summe
     assert (line["input_tokens"], line["output_tokens"]) == (9, 12)
 
 
-async def test_several_answers_in_one_stream() -> None:
+async def test_several_choices_in_one_stream() -> None:
     gateway = scripted(RESPONSES, *[whole(responses_answer([item(text)])) for text in "ab"])
     asked = {**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
     client = await gateway.call(PATHS[CHAT], asked)
@@ -70,14 +70,14 @@ async def test_several_answers_in_one_stream() -> None:
     assert client.body.endswith(b"data: [DONE]\n\n")
 
 
-async def test_an_upstream_with_choices_is_asked_once() -> None:
+async def test_an_upstream_with_choices_gets_one_request() -> None:
     gateway = scripted(CHAT, whole(chat_answer({"content": "a"})))
     await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
     assert [sent.body["n"] for sent in gateway.sent] == [3]
 
 
 @pytest.mark.promise("S7")
-async def test_more_answers_than_the_gateway_asks_for() -> None:
+async def test_more_choices_than_the_gateway_allows() -> None:
     gateway = scripted(MESSAGES, said("a"))
     client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
@@ -157,7 +157,7 @@ async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
     [(True, True), (True, False), (False, True)],
     ids=["stream", "stream, cut between finish and usage", "whole"],
 )
-async def test_figures_that_nobody_told_are_estimates_and_say_so(
+async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
     streams: bool, done: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "Hello there, this is an answer."
@@ -181,7 +181,7 @@ async def test_figures_that_nobody_told_are_estimates_and_say_so(
     assert line["estimated"] is True
 
 
-async def test_a_chat_upstream_is_asked_for_figures() -> None:
+async def test_usage_is_requested_of_a_chat_upstream() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     script = stream(
         chunk({"role": "assistant", "content": "Hello"}), chunk({}, "stop"), chunk(usage=usage), done=True
@@ -194,7 +194,7 @@ async def test_a_chat_upstream_is_asked_for_figures() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_figures_are_shown_to_a_chat_client_that_asked(asked: bool) -> None:
+async def test_a_chat_client_gets_usage_only_if_it_requested_it(asked: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if asked else {}
     client = await scripted(MESSAGES, said("Hello")).call(PATHS[CHAT], {**ASK, "stream": True, **options})
     assert any(each.get("usage") for each in events_in(client.body)) is asked
@@ -203,7 +203,7 @@ async def test_figures_are_shown_to_a_chat_client_that_asked(asked: bool) -> Non
 # Settings that a model refuses.
 
 
-async def test_settings_that_the_model_refuses_are_left_out_and_told() -> None:
+async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> None:
     gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream={"refuses": ("temperature",)})
     body = {"model": "up/m", "input": "Hi", "temperature": 0.5, "top_p": 0.5}
     client = await gateway.call(PATHS[RESPONSES], body)

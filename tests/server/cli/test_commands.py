@@ -110,7 +110,7 @@ def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
     ]
 
 
-def test_check_says_what_it_checked_and_warns() -> None:
+def test_check_prints_what_it_checked_and_warns() -> None:
     Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
     public = ("--host", "0.0.0.0", "--allow-public-without-keys")
     result = run("config", "check", "--config", "other.toml", *public, LOCAL_KEY=CANARY)
@@ -177,7 +177,7 @@ def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     assert CANARY not in "\n".join(texts)
 
 
-def test_the_banner_names_the_simulator_where_it_is_asked_for() -> None:
+def test_the_banner_names_the_simulator_if_it_is_on() -> None:
     lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
     assert lines[3].text == "  sim: built in, needs no key"
 
@@ -251,7 +251,7 @@ def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
             assert "sim/" not in text, provider.name
 
 
-def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
+def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
     texts = [line.text for line in lines_of("")]
     assert texts[1:5] == [
         "Upstreams",
@@ -262,7 +262,7 @@ def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
     ]
 
 
-def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None:
+def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
     Path("dragoman.toml").write_text(LOCAL)
     loaded = load(environ={"LOCAL_KEY": CANARY})
     texts = [
@@ -275,7 +275,7 @@ def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None
     assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
 
 
-def test_claude_code_is_told_the_context_of_the_model() -> None:
+def test_claude_code_gets_the_context_window_of_the_model() -> None:
     made = commands("http://127.0.0.1:8080", Example("local/qwen3", 32_768))
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
     assert (
@@ -428,7 +428,7 @@ def add(name: str, **environ: str) -> tuple[str, str]:
 
 
 @pytest.mark.promise("S2")
-def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
+def test_a_key_is_printed_once_with_its_hash() -> None:
     key, lines = add("ci")
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
     Path("dragoman.toml").write_text(lines)
@@ -523,7 +523,7 @@ def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: 
     assert told in result.stderr
 
 
-def test_a_file_that_went_away_is_told() -> None:
+def test_a_file_that_disappeared_is_reported() -> None:
     with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
         remove_client_key(Path("gone.toml"), 0)
 

@@ -124,7 +124,7 @@ def test_a_key_with_a_base_url_of_ones_own() -> None:
         assert fake.asked == ["qwen3"]
 
 
-def test_where_nobody_can_know_the_error_says_the_line_to_add(tmp_path: Path) -> None:
+def test_without_a_known_model_the_error_has_the_line_to_add(tmp_path: Path) -> None:
     with serving("qwen3", "llama") as fake, Gateway(*named(tmp_path, fake)).ready() as gateway:
         status, body = post(gateway, "/v1/messages", message("claude-opus-5-5"))
     assert status == 404

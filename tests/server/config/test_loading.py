@@ -293,7 +293,7 @@ def test_what_a_variable_holds_is_not_expanded_again() -> None:
     assert settings.upstreams[0].api_key == Secret("$${A}")
 
 
-def test_names_that_come_from_variables_are_known_to_aliases() -> None:
+def test_aliases_may_use_names_that_come_from_variables() -> None:
     text = LOCAL.replace('"local"', '"${NAME}"') + '[models]\na = "mine/x"\n'
     assert load_text(text, {"NAME": "mine"}).settings.models == {"a": "mine/x"}
 
@@ -340,7 +340,7 @@ def test_an_empty_list_of_keys_is_no_list() -> None:
     assert line.startswith("dragoman.toml:3: server.host: 0.0.0.0 can be reached from other machines")
 
 
-def test_keys_that_are_wrong_are_the_one_fault_of_a_public_bind() -> None:
+def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
     (line,) = errors(
         '[server]\nhost = "0.0.0.0"\n[[client_keys]]\nname = "ci"\n', {"DRAGOMAN_SECRET": SECRET}
     )
@@ -406,7 +406,7 @@ def test_what_an_openai_key_speaks(url: str | None, protocols: tuple[str, ...]) 
     assert upstream.protocols == protocols
 
 
-def test_what_a_host_is_known_for_is_set_where_nobody_set_it() -> None:
+def test_settings_of_a_known_host_are_defaults() -> None:
     url = LOCAL.replace("127.0.0.1:9000", "api.openai.com")
     assert load_text(url).settings.upstreams[0].counts_tokens
     assert not load_text(url + "counts_tokens = false\n").settings.upstreams[0].counts_tokens

@@ -107,7 +107,7 @@ def test_accounts_are_in_memory_by_default() -> None:
         ("valkey", "account_store_url", "unix:///run/valkey.sock?db=3"),
     ],
 )
-def test_an_account_store_needs_to_know_where(store: str, needed: str, value: str) -> None:
+def test_an_account_store_needs_a_place(store: str, needed: str, value: str) -> None:
     text = ACCOUNTS % store
     assert errors(text) == [f"dragoman.toml:2: server.account_store: needs {needed} as well"]
     server = load_text(f'{text}{needed} = "{value}"\n').settings.server

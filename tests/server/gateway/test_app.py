@@ -368,7 +368,7 @@ async def test_an_upstream_that_is_down(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: LogLines) -> None:
+async def test_an_internal_error_is_reported_without_its_text(protocol: str, lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = await call(app, PATHS[protocol], asking(protocol, stream=True))
     check_refusal(protocol, client, 500)
@@ -434,14 +434,14 @@ async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines:
     assert lines.one()["outcome"] == "client_left"
 
 
-async def test_a_client_that_leaves_before_its_last_words(lines: LogLines) -> None:
+async def test_a_client_that_leaves_before_the_error_response(lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = Gone(asking(CHAT), 0)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
 
 
-async def test_last_words_have_a_deadline() -> None:
+async def test_an_error_response_has_a_deadline() -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = FakeClient(asking(CHAT), pace=3600)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
@@ -451,7 +451,7 @@ async def test_last_words_have_a_deadline() -> None:
 # Log lines of requests.
 
 
-async def test_the_line_of_an_answer(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response(lines: LogLines) -> None:
     app, _ = app_of(START, Sleep(2), END)
     client = await call(app, PATHS[MESSAGES], asking(MESSAGES, stream=True, container="c"))
     line = lines.one()
@@ -481,7 +481,7 @@ async def test_the_line_of_an_answer(lines: LogLines) -> None:
     }
 
 
-async def test_the_line_of_an_answer_that_breaks_off(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response_that_breaks_off(lines: LogLines) -> None:
     app, _ = app_of(START, UpstreamBroken("http://127.0.0.1:9: the connection broke"))
     await call(app, PATHS[CHAT], asking(CHAT, stream=True))
     line = lines.one()
@@ -798,7 +798,7 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     assert (await call(app, "/healthz", method="GET")).status == 200
 
 
-async def test_the_root_says_who_is_there() -> None:
+async def test_the_root_names_the_gateway() -> None:
     app, _ = app_of()
     client = await call(app, "/", method="GET")
     assert client.status == 200
@@ -809,13 +809,13 @@ async def test_the_root_says_who_is_there() -> None:
     assert (await call(app, "/", method="HEAD")).status == 200
 
 
-async def test_not_ready_without_anything_to_ask() -> None:
+async def test_not_ready_without_an_upstream() -> None:
     app = create_app(Settings(server=ServerSettings(simulator=False)), client=FakeUpstreams(Script()))
     async with app.lifespan():
         assert (await call(app, "/readyz", method="GET")).status == 503
 
 
-async def test_the_simulator_answers_without_an_upstream() -> None:
+async def test_the_simulator_responds_without_an_upstream() -> None:
     app = create_app(Settings(), client=FakeUpstreams(Script()))
     client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
     assert client.status == 200
@@ -901,7 +901,7 @@ async def test_a_websocket_is_refused_with_426(path: str, protocol: str, lines: 
     assert (lines.one()["status"], lines.one()["outcome"]) == (426, "refused")
 
 
-async def test_a_websocket_where_the_server_has_no_such_answer() -> None:
+async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     app, _ = app_of()
     peer = Handshake()
     await app(websocket_scope("/v1/responses"), peer.receive, peer.send)

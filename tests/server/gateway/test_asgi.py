@@ -31,7 +31,7 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
         assert server.wait() == 0
 
 
-def test_a_configuration_that_is_wrong_is_told_without_a_traceback() -> None:
+def test_an_invalid_configuration_is_reported_without_a_traceback() -> None:
     with Hypercorn(env={"DRAGOMAN_PORT": "abc"}) as server:
         server.wait()
     assert server.output == ['environment: DRAGOMAN_PORT: expected an integer, found "abc"']

@@ -61,7 +61,7 @@ def line_of(form: str, written: RequestRecord, level: str = "info") -> str:
     return out.getvalue()
 
 
-def test_only_what_is_known_is_said() -> None:
+def test_only_known_fields_are_logged() -> None:
     assert record(status=200, duration_s=0.123456, losses=[]).as_dict() == {
         "id": "abc",
         "protocol": "openai_chat",
@@ -104,7 +104,7 @@ def test_a_line_of_text() -> None:
 
 
 @pytest.mark.usefixtures("_logger")
-def test_failed_attempts_are_a_list_in_json_and_words_in_text() -> None:
+def test_failed_attempts_are_a_list_in_json_and_a_sentence_in_text() -> None:
     written = record(attempts=2, outcome="failed")
     written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
     written.note_failure("up/b", "up/m", None, "x" * 600, 2.0)
@@ -211,7 +211,7 @@ def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
     assert handler.stream is sys.stderr
 
 
-def test_a_library_says_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     """Unless its application wants to hear it: lines go where the application sends them."""
     with caplog.at_level(logging.INFO, logger="dragoman"):
         log_request(record())
@@ -361,7 +361,7 @@ def test_what_others_write_is_a_line_of_ours(
         assert all(line.startswith("    ") for line in lines[1:])
 
 
-def test_libraries_do_not_tell_what_goes_over_the_wire(
+def test_libraries_do_not_log_bytes_of_the_wire(
     others: Callable[[str], Callable[[], list[Any]]],
 ) -> None:
     read = others("json")
@@ -387,7 +387,7 @@ def lines_at(
 
 
 @pytest.mark.usefixtures("_logger")
-def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
+def test_repeated_lines_are_left_out_and_counted() -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)
     (handler,) = logging.getLogger("dragoman").handlers

@@ -92,7 +92,7 @@ for act in (lambda: socket.create_connection(("llm.example", 80)),
     ]
 
 
-def test_imports_ask_nothing(watched: Watched) -> None:
+def test_imports_open_no_connection(watched: Watched) -> None:
     code = """
 import importlib, pkgutil
 import dragoman, dragoman_server
@@ -131,7 +131,9 @@ headers = { x-a = "!!python/object/apply:os.system ['touch pwned']", x-b = "cos%
 @pytest.mark.parametrize(
     "command", ["--help", "config check", "config show", "config schema", "serve --help"]
 )
-def test_a_command_that_serves_nothing_asks_nothing(command: str, watched: Watched, tmp_path: Path) -> None:
+def test_a_command_that_does_not_serve_opens_no_connection(
+    command: str, watched: Watched, tmp_path: Path
+) -> None:
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     watched.environ["DRAGOMAN_CONFIG"] = str(file)
@@ -142,7 +144,7 @@ def test_a_command_that_serves_nothing_asks_nothing(command: str, watched: Watch
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_start_asks_nothing(backend: str, watched: Watched, tmp_path: Path) -> None:
+def test_a_start_opens_no_connection(backend: str, watched: Watched, tmp_path: Path) -> None:
     """uvloop's sockets are made in C, where no hook sees them; what is started is the same."""
     environ = {**watched.environ, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "DRAGOMAN_PORT": "0"}
     with Server("--backend", backend, env=environ).ready() as server:
@@ -152,7 +154,7 @@ def test_a_start_asks_nothing(backend: str, watched: Watched, tmp_path: Path) ->
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_only_a_configured_upstream_is_asked_and_the_gateway_serves_without_its_answer(
+def test_only_a_configured_upstream_is_requested_and_the_gateway_serves_without_its_response(
     backend: str, watched: Watched, tmp_path: Path
 ) -> None:
     """For a model that the banner can name: a host that is no known provider's is asked for its list."""

@@ -169,7 +169,7 @@ async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_
     assert json.loads(client.body)["unit"] == "token"
 
 
-async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> None:
+async def test_the_headers_of_its_responses_reach_the_client(tmp_path: Path) -> None:
     toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
     async with serving(settings_of(tmp_path), toys) as app:
         client = await call(app, "/v1/toy", ASKED)
@@ -178,7 +178,7 @@ async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> No
     assert "toy-secret" not in client.headers
 
 
-async def test_a_client_key_that_is_used_up_is_told_in_its_headers(tmp_path: Path) -> None:
+async def test_a_used_up_client_key_is_reported_in_its_headers(tmp_path: Path) -> None:
     secret = "a-secret-of-some-length-0123456789"
     key = "dgm_" + "k" * 43
     lines = f"""
@@ -199,7 +199,7 @@ requests_per_minute = 1
     assert client.headers["toy-limit-requests-reset"].endswith("Z")
 
 
-async def test_streams_that_begin_with_usage_say_that_it_is_an_estimate(tmp_path: Path) -> None:
+async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), Toys()) as app:
         client = await call(app, "/v1/toy", {**ASKED, "model": "sim/echo", "stream": True})
     assert client.headers["dragoman-estimate"] == "input_tokens"

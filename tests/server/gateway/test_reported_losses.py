@@ -52,7 +52,7 @@ async def test_without_losses_there_is_no_header() -> None:
     assert "dragoman-loss" not in client.headers
 
 
-async def test_what_is_lost_of_a_whole_answer_is_in_the_header_too() -> None:
+async def test_losses_of_a_whole_response_are_in_the_header_too() -> None:
     answer = chat_answer({"content": "Hello"})
     answer["choices"][0]["logprobs"] = {
         "content": [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
@@ -62,7 +62,7 @@ async def test_what_is_lost_of_a_whole_answer_is_in_the_header_too() -> None:
     assert re.fullmatch("1; dropped=answer:/.*/logprobs", client.headers["dragoman-loss"])
 
 
-async def test_the_header_is_bounded_and_says_how_many_there_are() -> None:
+async def test_the_header_is_bounded_and_has_the_number_of_losses() -> None:
     many = {f"field_{number}_{'x' * 60}": 1 for number in range(500)}
     client = await scripted(MESSAGES, SAID).call(PATHS[CHAT], {**LOSSY, **many})
     header = client.headers["dragoman-loss"]
@@ -71,7 +71,7 @@ async def test_the_header_is_bounded_and_says_how_many_there_are() -> None:
     assert len(header) < 1100
 
 
-async def test_values_are_never_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_values_are_never_in_the_header(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         client = await scripted(MESSAGES, SAID).call(
             PATHS[CHAT], {**LOSSY, "user_note": "canary-1", "seed": "canary-2"}

@@ -187,7 +187,7 @@ def told(heard: FakeClient) -> str:
 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("way", ways(MESSAGES))
-async def test_secrets_that_an_upstream_repeats_reach_nobody(way: str, log: Heard) -> None:
+async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: str, log: Heard) -> None:
     for client, upstream in product(PROTOCOL_NAMES, PROTOCOL_NAMES):
         heard = await ask(gateway(upstream, ways(upstream)[way]), client)
         assert leaked(told(heard)) == [], (client, upstream)
@@ -221,7 +221,7 @@ async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
 @pytest.mark.tells_secrets
 @pytest.mark.promise("R12")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_what_a_model_says_is_no_error(protocol: str) -> None:
+async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
     """It passes as it is, also where it looks like one, and errors without secrets do."""
     good = frames(stream_of(protocol, Say('{"error": {"message": "canary-of-a-header"}} event: error')))
     sent = b"".join(good[:-3]) + in_band(
@@ -232,7 +232,7 @@ async def test_what_a_model_says_is_no_error(protocol: str) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_stored_answer_has_no_secret(tmp_path: Path) -> None:
+def test_a_stored_response_has_no_secret(tmp_path: Path) -> None:
     """Of an answer that failed after its id was known."""
     file = tmp_path / "responses"
     upstream = "openai_responses"
@@ -250,7 +250,7 @@ def test_a_stored_answer_has_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("S3")
-async def test_admin_tells_no_cause_with_a_secret() -> None:
+async def test_admin_shows_no_cause_with_a_secret() -> None:
     made = settings()
     another = AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-of-an-account-b"))
     refused = whole({"error": {"message": repeated(), "code": repeated()}}, 401)
@@ -265,7 +265,7 @@ async def test_admin_tells_no_cause_with_a_secret() -> None:
 
 
 @pytest.mark.promise("S3")
-async def test_a_bug_inside_of_a_request_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The traceback has no values of variables, and what its exception says goes through the mask of the log."""
     from dragoman_server.log import JSONFormatter, TextFormatter
     from dragoman_server.proxying import attempt
@@ -396,7 +396,7 @@ def test_the_credentials_of_a_proxy_of_the_environment_are_masked() -> None:
 
 
 @pytest.mark.promise("S3")
-def test_the_mask_knows_a_secret_in_every_form() -> None:
+def test_the_mask_covers_every_form_of_a_secret() -> None:
     assert leaked(settings().mask(repeated())) == []
 
 

@@ -378,7 +378,7 @@ class Broken(MemoryAccountStore):
 
 
 @pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
+async def test_a_failing_store_is_reported(silent: bool) -> None:
     app = app_of(store=Broken(silent))
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
     assert client.status == 503
@@ -386,7 +386,7 @@ async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
     assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
 
 
-async def test_the_log_says_what_was_done_and_has_no_key(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await change(app_of(), "two/a", "disable")
         await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))

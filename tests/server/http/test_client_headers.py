@@ -104,7 +104,7 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
 @clients
 @crossings
 @pytest.mark.each_choice
-async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: str) -> None:
+async def test_the_response_is_in_the_clients_protocol(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
     assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -262,7 +262,7 @@ async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
         pytest.param("br", b"{}", 415, id="another coding"),
     ],
 )
-async def test_what_cannot_be_unpacked_is_told_in_codexs_own_form(
+async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
     coding: str, data: bytes, status: int
 ) -> None:
     async with gateway() as running:

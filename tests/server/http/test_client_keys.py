@@ -51,7 +51,7 @@ def test_a_hash_depends_on_the_secret_and_is_no_plain_hash() -> None:
     assert hash_client_key(KEY, SECRET) != hmac.digest(SECRET.reveal().encode(), KEY.encode(), "sha256").hex()
 
 
-def test_seals_and_keys_have_keys_of_their_own() -> None:
+def test_signatures_and_client_keys_are_keyed_apart() -> None:
     signer = make_signer(SECRET)
     assert signer.secret not in (
         None,
@@ -125,7 +125,7 @@ def test_all_hashes_are_compared_whichever_fits(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.promise("S2")
-def test_the_time_tells_nothing() -> None:
+def test_the_time_of_a_comparison_is_constant() -> None:
     """Of many runs that take turns the middle one, for the first key, the last one and none of a hundred."""
     known = [f"drk_{number:043}" for number in range(100)]
     keyring = Keyring([ClientKey(name=key, hash=hash_client_key(key, SECRET)) for key in known], SECRET)

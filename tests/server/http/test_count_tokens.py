@@ -306,7 +306,7 @@ async def test_what_another_protocol_refuses_is_estimated(
 
 
 @pytest.mark.parametrize("server", [{}, {"response_store": "memory"}], ids=["off", "on"])
-async def test_a_conversation_that_the_upstream_alone_knows(server: dict[str, Any]) -> None:
+async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any]) -> None:
     theirs = {"previous_response_id": "resp_theirs"}
     async with gateway({ENDS[RESPONSES]: Script([own_answer(RESPONSES, 77)])}, **server) as up:
         body = asking(RESPONSES, "openai/m", **theirs)
@@ -426,7 +426,7 @@ async def test_an_invalid_body_is_refused(protocol: str, name: str, lines: list[
 
 
 @each_protocol
-async def test_what_could_not_be_answered_is_not_counted(protocol: str) -> None:
+async def test_an_invalid_request_is_not_counted(protocol: str) -> None:
     wrong = {"messages": [{"role": "user", "content": 5}], "input": [{"role": "user", "content": 5}]}
     async with gateway() as up:
         client = await up.call(PATHS[protocol], {**asking(protocol, "chat/m"), **wrong})

@@ -85,7 +85,7 @@ def test_client_headers_that_are_forwarded(protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("stream", "accept"), [(True, "text/event-stream"), (False, "application/json")])
-def test_what_every_upstream_is_told(protocol: str, stream: bool, accept: str) -> None:
+def test_headers_that_every_upstream_gets(protocol: str, stream: bool, accept: str) -> None:
     headers = dict(
         upstream_request_headers(upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[CHAT], {}, stream=stream)
     )
@@ -187,7 +187,7 @@ def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
         assert "accept-encoding" not in headers  # the HTTP client says `identity`
 
 
-def test_g11_the_coding_of_an_answer_is_undone_and_not_told() -> None:
+def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None:
     told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
     assert client_response_headers(told, UPSTREAMS[CHAT]) == []
 
@@ -226,7 +226,7 @@ RESPONSE_HEADERS = {
 
 
 @pytest.mark.promise("S4")
-def test_what_an_upstream_may_tell_a_client() -> None:
+def test_upstream_headers_that_are_forwarded() -> None:
     for name, passes in RESPONSE_HEADERS.items():
         assert client_response_headers([(name, "1"), ("retry-after", "7")], UPSTREAMS[CHAT])[:-1] == (
             [(name, "1")] if passes else []
@@ -270,7 +270,7 @@ def test_losses_in_a_header(paths: list[str], value: str) -> None:
     assert loss_header(ledger(*paths)) == [("dragoman-loss", value)]
 
 
-def test_losses_of_request_and_answer_in_one_header() -> None:
+def test_losses_of_request_and_response_in_one_header() -> None:
     answer = Ledger()
     answer.add(LossCode.ESTIMATED, "/usage", "why")
     assert loss_header(ledger(), answer) == [("dragoman-loss", "1; estimated=answer:/usage")]

@@ -55,7 +55,9 @@ async def sent_to(
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
-async def test_nothing_that_says_who_the_client_is_goes_on(client: str, upstream: str, streams: bool) -> None:
+async def test_headers_that_identify_the_client_are_not_forwarded(
+    client: str, upstream: str, streams: bool
+) -> None:
     got = await sent_to(upstream, client, IDENTITY, streams)
     assert got["user-agent"] == f"dragoman/{__version__}"
     assert got.keys() <= OWN
@@ -92,5 +94,5 @@ def test_the_configuration_cannot_name_another_client(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["HTTP-Referer", "X-Title", "x-team", "anthropic-beta"])
-def test_what_an_operator_says_of_itself_is_free(name: str) -> None:
+def test_an_operator_may_identify_itself(name: str) -> None:
     assert header_name(name) == name.lower()

@@ -129,7 +129,7 @@ async def test_all_names_in_the_clients_form(protocol: str) -> None:
         assert ids(json.loads(client.body)) == LISTED
 
 
-async def test_what_is_known_in_the_form_of_openai() -> None:
+async def test_a_model_in_the_form_of_openai() -> None:
     async with running() as app:
         page = await body(app, "/v1/models")
         assert page.keys() == {"object", "data"}
@@ -159,7 +159,7 @@ async def test_what_is_known_in_the_form_of_openai() -> None:
         openai.types.Model.model_validate(entry, strict=True)
 
 
-async def test_what_is_known_in_the_form_of_anthropic() -> None:
+async def test_a_model_in_the_form_of_anthropic() -> None:
     async with running() as app:
         page = await body(app, "/v1/models", MESSAGES)
         found = {entry["id"]: entry for entry in page["data"]}
@@ -396,7 +396,7 @@ async def test_no_upstream_key_is_seen(caplog: pytest.LogCaptureFixture) -> None
     assert KEY not in seen
 
 
-async def test_an_account_that_is_out_of_use_does_not_ask() -> None:
+async def test_a_disabled_account_requests_no_list() -> None:
     accounts = tuple(
         AccountSettings(upstream="anthropic", name=name, api_key=Secret(f"sk-{name}-0123456789"))
         for name in ("one", "two", "three")

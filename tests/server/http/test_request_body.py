@@ -119,7 +119,7 @@ async def test_a_broken_coding_is_the_clients_error(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
-async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes]) -> None:
+async def test_a_client_that_leaves_gets_no_response(pieces: Sequence[bytes]) -> None:
     with pytest.raises(ClientDisconnected):
         await read(*pieces, complete=False)
 

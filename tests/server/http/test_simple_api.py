@@ -109,7 +109,7 @@ def error_of(client: FakeClient) -> dict[str, Any]:
 # --- answers ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_whole_answer() -> None:
+async def test_a_whole_response() -> None:
     app, door = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(temperature=0.7))
     assert client.status == 200
@@ -212,7 +212,7 @@ async def test_without_a_model_the_default_model_is_used(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_without_a_default_a_model_is_asked_for(path: str) -> None:
+async def test_without_a_default_a_model_is_required(path: str) -> None:
     app, _ = app_of(Script([WHOLE]))
     client = await call(app, path, {"messages": HI})
     assert client.status == 400
@@ -223,7 +223,7 @@ async def test_without_a_default_a_model_is_asked_for(path: str) -> None:
     }
 
 
-async def test_with_nothing_but_the_simulator_any_request_is_answered() -> None:
+async def test_with_only_the_simulator_any_request_gets_a_response() -> None:
     app, _ = app_of(Script(), Settings())
     client = await call(app, JSON, {"messages": HI})
     assert json.loads(client.body)["model"] == "sim/echo"
@@ -280,7 +280,7 @@ async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_an_error_before_the_answer_has_a_status(path: str) -> None:
+async def test_an_error_before_the_response_has_a_status(path: str) -> None:
     busy = json.dumps({"error": {"message": "Slow down", "type": "rate_limit", "code": "busy"}}).encode()
     app, _ = app_of(Script([busy], status=429, headers=[("retry-after", "7")]))
     client = await call(app, path, asking())
@@ -297,7 +297,7 @@ async def test_an_upstream_that_cannot_be_reached(path: str) -> None:
 
 
 @pytest.mark.parametrize("cut", ["ended", "broke off"])
-async def test_an_answer_that_breaks_off(cut: str) -> None:
+async def test_a_response_that_breaks_off(cut: str) -> None:
     end = [UpstreamBroken("the connection was reset")] if cut == "broke off" else []
     for path in (LINES, EVENTS):
         app, _ = app_of(Script([START, MORE, *end]))
@@ -326,21 +326,21 @@ async def test_silence_is_filled(path: str, beat: bytes) -> None:
     assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.END)
 
 
-async def test_lines_with_heartbeats_are_json_for_whoever_parses_each() -> None:
+async def test_lines_with_heartbeats_are_each_valid_json() -> None:
     app, _ = app_of(Script([START, Sleep(35), MORE, END]))
     client = await call(app, LINES, asking())
     values = [json.loads(line) for line in client.body.removesuffix(b"\n").split(b"\n")]
     assert [value["done"] for value in values] == [False, False, True]
 
 
-async def test_a_whole_answer_has_no_heartbeats() -> None:
+async def test_a_whole_response_has_no_heartbeats() -> None:
     app, _ = app_of(Script([Sleep(25), WHOLE]))
     client = await call(app, JSON, asking())
     assert len(client.messages) == 2
 
 
 @pytest.mark.parametrize("path", [LINES, EVENTS])
-async def test_an_error_after_a_heartbeat_is_told_in_the_stream(path: str) -> None:
+async def test_an_error_after_a_heartbeat_is_in_the_stream(path: str) -> None:
     busy = json.dumps({"error": {"message": "Slow down", "code": "busy"}}).encode()
     app, _ = app_of(Script([busy], status=429, connect=[Sleep(15)]))
     client = await call(app, path, asking())

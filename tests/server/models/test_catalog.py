@@ -152,7 +152,7 @@ def test_the_simulators_names_come_last() -> None:
     ("upstreams", "simulator", "listed"),
     [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
 )
-def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
+def test_the_simulator_is_listed_alone_or_if_it_is_configured(
     upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
 ) -> None:
     found = build_entries(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
@@ -237,7 +237,7 @@ async def running(
 
 
 @pytest.mark.anyio
-async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
+async def test_no_list_is_requested_before_the_first_reader() -> None:
     async with running(up=[openai_list("a")]) as it:
         await anyio.sleep(3600)
         assert it.upstreams.asked == []
@@ -246,7 +246,7 @@ async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_first_answer_is_waited_for() -> None:
+async def test_the_first_list_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("a"))]) as it:
         assert await it.names(takes=FIRST_WAIT_S - 0.1) == ["up/a"]
 
@@ -263,7 +263,7 @@ async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_for_others() -> None:
+async def test_only_the_list_of_that_upstream_is_requested_with_the_usual_deadline() -> None:
     slow = replace(upstream("slow", MESSAGES), base_url="http://slow.test")
     async with running(upstream("other"), slow, slow=[later(60, openai_list("a"))]) as it:
         await it.catalog.ensure_list_for("claude-opus-5-5")
@@ -273,7 +273,7 @@ async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_fo
 
 
 @pytest.mark.anyio
-async def test_upstreams_are_asked_at_the_same_time() -> None:
+async def test_lists_are_requested_at_the_same_time() -> None:
     slow = {name: [later(1.5, openai_list("m"))] for name in ("a", "b", "c", "d")}
     async with running(**slow) as it:
         assert await it.names(takes=1.5) == ["a/m", "b/m", "c/m", "d/m"]
@@ -291,7 +291,7 @@ async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
 
 
 @pytest.mark.anyio
-async def test_whoever_comes_while_the_first_one_waits_waits_no_longer() -> None:
+async def test_a_second_reader_waits_no_longer_than_the_first() -> None:
     async with running(up=[later(60, openai_list("a"))]) as it, anyio.create_task_group() as tasks:
         tasks.start_soon(it.names, None, FIRST_WAIT_S)
         tasks.start_soon(it.names, 0.5, FIRST_WAIT_S - 0.5)
@@ -355,7 +355,7 @@ FAILURES = [
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "nobody there", "silence"])
-async def test_an_upstream_that_fails_keeps_its_list_and_is_told_of_once(
+async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
     failure: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.models")
@@ -381,7 +381,7 @@ async def test_an_upstream_that_fails_keeps_its_list_and_is_told_of_once(
 
 
 @pytest.mark.anyio
-async def test_an_upstream_that_fails_is_asked_again_soon_and_nobody_waits_for_it() -> None:
+async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> None:
     async with running(up=[Script(status=503), later(1, openai_list("a"))], other=[openai_list("b")]) as it:
         assert await it.names() == ["other/b"]
         await it.names(at=RETRY_S - 0.1)
@@ -455,7 +455,7 @@ async def test_an_error_of_the_application_stays_what_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_outside_of_its_time_nobody_is_asked() -> None:
+async def test_outside_its_block_no_list_is_requested() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
@@ -463,7 +463,7 @@ async def test_outside_of_its_time_nobody_is_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_upstream_without_a_list_is_not_asked() -> None:
+async def test_an_upstream_without_a_list_gets_no_request() -> None:
     own = (upstream("up", models=("own",), model_list=False), upstream("other"))
     async with running(*own, up=[openai_list("a")], other=[openai_list("b")]) as it:
         assert await it.names() == ["up/own", "other/b"]
@@ -471,7 +471,7 @@ async def test_an_upstream_without_a_list_is_not_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_whose_accounts_ask_is_up_to_the_caller() -> None:
+async def test_the_caller_chooses_the_accounts_for_a_list() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     good = AccountSettings(upstream="up", name="good", api_key=Secret(CANARY))
     catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])

@@ -111,7 +111,7 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
     }
 
 
-async def test_a_server_that_knows_no_pages_is_asked_once_more() -> None:
+async def test_a_server_without_pages_gets_a_second_request() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [anthropic_list("a", "b", has_more=True)]})
     assert await ids_of(upstreams) == ["a", "b"]
     assert len(upstreams.asked) == 2
@@ -178,7 +178,7 @@ async def test_a_failure(failure: str, pages: list[Script]) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
-async def test_a_refused_account_lets_the_next_one_ask(status: int) -> None:
+async def test_after_a_refused_account_the_next_one_is_tried(status: int) -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
     assert await ids_of(upstreams, accounts=2) == ["a"]
     assert [asked.headers["authorization"] for asked in upstreams.asked] == [
@@ -194,7 +194,7 @@ async def test_only_so_many_accounts_are_tried() -> None:
     assert "canary" not in str(caught.value)
 
 
-async def test_without_accounts_nobody_is_asked() -> None:
+async def test_without_accounts_no_list_is_requested() -> None:
     upstreams = ListingUpstreams({})
     with pytest.raises(ModelListError, match="no account"):
         await ids_of(upstreams, accounts=0)
@@ -211,16 +211,16 @@ async def test_the_facts_of_a_model_come_along() -> None:
 
 
 @pytest.mark.parametrize("protocol", UPSTREAM_PROTOCOLS)
-async def test_which_upstreams_are_asked(protocol: str) -> None:
+async def test_the_upstreams_whose_lists_are_requested(protocol: str) -> None:
     assert can_list(upstream_of(protocol))
     assert not can_list(upstream_of(protocol, model_list=False))
 
 
-async def test_an_upstream_of_a_protocol_of_somebodys_own_is_not_asked() -> None:
+async def test_an_upstream_of_an_own_protocol_gets_no_request() -> None:
     assert not can_list(upstream_of("their_own"))
 
 
-async def test_a_list_that_was_lost_on_an_idle_connection_is_asked_for_once_more() -> None:
+async def test_a_list_lost_on_an_idle_connection_is_requested_again() -> None:
     lost = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
     upstreams = ListingUpstreams({OPENAI_URL: [lost, openai_list("m")]})
     assert await ids_of(upstreams) == ["m"]

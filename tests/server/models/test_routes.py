@@ -275,7 +275,7 @@ def test_an_alias_to_nowhere_is_no_crash() -> None:
     assert unknown == UnknownModel("a", 'the model "a" leads to the unknown upstream "gone"')
 
 
-def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> None:
+def test_the_listed_ids_are_known_names_with_a_route() -> None:
     ids = model_ids(MANY)
     assert ids == (
         "fast",
@@ -291,7 +291,7 @@ def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> No
     assert model_ids(NOTHING) == SIMULATED
 
 
-def test_the_simulator_has_the_model_that_answers_by_default() -> None:
+def test_the_default_model_is_one_of_the_simulators() -> None:
     assert SIMULATOR_DEFAULT_MODEL in SIMULATED
 
 

@@ -92,7 +92,7 @@ async def test_leases_are_given_back_on_every_way_out(client: str, way: str, str
     ids=["silence", "the middle", "a slow error"],
 )
 @pytest.mark.parametrize("how", ["leaves", "cancelled"])
-async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: str, stream: bool) -> None:
+async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str, stream: bool) -> None:
     store = Leases()
     limits = {name: {"max_concurrent_requests": 1} for name in "ab"}
     pool = pool_of(MESSAGES, {"a": play, "b": play}, accounts=limits, store=store)
@@ -108,7 +108,7 @@ async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: 
 
 
 @BOTH
-async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
+async def test_a_lease_is_held_until_the_response_has_ended(stream: bool) -> None:
     store = Leases()
     plays = {"a": good("Hello", between=[Sleep(10)]), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, store=store)
@@ -373,7 +373,7 @@ async def test_a_chain_goes_on_with_the_next_upstream(
 
 
 @BOTH
-async def test_the_log_says_who_answered(stream: bool, record: Any) -> None:
+async def test_the_log_names_the_account_that_responded(stream: bool, record: Any) -> None:
     plays = {"a": broken(MESSAGES), "c": good("Hello")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/one", "else/two")})
     await pool.call(MESSAGES, stream=stream, model="m")
@@ -421,7 +421,7 @@ async def test_the_error_of_the_one_that_could_take_it_counts(stream: bool) -> N
 
 
 @BOTH
-async def test_when_the_other_one_comes_back_the_client_is_told_to_wait(stream: bool) -> None:
+async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, CHAT, MESSAGES)
     await resting(pool, a=30)
     heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
@@ -430,7 +430,7 @@ async def test_when_the_other_one_comes_back_the_client_is_told_to_wait(stream: 
 
 
 @BOTH
-async def test_when_nobody_else_is_left_the_client_is_told_what_is_wrong(stream: bool) -> None:
+async def test_without_another_account_the_client_gets_the_error(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
     await pool.store.disable("up/a", "")
     heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
@@ -440,7 +440,7 @@ async def test_when_nobody_else_is_left_the_client_is_told_what_is_wrong(stream:
 
 
 @BOTH
-async def test_when_nobody_can_take_the_request_it_is_refused(stream: bool) -> None:
+async def test_a_request_that_no_upstream_can_take_is_refused(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, MESSAGES)
     heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert heard.status == 400
@@ -538,7 +538,7 @@ async def test_stickiness_is_a_setting(stream: bool) -> None:
     assert pool.asked == ["a", "b", "a", "b"]
 
 
-async def test_a_session_that_the_client_names_counts_more_than_the_words() -> None:
+async def test_a_session_that_the_client_names_counts_more_than_the_messages() -> None:
     pool = pool_of(MESSAGES, {name: good("Hello") for name in "ab"}, upstream={"sticky": True})
     for session in ("one", "two", "one", "two"):
         await pool.call(MESSAGES, headers={"x-claude-code-session-id": session})
@@ -571,7 +571,7 @@ FAILURES: dict[str, Any] = {
 
 @BOTH
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_when_one_of_several_answers_fails_another_account_gives_all(
+async def test_when_one_of_several_choices_fails_another_account_gives_all(
     failure: str, stream: bool
 ) -> None:
     plays = {"a": [good("Hello from a", before=[Sleep(9)]), FAILURES[failure]], "b": good("Hello from b")}
@@ -584,7 +584,7 @@ async def test_when_one_of_several_answers_fails_another_account_gives_all(
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> None:
+async def test_when_part_of_a_response_was_sent_the_stream_ends(failure: str) -> None:
     failing = FAILURES[failure]
     if isinstance(failing, InBand):
         failing = Answer([in_band(MESSAGES, failing, stream=True)])
@@ -606,7 +606,7 @@ async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> 
 @pytest.mark.promise("S7")
 @BOTH
 @pytest.mark.parametrize("answers", [1, 2])
-async def test_an_answer_without_an_end_is_trouble(
+async def test_a_response_without_an_end_is_a_failure(
     answers: int, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is held has a limit. A stream that goes out as it comes may be of any length."""
@@ -637,7 +637,7 @@ HOLLOW = {
 @each("protocol")
 @pytest.mark.parametrize("hollow", HOLLOW.values(), ids=HOLLOW)
 @pytest.mark.each_choice
-async def test_a_relayed_answer_that_holds_nothing_is_trouble(
+async def test_an_empty_relayed_response_is_a_failure(
     protocol: str, hollow: list[bytes], stream: bool
 ) -> None:
     """The next account is asked; where there is none, the client gets an error."""

@@ -73,11 +73,11 @@ def test_a_name_in_the_body_is_a_conversation() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
-def test_a_name_that_says_nothing_does_not_count(nothing: object) -> None:
+def test_an_empty_session_name_does_not_count(nothing: object) -> None:
     assert key({"prompt_cache_key": nothing, "messages": turns("a")}) == key({"messages": turns("a")})
 
 
-def test_the_metadata_tell_users_apart_but_are_no_conversation() -> None:
+def test_metadata_distinguish_users_but_are_no_conversation() -> None:
     """In OpenAI's protocols they may be the same for all that a client sends."""
     user, other = {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "o"}}
     assert key({**user, "messages": turns("a")}) == key({**user, "messages": turns("a", "b", "c")})
@@ -99,7 +99,7 @@ def test_a_conversation_goes_on_as_it_began(field: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "body"), [("system", MESSAGES), ("instructions", RESPONSES)])
-def test_what_the_model_is_told_belongs_to_the_beginning(field: str, body: Json) -> None:
+def test_the_instructions_belong_to_the_beginning(field: str, body: Json) -> None:
     assert key(body) != key({**body, field: "Be long."})
     assert key(body) != key({name: value for name, value in body.items() if name != field})
 

@@ -103,7 +103,7 @@ async def test_a_stream_of_three() -> None:
     assert door.most_open == 3, "the calls are made at once"
 
 
-async def test_a_whole_answer_of_two() -> None:
+async def test_a_whole_response_of_two() -> None:
     fake, record = await run(Legs(message("a"), message("b")), stream=False)
     body = json.loads(fake.body)
     assert [each["index"] for each in body["choices"]] == [0, 1]
@@ -134,7 +134,7 @@ async def test_an_upstream_that_cannot_be_reached() -> None:
     assert "no route" in json.loads(fake.body)["error"]["message"]
 
 
-async def test_a_leg_that_breaks_off_is_an_error_in_the_stream() -> None:
+async def test_a_branch_that_breaks_off_is_an_error_in_the_stream() -> None:
     whole = message("a")
     cut = Script([Sleep(1), *whole.body[1:4]], headers=whole.headers)
     fake, record = await run(Legs(whole, cut))
@@ -145,7 +145,7 @@ async def test_a_leg_that_breaks_off_is_an_error_in_the_stream() -> None:
     assert record.outcome == "failed"
 
 
-async def test_a_refusal_after_the_first_words_is_an_error_in_the_stream() -> None:
+async def test_a_refusal_after_the_first_content_is_an_error_in_the_stream() -> None:
     late = Script([Sleep(5), b'{"error":{"message":"too late"}}'], status=500)
     fake, _ = await run(Legs(message("a"), late))
     assert fake.status == 200

@@ -83,7 +83,7 @@ def open_behind(script: Script) -> Script:
 
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_client_that_leaves_at_the_end_mark_has_its_answer(client: str, upstream: str) -> None:
+async def test_a_client_that_leaves_at_the_end_mark_has_its_response(client: str, upstream: str) -> None:
     heard = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
     record = heard.record
     assert (record.outcome, record.error) == ("completed", None)
@@ -115,7 +115,7 @@ async def test_a_finish_reason_is_an_end_for_a_client_that_leaves_at_it(
     assert len(heard.successes) == 1
 
 
-async def test_an_end_that_was_not_sent_is_no_answer_but_its_figures_are_true() -> None:
+async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> None:
     """The client is still reading the head of the response when the upstream has said everything."""
     first, *rest = STREAMS[CHAT].body
     script = open_behind(Script([first, b"".join(rest)]))  # type: ignore[arg-type]

@@ -107,9 +107,7 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
 @each("client")
 @on_each(ErrorAction.RETURN_TO_CLIENT)
 @pytest.mark.each_choice
-async def test_the_requests_own_fault_goes_straight_to_the_client(
-    client: str, case: Case, stream: bool
-) -> None:
+async def test_an_error_of_the_request_is_returned_at_once(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     heard = await pool.call(client, stream=stream)
     assert pool.asked == ["a"]
@@ -121,7 +119,7 @@ async def test_the_requests_own_fault_goes_straight_to_the_client(
 @each("client")
 @on_each(ErrorAction.TRY_NEXT)
 @pytest.mark.each_choice
-async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
+async def test_an_account_without_enough_tokens_is_passed_over_and_stays_in_use(
     client: str, case: Case, stream: bool
 ) -> None:
     pool = failing(case)
@@ -134,7 +132,7 @@ async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
 @each("client")
 @on_each(ErrorAction.COOL_DOWN)
 @pytest.mark.each_choice
-async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, stream: bool) -> None:
+async def test_an_account_cools_down_after_a_rate_limit(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"]
@@ -151,7 +149,7 @@ async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, strea
 @each("client")
 @on_each(ErrorAction.DISABLE)
 @pytest.mark.each_choice
-async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_reset(
+async def test_an_account_that_is_used_up_or_refused_is_disabled_until_it_is_reset(
     client: str, case: Case, stream: bool
 ) -> None:
     pool = failing(case)
@@ -170,7 +168,7 @@ async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_r
 @each("client")
 @on_each(ErrorAction.RETRY_LATER)
 @pytest.mark.each_choice
-async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Case, stream: bool) -> None:
+async def test_an_account_cools_down_after_several_failures(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     for number in range(3):
         assert pool.health("a").failures == tuple(
@@ -186,7 +184,7 @@ async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Cas
 
 
 @each("protocol")
-async def test_troubles_that_are_far_apart_are_not_many(protocol: str, stream: bool) -> None:
+async def test_failures_that_are_far_apart_cause_no_cooldown(protocol: str, stream: bool) -> None:
     pool = pool_of(protocol, {"a": broken(protocol), "b": good("Hello")})
     for _ in range(5):
         check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
@@ -207,7 +205,7 @@ NAMED_TIMES = {
 
 @each("protocol")
 @pytest.mark.parametrize("named", NAMED_TIMES)
-async def test_the_account_rests_as_long_as_the_provider_says(
+async def test_an_account_cools_down_as_long_as_the_provider_requires(
     protocol: str, named: str, stream: bool
 ) -> None:
     headers, seconds = NAMED_TIMES[named]
@@ -216,14 +214,14 @@ async def test_the_account_rests_as_long_as_the_provider_says(
     assert pool.rests_for("a") == pytest.approx(seconds)
 
 
-async def test_a_rest_is_longer_by_chance_and_never_shorter_than_asked_for(stream: bool) -> None:
+async def test_jitter_makes_a_cooldown_longer_and_never_shorter(stream: bool) -> None:
     plays = {"a": limited(MESSAGES, ("retry-after", "40")), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, random=0.5)
     await pool.call(MESSAGES, stream=stream)
     assert pool.rests_for("a") == pytest.approx(42)
 
 
-async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None:
+async def test_a_later_error_does_not_shorten_a_cooldown(stream: bool) -> None:
     """Two requests are on their way when the account has enough; the one that ends last asks for less."""
 
     def slow(seconds: float, after: str) -> Answer:
@@ -241,7 +239,7 @@ async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None
 
 
 @each("protocol")
-async def test_trouble_with_a_time_is_a_rest_at_once(protocol: str, stream: bool) -> None:
+async def test_a_failure_with_a_time_is_a_cooldown_at_once(protocol: str, stream: bool) -> None:
     play = with_headers(broken(protocol), ("retry-after", "9"))
     pool = pool_of(protocol, {"a": play, "b": good("Hello")})
     check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
@@ -268,7 +266,7 @@ def behind_a_proxy(a: Answer) -> PoolGateway:
 
 
 @pytest.mark.parametrize("failure", [GONE, LATE], ids=["refused", "no time"])
-async def test_a_proxy_that_fails_rests_and_not_the_account(failure: Answer, stream: bool) -> None:
+async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: Answer, stream: bool) -> None:
     pool = behind_a_proxy(failure)
     for _ in range(3):
         heard = await pool.call(MESSAGES, stream=stream, model="m")
@@ -279,7 +277,7 @@ async def test_a_proxy_that_fails_rests_and_not_the_account(failure: Answer, str
     assert "hidden" not in repr(pool.store.health())
 
 
-async def test_all_that_is_behind_a_resting_proxy_rests(stream: bool) -> None:
+async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool) -> None:
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
     for asked in (["a", "b", "c"], ["a", "c"], ["c"]):
@@ -296,7 +294,7 @@ async def test_all_that_is_behind_a_resting_proxy_rests(stream: bool) -> None:
     check_said(MESSAGES, heard, "Hello from a", stream=stream)
 
 
-async def test_after_a_proxys_rest_its_accounts_take_turns_again(stream: bool) -> None:
+async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: bool) -> None:
     """What is known of the proxy does not hide what is known of the accounts."""
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
@@ -341,7 +339,7 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
 @each("client")
 @each("upstream", ALL)
 @pytest.mark.each_choice
-async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soonest_recovery(
+async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soonest_recovery(
     client: str, upstream: str, stream: bool
 ) -> None:
     plays = {
@@ -365,7 +363,7 @@ async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soon
 
 @each("client")
 @pytest.mark.each_choice
-async def test_an_error_that_passes_is_told_rather_than_one_that_stays(client: str, stream: bool) -> None:
+async def test_a_passing_error_is_returned_before_a_lasting_one(client: str, stream: bool) -> None:
     """The client can try again when the first account is back; of the second it would think that it never can."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})
     heard = await pool.call(client, stream=stream)
@@ -375,7 +373,7 @@ async def test_an_error_that_passes_is_told_rather_than_one_that_stays(client: s
 
 
 @each("client")
-async def test_when_all_are_out_of_use_the_client_hears_that_waiting_does_not_help(
+async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
     client: str, stream: bool
 ) -> None:
     pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
@@ -389,7 +387,7 @@ async def test_when_all_are_out_of_use_the_client_hears_that_waiting_does_not_he
 
 
 @each("client")
-async def test_the_requests_own_fault_is_no_matter_of_time(client: str, stream: bool) -> None:
+async def test_an_error_of_the_request_has_no_retry_after(client: str, stream: bool) -> None:
     """That another account rests meanwhile does not make a bad request worth repeating."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
     heard = await pool.call(client, stream=stream)

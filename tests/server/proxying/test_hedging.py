@@ -71,7 +71,7 @@ def ended_at(heard: FakeClient) -> float:
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.each_choice
-async def test_the_second_account_is_asked_after_the_delay_and_may_win(
+async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     client: str, upstream: str, stream: bool, record: Any
 ) -> None:
     pool = hedged(upstream, {"a": silent(60), "b": silent(1, "Hello from b")})
@@ -94,14 +94,14 @@ async def test_the_first_account_may_still_win(stream: bool, record: Any) -> Non
     assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
 
 
-async def test_nobody_else_is_asked_when_the_answer_comes_in_time(stream: bool, record: Any) -> None:
+async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
     assert pool.asked == ["a"]
     assert "hedge" not in record()
 
 
-async def test_an_answer_that_has_begun_is_not_hedged(stream: bool) -> None:
+async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
     """It is silence that counts. Of a whole answer nothing is known before its end, so it is silent until then."""
     pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
     heard = await pool.call(MESSAGES, stream=stream, leaves_after=500)
@@ -193,7 +193,7 @@ async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     assert pool.health("b").consecutive_cooldowns == 1
 
 
-async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> None:
+async def test_when_all_fail_the_client_gets_the_error(stream: bool, record: Any) -> None:
     plays = {"a": late(limited(MESSAGES, ("retry-after", "30")), 5), "b": late(unauthorized(MESSAGES), 6)}
     pool = hedged(MESSAGES, plays)
     heard = await pool.call(MESSAGES, stream=stream)
@@ -208,7 +208,7 @@ async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> N
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
-async def test_the_requests_own_fault_ends_both(first: bool, stream: bool, record: Any) -> None:
+async def test_an_error_of_the_request_ends_both(first: bool, stream: bool, record: Any) -> None:
     slow, quick = silent(60), late(invalid(MESSAGES), 4)
     pool = hedged(MESSAGES, {"a": quick if first else slow, "b": slow if first else quick, "c": good("no")})
     heard = await pool.call(MESSAGES, stream=stream)
@@ -331,7 +331,7 @@ async def test_no_room_for_a_second_one_when_the_first_has_ended(
     assert pool.asked == ["a"]
 
 
-async def test_a_failure_that_is_being_told_to_the_store_is_not_hedged(stream: bool) -> None:
+async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> None:
     store = SlowStore(failed_s=3)
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 1), "b": good("Hello from b")}, store=store)
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
@@ -344,7 +344,7 @@ async def test_a_failure_that_is_being_told_to_the_store_is_not_hedged(stream: b
 @pytest.mark.parametrize(
     ("quick", "answers"), [(3, "b"), (6, "a"), (5, "ab")], ids=["the second", "the first", "both at once"]
 )
-async def test_several_answers_are_one_attempt(quick: float, answers: str, stream: bool) -> None:
+async def test_several_choices_are_one_attempt(quick: float, answers: str, stream: bool) -> None:
     """All of them come from one account, and all the calls of the other are ended."""
     for _ in range(10):
         plays = {

@@ -79,7 +79,7 @@ def test_the_query_that_a_relay_keeps(client: str, protocol: str, query: str, ke
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("upstream_streams", [True, False])
 @pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
-def test_an_answer_is_relayed_where_both_bodies_have_one_form(
+def test_a_response_is_relayed_if_both_bodies_have_one_form(
     stream: bool, upstream_streams: bool, protocol: str
 ) -> None:
     made = plan(CHAT, protocol, {"stream": stream})
@@ -279,7 +279,7 @@ def sealed(secret: str | None) -> str:
     ("made_with", "secret", "opens"),
     [("s" * 32, "s" * 32, True), ("t" * 32, "s" * 32, False), (None, "s" * 32, False), (None, None, True)],
 )
-def test_a_seal_opens_with_the_secret_that_made_it(
+def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
     made_with: str | None, secret: str | None, opens: bool
 ) -> None:
     server = ServerSettings(secret=None if secret is None else Secret(secret))
@@ -289,7 +289,7 @@ def test_a_seal_opens_with_the_secret_that_made_it(
     assert made.context.signer == make_signer(server.secret)
 
 
-def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
+def test_stored_reasoning_is_added_for_clients_that_did_not_send_it() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "canary"}
     asked: list[tuple[str, ...]] = []
 
@@ -309,7 +309,7 @@ def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
     assert asked == [("call_1",)]
 
 
-def test_who_judges_inputs_is_told_to_the_answer() -> None:
+def test_the_response_has_the_tool_that_checks_inputs() -> None:
     def check(grammar: Grammar, text: str) -> str | None:
         return None
 
@@ -505,7 +505,7 @@ def test_every_version_of_a_client_is_translated(protocol: str) -> None:
         assert not {"anthropic-version", "anthropic-beta"} & dict(made.headers).keys()
 
 
-def test_i4_a_translation_says_which_betas_it_needs() -> None:
+def test_i4_a_translation_sends_the_betas_that_it_needs() -> None:
     tool = {
         "type": "mcp",
         "server_label": "docs",
@@ -534,7 +534,7 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
     ("said", "thinking"),
     [("adaptive", {"type": "adaptive"}), ("budget", {"type": "enabled", "budget_tokens": 2048})],
 )
-def test_how_thinking_is_asked_for(said: str, thinking: dict[str, Any]) -> None:
+def test_the_reasoning_setting(said: str, thinking: dict[str, Any]) -> None:
     body = sent(CHAT, MESSAGES, {"reasoning_effort": "low", "max_tokens": 9000}, thinking=said)
     assert body["thinking"] == thinking
     assert body.get("output_config") == ({"effort": "low"} if said == "adaptive" else None)

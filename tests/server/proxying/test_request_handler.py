@@ -109,7 +109,7 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
 
 @one_backend
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
+async def test_a_whole_response_has_its_length(client: str) -> None:
     fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
     assert fake.status == 200
     assert fake.headers["content-length"] == str(len(fake.body))
@@ -317,7 +317,7 @@ async def test_a_failure_after_content_ends_in_the_clients_error_form(client: st
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) -> None:
+async def test_a_failure_after_a_heartbeat_is_in_the_stream(client: str) -> None:
     fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
     assert fake.status == 200
     assert FAILURE_TAILS[client] in fake.body
@@ -344,7 +344,7 @@ async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client:
 
 @one_backend
 @pytest.mark.promise("S6")
-async def test_a_redirect_is_no_answer() -> None:
+async def test_a_redirect_is_an_error() -> None:
     fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
     assert fake.status is not None
     assert fake.status >= 500
@@ -352,7 +352,7 @@ async def test_a_redirect_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
+async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
     fake, _, record = await run(Script([WHOLE]), client=client, stream=True)
     assert fake.headers["content-type"].startswith("text/event-stream")
     assert SUCCESS[client] in fake.body
@@ -424,7 +424,9 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
 @pytest.mark.promise("R9")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_is_freed_at_once(
+    client: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
     answers: list[weakref.ref[Any]] = []
     make = Plan.response_machine

@@ -91,7 +91,7 @@ FOREIGN = [(client, upstream) for client in PATHS for upstream in PATHS if clien
 
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
-async def test_a_schema_that_was_ignored_is_told(client: str, upstream: str) -> None:
+async def test_an_ignored_schema_is_recorded(client: str, upstream: str) -> None:
     assert await told(client, upstream, ASKING[client], BROKEN) == NO_SCHEMA
     assert await told(client, upstream, ASKING[client], KEPT) == []
 
@@ -104,7 +104,7 @@ async def test_so_it_is_where_something_stood_in_for_it(stood_in: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
-async def test_a_demanded_call_that_was_not_made_is_told(client: str, upstream: str) -> None:
+async def test_a_missing_forced_call_is_recorded(client: str, upstream: str) -> None:
     assert await told(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
 
 
@@ -119,7 +119,7 @@ async def test_a_relay_is_not_checked(protocol: str) -> None:
     assert await told(protocol, protocol, ASKING[protocol], BROKEN) == []
 
 
-async def test_a_stream_passes_as_it_comes_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_passes_unchanged_and_the_loss_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     pieces = [BROKEN[at : at + 4] for at in range(0, len(BROKEN), 4)]
     script = stream(*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop"), done=True)
     with caplog.at_level(logging.DEBUG):

@@ -75,7 +75,7 @@ def begun(protocol: str, said: str) -> list[Step]:
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
-async def test_f1_nobody_else_is_asked_after_content_went_out(
+async def test_f1_no_other_account_is_tried_after_content_was_sent(
     client: str, upstream: str, said: str, end: str
 ) -> None:
     play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
@@ -218,9 +218,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.each_choice
-async def test_an_answer_begins_with_its_first_content_for_every_pair(
-    client: str, upstream: str, opening: str
-) -> None:
+async def test_a_response_begins_with_its_first_content(client: str, upstream: str, opening: str) -> None:
     events, seen = OPENINGS[opening]
     numbered = [
         {"sequence_number": number, **event} if upstream == RESPONSES else event
@@ -255,9 +253,7 @@ FORTY = [
 @pytest.mark.parametrize("header", FORTY, ids=repr)
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
 @pytest.mark.each_choice
-async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
-    header: tuple[str, str], random: float
-) -> None:
+async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str, str], random: float) -> None:
     """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
     plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
     pool = pool_of(CHAT, plays, random=random)
@@ -282,7 +278,7 @@ async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
 @BOTH
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
+async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: bool) -> None:
     """What one account says passes; of several it is the soonest that counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
     heard = await alone.call(client, stream=stream)
@@ -396,7 +392,7 @@ async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
+async def test_f8_the_kind_of_an_error_in_the_middle_counts(client: str, upstream: str) -> None:
     error = (
         anthropic("rate_limit_error", "Slow down")
         if upstream == MESSAGES
@@ -411,7 +407,7 @@ async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream:
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
+async def test_f8_an_error_of_the_request_in_the_middle_is_a_failure(client: str, upstream: str) -> None:
     """The request was good enough to begin with."""
     kind = "invalid_request_error"
     error = anthropic(kind, "no") if upstream == MESSAGES else openai("no", kind, "invalid_prompt")
@@ -450,7 +446,7 @@ async def test_f9_one_policy_for_every_moment(
     assert len(pool.health("a").failures) == 1
 
 
-async def test_f9_an_upstream_that_says_nothing_after_its_error_is_not_waited_for() -> None:
+async def test_f9_an_upstream_that_is_silent_after_its_error_is_not_waited_for() -> None:
     for protocol in PROTOCOL_NAMES:
         script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
         pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
@@ -504,7 +500,7 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @BOTH
-async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
+async def test_an_unread_request_is_sent_again_counted_and_logged(
     stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})

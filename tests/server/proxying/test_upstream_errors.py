@@ -146,7 +146,9 @@ REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1*
         ),
     ],
 )
-def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | None, message: str) -> None:
+def test_a_refused_key_is_reported_with_its_place(
+    name: str, account: str, key: str | None, message: str
+) -> None:
     settings = UpstreamSettings(name=name, protocol=CHAT, base_url="http://h.test/v1")
     theirs = AccountSettings(upstream=name, name=account, api_key=Secret(key) if key else None)
     assert error_for_client(REFUSED, settings, theirs, []) == WireError(ErrorKind.AUTHENTICATION, message)
@@ -167,7 +169,7 @@ def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, p
     assert shown.message.endswith(f"(407): check {place}")
 
 
-def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
+def test_an_upstream_of_the_environment_is_reported_by_its_variables() -> None:
     environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
     settings = load(environ=environ).settings
     (found,) = settings.upstreams
@@ -342,7 +344,7 @@ PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/res
 @each("upstream")
 @pytest.mark.parametrize("case", TOLD)
 @pytest.mark.each_choice
-async def test_what_a_client_is_told(client: str, upstream: str, case: str, record: Any) -> None:
+async def test_the_error_that_a_client_gets(client: str, upstream: str, case: str, record: Any) -> None:
     play, statuses, message, more = TOLD[case]
     pool = pool_of(upstream, {"a": play(upstream)})
     heard = await pool.call(client)
@@ -361,9 +363,7 @@ async def test_what_a_client_is_told(client: str, upstream: str, case: str, reco
 @pytest.mark.promise("S18")
 @each("client")
 @each("upstream")
-async def test_a_status_that_http_does_not_have_is_told_as_502(
-    client: str, upstream: str, record: Any
-) -> None:
+async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, record: Any) -> None:
     """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
     play = replace(broken(upstream), status=999)
     heard = await pool_of(upstream, {"a": play}).call(client)
@@ -384,7 +384,7 @@ UNREADABLE = {
 @each("upstream")
 @pytest.mark.parametrize("case", UNREADABLE)
 @pytest.mark.each_choice
-async def test_what_cannot_be_read_is_502_and_says_so_once(
+async def test_an_unreadable_response_is_502_with_one_sentence(
     client: str, upstream: str, case: str, stream: bool
 ) -> None:
     if stream and client == upstream:
@@ -397,7 +397,7 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
 
 
 @each("client")
-async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record: Any) -> None:
+async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: Any) -> None:
     redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
     heard = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
     assert heard.status == 200
@@ -408,7 +408,7 @@ async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record:
 
 
 @each("client")
-async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> None:
+async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
     heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
     assert (heard.status, message_of(heard)) == (
         502,
@@ -451,7 +451,7 @@ async def test_whether_to_try_again(client: str, upstream: str, case: str) -> No
 
 
 @each("client")
-async def test_the_pools_word_counts_before_one_accounts(client: str) -> None:
+async def test_the_error_of_the_pool_counts_before_one_accounts(client: str) -> None:
     """An account says that trying again is no use; the pool knows one that is back in 20 s."""
     plays = {
         "a": limited(CHAT, ("retry-after", "20")),
@@ -534,7 +534,7 @@ async def test_the_request_that_burns_the_last_key(client: str, stream: bool, re
 
 
 @each("client")
-async def test_a_burnt_key_beside_an_account_that_rests(client: str) -> None:
+async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
     plays = {"a": limited(CHAT, ("retry-after", "60")), "b": unauthorized(CHAT)}
     pool = pool_of(CHAT, plays, max_attempts=1)
     await pool.call(client)
@@ -607,7 +607,7 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
     ],
 )
 @pytest.mark.each_choice
-async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_the_line_to_add(
+async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
     client: str, status: int, words: str, model: str, advised: bool
 ) -> None:
     pool = pool_of(CHAT, {"a": refusal(CHAT, status, words)}, upstream={"model_list": False})
@@ -617,7 +617,7 @@ async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_
 
 
 @pytest.mark.parametrize("order", ["ac", "ca"])
-async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: Any) -> None:
+async def test_a_failed_chain_names_the_requested_model(order: str, record: Any) -> None:
     plays: dict[str, Plays] = {"a": broken(MESSAGES), "c": broken(CHAT)}
     models = {"m": ("up/one", "else/two") if order == "ac" else ("else/two", "up/one")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)

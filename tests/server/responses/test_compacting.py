@@ -107,7 +107,7 @@ async def test_a_stored_conversation_is_sent_to_a_responses_upstream() -> None:
         assert [item["role"] for item in up.last.body["input"]] == ["user", "assistant", "user"]
 
 
-async def test_a_responses_upstream_that_cannot_is_told_in_the_right_form() -> None:
+async def test_a_responses_upstream_without_compaction_is_an_error_of_responses() -> None:
     script = Script([b"<html>not found</html>"], status=404)
     async with gateway({"/responses/compact": script}) as up:
         client = await up.call(PATH, {"model": "forgetful/m", "input": "x"})

@@ -128,7 +128,7 @@ def test_items_without_an_id_get_one() -> None:
     assert all(chain.is_id(id) for id in found)
 
 
-def test_made_ids_tell_the_same_items_at_the_same_places() -> None:
+def test_generated_ids_are_stable() -> None:
     """A client that sends the whole conversation every time has it kept once."""
     first = ids([USER, USER])
     assert first[0] != first[1]

@@ -42,7 +42,7 @@ async def test_the_conversation_goes_on_at_another_upstream() -> None:
 
 @each_translated
 @each_mode
-async def test_the_answer_tells_the_id_that_the_client_sent(upstream: str, stream: bool) -> None:
+async def test_the_response_has_the_previous_id_that_the_client_sent(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
         first = await ask(up, upstream, "one", stream=stream)
         assert first["previous_response_id"] is None
@@ -52,7 +52,7 @@ async def test_the_answer_tells_the_id_that_the_client_sent(upstream: str, strea
 
 @each_translated
 @each_mode
-async def test_the_answer_tells_whether_it_is_kept(upstream: str, stream: bool) -> None:
+async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
         assert (await ask(up, upstream, "one", stream=stream))["store"] is True
         assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is True
@@ -72,7 +72,7 @@ async def test_what_is_kept_here_is_no_loss(upstream: str) -> None:
         assert "store" not in up.last.body
 
 
-async def test_what_nobody_keeps_is_a_loss() -> None:
+async def test_a_response_that_is_not_stored_is_a_loss() -> None:
     async with gateway(loss_policy="refuse") as up:
         error = await refused(up, 400, {"model": "messages/echo", "input": "one", "store": True})
         assert "store" in error["message"]
@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_wrong_types_are_told(name: str) -> None:
+async def test_wrong_types_are_errors(name: str) -> None:
     wrong, param, message = WRONG[name]
     async with gateway(**ON) as up:
         error = await refused(up, 400, {"model": "chat/echo", "input": "x", **wrong})
@@ -219,7 +219,7 @@ OFF: dict[str, dict[str, Any]] = {
 
 @each_translated
 @pytest.mark.parametrize("param", OFF)
-async def test_off_says_which_setting_to_change(upstream: str, param: str) -> None:
+async def test_off_the_error_names_the_setting(upstream: str, param: str) -> None:
     async with gateway() as up:
         error = await refused(up, 400, {"model": f"{upstream}/echo", **OFF[param]})
         assert error["param"] == param
@@ -231,7 +231,7 @@ async def test_off_says_which_setting_to_change(upstream: str, param: str) -> No
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
 )
-async def test_off_there_is_nothing_to_have_and_the_error_says_so(method: str, path: str) -> None:
+async def test_off_no_response_is_found_and_the_error_has_the_reason(method: str, path: str) -> None:
     async with gateway() as up:
         client = await up.call(f"{PATH}/resp_1{path}", {}, method)
         assert client.status == 400
@@ -241,7 +241,7 @@ async def test_off_there_is_nothing_to_have_and_the_error_says_so(method: str, p
         assert "server.response_store" in error["message"]
 
 
-async def test_off_nothing_is_kept_and_answers_are_as_ever() -> None:
+async def test_off_nothing_is_stored_and_responses_are_unchanged() -> None:
     async with gateway() as up:
         first = await ask(up, "chat", "one", store=True)
         await up.get(f"{PATH}/{first['id']}", 400)
@@ -262,9 +262,7 @@ THEIRS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("server", [{}, ON], ids=["off", "on"])
 @pytest.mark.parametrize("upstream", ["openai", "forgetful"])
 @pytest.mark.parametrize("name", THEIRS)
-async def test_what_is_not_known_here_goes_on_untouched(
-    name: str, upstream: str, server: dict[str, Any]
-) -> None:
+async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, server: dict[str, Any]) -> None:
     async with gateway(**server) as up:
         body = {"model": f"{upstream}/echo", **THEIRS[name]}
         sent = json.dumps(body, indent=1).encode()

@@ -81,7 +81,7 @@ def test_the_bounds_hold() -> None:
     assert len(small) == 10
 
 
-def test_what_is_larger_than_the_store_is_not_kept_and_drives_nobody_out() -> None:
+def test_reasoning_larger_than_the_store_is_not_kept_and_evicts_nothing() -> None:
     store = ReasoningStore(5000)
     store.put("red", ("c1",), thoughts(), now=0.0)
     store.put("red", ("c2",), thoughts(size=6000), now=0.0)

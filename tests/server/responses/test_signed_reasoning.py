@@ -72,7 +72,7 @@ async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str
     return (reasoning[0] if reasoning else None), client.headers.get("dragoman-loss", "")
 
 
-async def test_a_seal_comes_back_to_its_maker() -> None:
+async def test_a_wrapped_signature_is_unwrapped_for_its_vendor() -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R))
     block = await thinking_block(gateway)
     assert block["thinking"] == "Let me see."
@@ -97,7 +97,7 @@ def changed(text: str) -> str:
 
 
 @pytest.mark.parametrize("forge", [cut, changed, lambda text: text + "A", lambda text: "drg1.AAAA"])
-async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
+async def test_a_forged_signature_is_left_out_and_recorded(forge: Any) -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R))
     block = await thinking_block(gateway)
     found, told = await given_back(gateway, {**block, "signature": forge(block["signature"])})
@@ -106,14 +106,14 @@ async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
 
 
 @pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
-async def test_a_seal_of_another_secret_is_left_out_and_told(secret: Secret | None) -> None:
+async def test_a_signature_of_another_secret_is_left_out_and_recorded(secret: Secret | None) -> None:
     block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R), secret=secret))
     found, told = await given_back(scripted(RESPONSES, whole(ANSWER_R)), block)
     assert found is None
     assert "foreign_seal=/messages/1/content/0" in told
 
 
-async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
+async def test_a_signature_of_another_model_is_left_out_and_recorded() -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R))
     found, told = await given_back(gateway, await thinking_block(gateway), "up/other")
     assert found is None
@@ -121,7 +121,7 @@ async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
 
 
 @pytest.mark.parametrize("genuine", [True, False])
-async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(genuine: bool) -> None:
+async def test_a_signature_of_another_vendor_is_recorded_and_chat_gets_its_text(genuine: bool) -> None:
     block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
     if not genuine:
         block["signature"] = cut(block["signature"])
@@ -137,7 +137,7 @@ async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(g
     assert "foreign_seal=/messages/1/content/0" in client.headers["dragoman-loss"]
 
 
-async def test_strict_mode_refuses_a_forged_seal() -> None:
+async def test_strict_mode_refuses_a_forged_signature() -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R))
     block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
     said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
@@ -221,7 +221,7 @@ async def test_it_is_kept_within_bounds(settings: dict[str, Any], wait: float, f
 @pytest.mark.parametrize(
     ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
 )
-async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: bool) -> None:
+async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], found: bool) -> None:
     gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
     content = await second_turn(gateway, keys=keys)
     assert (content[0] == THINKING) is found
@@ -244,7 +244,7 @@ async def test_what_the_client_does_send_back_counts() -> None:
     assert gateway.sent[-1].body["messages"][1]["content"][0] == THINKING
 
 
-async def test_an_answer_that_broke_off_leaves_nothing() -> None:
+async def test_a_response_that_broke_off_leaves_nothing() -> None:
     broken = whole({**messages_answer([THINKING, CALL]), "content": None})
     gateway = scripted(MESSAGES, broken, SAYS)
     client = await gateway.call(PATHS[CHAT], chat(ASK))
@@ -301,7 +301,7 @@ MOVED = [
 
 
 @pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
-async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told(
+async def test_c11_reasoning_of_another_account_is_left_out_once_and_recorded(
     protocol: str, body: dict[str, Any], answers: list[Any], place: list[Any], left: Any
 ) -> None:
     gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
@@ -361,7 +361,7 @@ async def test_it_is_tried_once() -> None:
         ),
     ],
 )
-async def test_where_nothing_may_be_left_out_the_client_is_told(
+async def test_in_strict_mode_left_out_reasoning_is_an_error(
     messages: list[Any], headers: dict[str, str]
 ) -> None:
     gateway = scripted(MESSAGES, whole(UNSIGNED, 400))

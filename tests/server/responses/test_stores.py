@@ -498,7 +498,7 @@ async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
 
 
 @pytest.mark.promise("R11")
-async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
+async def test_a_locked_file_delays_a_response_by_a_quarter_of_a_second(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._PUT_S", PUT_S)

@@ -86,14 +86,14 @@ BEGUN: dict[str, tuple[str, bytes]] = {
 
 
 @each_mode
-async def test_what_is_not_to_be_kept_is_not_kept(stream: bool) -> None:
+async def test_a_response_with_store_false_is_not_stored(stream: bool) -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one", stream=stream, store=False)
         await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
         await up.get(f"{PATH}/{first['id']}", 404)
 
 
-async def test_an_incomplete_answer_is_kept() -> None:
+async def test_an_incomplete_response_is_stored() -> None:
     async with gateway(**ON) as up:
         first = await up.json(PATH, {"model": "messages/length", "input": "one"})
         assert first["status"] == "incomplete"
@@ -110,7 +110,7 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
 
 
 @each_forgetful
-async def test_a_failed_answer_is_kept_as_one(upstream: str) -> None:
+async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
         last = frames(client.body)[-1]
@@ -127,7 +127,7 @@ async def test_a_failed_answer_is_kept_as_one(upstream: str) -> None:
 
 
 @each_translated
-async def test_a_failed_answer_is_replayed_as_one(upstream: str) -> None:
+async def test_a_failed_response_is_replayed_as_failed(upstream: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
         id = frames(client.body)[-1]["response"]["id"]
@@ -139,7 +139,7 @@ async def test_a_failed_answer_is_replayed_as_one(upstream: str) -> None:
 
 
 @each_forgetful
-async def test_an_answer_that_breaks_off_is_kept_as_a_failed_one(upstream: str) -> None:
+async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(1), UpstreamBroken("cut")])}, **ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/m", "input": "one", "stream": True})
@@ -149,7 +149,7 @@ async def test_an_answer_that_breaks_off_is_kept_as_a_failed_one(upstream: str) 
         assert (found["status"], found["error"]) == ("failed", told["error"])
 
 
-async def test_an_answer_that_never_came_is_kept_if_the_client_knows_of_it() -> None:
+async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -> None:
     """Silence calls for heartbeats, and after them an error can be told in the stream alone."""
     trouble = {
         "unreachable": Script(connect=[Sleep(5), UpstreamUnreachable("no way")]),
@@ -164,7 +164,7 @@ async def test_an_answer_that_never_came_is_kept_if_the_client_knows_of_it() -> 
 
 
 @each_mode
-async def test_an_answer_that_was_refused_is_not_kept(stream: bool, kept: list[StoredResponse]) -> None:
+async def test_a_refused_request_is_not_stored(stream: bool, kept: list[StoredResponse]) -> None:
     """A plain error has no id to ask for."""
     cut = b'data: {"id":"1","choices":[]}\n\ndata: {"err'
     for script in (Script([b"{}"], status=429), Script(connect=[UpstreamUnreachable("no")]), Script([cut])):
@@ -178,7 +178,7 @@ FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(status: str) -> None:
+async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str) -> None:
     answer = {**FAILED, "status": status}
     event = {"type": f"response.{status}", "sequence_number": 3, "response": answer}
     end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
@@ -207,7 +207,7 @@ async def test_one_that_failed_before_there_was_content_is_a_plain_error(
 
 
 @each_forgetful
-async def test_the_answer_to_a_client_that_leaves_is_kept_as_cancelled(upstream: str) -> None:
+async def test_the_response_to_a_client_that_leaves_is_stored_as_cancelled(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(60)])}, **ON) as up:
         body = {"model": f"{upstream}/m", "input": "one", "stream": True}
@@ -222,7 +222,9 @@ async def test_the_answer_to_a_client_that_leaves_is_kept_as_cancelled(upstream:
         assert "without stream" in json.loads(client.body)["error"]["message"]
 
 
-async def test_a_client_that_leaves_before_its_answer_has_nothing_kept(kept: list[StoredResponse]) -> None:
+async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
+    kept: list[StoredResponse],
+) -> None:
     async with gateway({"/chat/completions": Script(connect=[Sleep(60)])}, **ON) as up:
         body = {"model": "chat/m", "input": "one", "stream": True}
         client = await up.call(PATH, client=FakeClient(json.dumps(body).encode(), leaves_after=5))
@@ -233,7 +235,7 @@ async def test_a_client_that_leaves_before_its_answer_has_nothing_kept(kept: lis
 # When it is kept.
 
 
-async def test_it_is_kept_before_the_client_is_told_that_it_is_complete(
+async def test_it_is_stored_before_the_client_gets_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the client asks next may arrive while the store still writes."""
@@ -260,7 +262,7 @@ async def test_it_is_kept_before_the_client_is_told_that_it_is_complete(
             assert order == ["kept", "told"], upstream
 
 
-async def test_a_relayed_answer_is_kept_though_the_connection_stays_open() -> None:
+async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -> None:
     """The last event comes long before the end of the body, and the client goes on at once."""
     answer = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
     events = [
@@ -284,7 +286,7 @@ async def test_a_relayed_answer_is_kept_though_the_connection_stays_open() -> No
         assert found == [200]
 
 
-async def test_a_client_that_leaves_while_the_answer_is_written_down(
+async def test_a_client_that_leaves_while_the_response_is_stored(
     monkeypatch: pytest.MonkeyPatch, kept: list[StoredResponse]
 ) -> None:
     """The answer is complete, though nobody has been told."""
@@ -304,7 +306,7 @@ async def test_a_client_that_leaves_while_the_answer_is_written_down(
     assert [json.loads(response.body)["status"] for response in kept] == ["completed"]
 
 
-async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stuck(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep_forever()
         return True
@@ -336,7 +338,7 @@ BELOW = {
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_nobody_sees_what_was_made_with_another_key(kind: str, real_backend: str, tmp_path: Path) -> None:
+def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tmp_path: Path) -> None:
     server: dict[str, Any] = {"response_store": kind, "secret": SECRET}
     if kind == "sqlite":
         server["response_store_path"] = str(tmp_path / "responses.db")
@@ -392,7 +394,7 @@ async def broken(self: Any, *arguments: Any) -> Any:
     raise ResponseStoreError("the disk is full")
 
 
-async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
     monkeypatch: pytest.MonkeyPatch, errors: list[str]
 ) -> None:
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
@@ -404,7 +406,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 
 @pytest.mark.promise("R11")
 @each_mode
-async def test_the_client_is_told_that_its_answer_was_not_kept(
+async def test_a_response_that_was_not_stored_is_reported(
     stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In the answer where it is not out yet; of a stream in the ledger, which the log has."""
@@ -418,7 +420,7 @@ async def test_the_client_is_told_that_its_answer_was_not_kept(
     assert "dropped answer:/store" in caplog.records[-1].dragoman["losses"]  # type: ignore[attr-defined]
 
 
-async def test_an_answer_that_is_too_large_to_be_kept_is_told_in_the_log(errors: list[str]) -> None:
+async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[str]) -> None:
     async with gateway(**ON, response_store_max_bytes=1) as up:
         first = await ask(up, "chat", "one")
         assert errors == [f"response {first['id']} is too large for the response store"]
@@ -453,7 +455,7 @@ async def test_lone_surrogates_survive() -> None:
         assert text_of(second) == "two"
 
 
-async def test_an_answer_without_an_id_is_not_kept() -> None:
+async def test_a_response_without_an_id_is_not_stored() -> None:
     answer = {"object": "response", "status": "completed", "model": "m", "output": []}
     async with gateway({"/responses": Script([json.dumps(answer).encode()])}, **ON) as up:
         assert await ask(up, "forgetful", "one") == answer

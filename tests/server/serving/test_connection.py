@@ -155,7 +155,7 @@ async def test_the_socket_is_closed_although_the_application_still_works() -> No
     assert anyio.current_time() == 20
 
 
-async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_answer() -> None:
+async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_response() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await anyio.sleep(10)
         await hello(scope, receive, send)
@@ -362,7 +362,7 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
     await events.put(body(b"x" * 1_000_000))
 
 
-async def test_clearing_an_event_leaves_nobody_behind() -> None:
+async def test_clearing_an_event_wakes_every_waiter() -> None:
     event = ClearableEvent()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(event.wait)

@@ -342,7 +342,7 @@ async def test_all_streams_together_have_the_window_of_the_connection() -> None:
         assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["FLOW_CONTROL_ERROR"]
 
 
-async def test_what_nobody_has_read_is_given_back_with_the_stream() -> None:
+async def test_unread_window_is_given_back_with_the_stream() -> None:
     async with serving(forever) as client:
         for stream_id in range(1, 21, 2):
             await client.send(
@@ -378,7 +378,7 @@ async def test_a_body_comes_as_it_was_sent() -> None:
 # Answers.
 
 
-async def test_an_answer_ends_with_its_last_data() -> None:
+async def test_a_response_ends_with_its_last_data() -> None:
     async with serving(hello) as client:
         await client.send(client.request(1))
         assert [(type(frame), frame.flags) for frame in client.frames] == [
@@ -388,7 +388,7 @@ async def test_an_answer_ends_with_its_last_data() -> None:
         assert client.idle
 
 
-async def test_an_early_answer_asks_the_client_to_stop() -> None:
+async def test_an_early_response_resets_the_request_without_error() -> None:
     """RFC 9113, 8.1."""
     async with serving(hello) as client:
         await client.send(client.request(1, POST, end=False))
@@ -406,7 +406,7 @@ async def test_an_application_that_fails_is_a_500(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.promise("R3")
-async def test_an_answer_that_breaks_off_is_reset() -> None:
+async def test_a_response_that_breaks_off_is_reset() -> None:
     async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"a", "more_body": True})
@@ -430,7 +430,7 @@ async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
         assert client.resets() == [(1, "INTERNAL_ERROR")]
 
 
-async def test_trailers_end_an_answer() -> None:
+async def test_trailers_end_a_response() -> None:
     async def with_trailers(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [], "trailers": True})
         await send({"type": "http.response.body", "body": b"hello"})
@@ -445,7 +445,7 @@ async def test_trailers_end_an_answer() -> None:
 # Ends.
 
 
-async def test_a_stop_is_told_and_open_streams_go_on() -> None:
+async def test_a_stop_is_announced_and_open_streams_go_on() -> None:
     app = Endless()
     async with serving(app) as client:
         await client.send(client.request(1), client.request(3, headers(path="/b")))
@@ -476,7 +476,7 @@ async def test_after_so_many_requests_a_connection_is_ended_with_care() -> None:
         assert not client.closed
 
 
-async def test_a_client_that_sends_no_more_requests_gets_its_answers() -> None:
+async def test_a_client_that_sends_no_more_requests_gets_its_responses() -> None:
     app = Endless()
     async with serving(app) as client:
         await client.send(client.request(1), goaway())
@@ -642,7 +642,7 @@ def test_resets_that_we_are_made_to_send_are_counted() -> None:
     assert stream_id == 801
 
 
-def test_answers_that_nobody_takes_are_bounded() -> None:
+def test_responses_that_are_not_read_are_bounded() -> None:
     connection, _ = counting()
     with pytest.raises(DenialOfServiceError):  # noqa: PT012
         for second in range(10_000):
@@ -650,7 +650,7 @@ def test_answers_that_nobody_takes_are_bounded() -> None:
             assert connection.unsent <= MAX_UNSENT + 17
 
 
-def test_settings_that_nobody_knows_are_not_kept() -> None:
+def test_unknown_settings_are_not_kept() -> None:
     """h2 has a queue for each of 65,536."""
     connection, _ = counting()
     receive(connection, 0.0, *(raw(4, 0, 0, number.to_bytes(2) + bytes(4)) for number in range(9, 99)))
@@ -663,7 +663,7 @@ def test_a_client_cannot_make_the_table_of_headers_large() -> None:
     assert connection.encoder.header_table_size == 4096
 
 
-def test_the_goaway_of_a_stop_is_followed_by_answers() -> None:
+def test_the_goaway_of_a_stop_is_followed_by_responses() -> None:
     connection, client = counting()
     connection.receive(client.request(1).serialize(), 0.0)
     connection.announce_end()

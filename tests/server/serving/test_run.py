@@ -40,7 +40,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @each_backend
-def test_it_says_where_it_listens_and_answers_there_and_ends_with_0(backend: str) -> None:
+def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
         assert server.backend == backend
         assert server.port > 0
@@ -57,7 +57,7 @@ def test_it_says_where_it_listens_and_answers_there_and_ends_with_0(backend: str
 
 
 @each_backend
-def test_an_answer_names_no_server_software(backend: str) -> None:
+def test_a_response_names_no_server_software(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("GET", "/")
@@ -247,7 +247,7 @@ def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> N
     assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} are no usable pair: ")
 
 
-def test_an_encrypted_key_is_refused_and_not_asked_for(certificate: tuple[str, str], tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:
     certfile, keyfile = certificate
     locked = str(tmp_path / "locked.pem")
     subprocess.run(

@@ -98,7 +98,7 @@ async def test_it_is_never_ready_when_the_application_does_not_start(listener: s
     assert not running.ready.is_set()
 
 
-async def test_a_stop_waits_for_open_answers_and_takes_no_new_ones(
+async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:
     running = Running(Application(length_s=100), listener)

@@ -36,7 +36,7 @@ def test_the_summary_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_turn_that_asks_for_a_summary_gets_nothing_else(stream: bool) -> None:
+def test_a_request_for_a_summary_gets_nothing_else(stream: bool) -> None:
     asked = {"model": "echo", "input": [*STORY, {"type": "compaction_trigger"}], "stream": stream}
     body = body_of(reply_to(RESPONSES, encoded(asked)))
     assert (check_stream if stream else check_whole)(RESPONSES, body) == []

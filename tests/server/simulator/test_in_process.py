@@ -40,7 +40,7 @@ def door(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_unpaced_answer_comes_in_one_read(protocol: str) -> None:
+async def test_an_unpaced_response_comes_in_one_read(protocol: str) -> None:
     upstream = SimulatedUpstream()
     async with door(upstream, ask(protocol, "echo", "a b c", stream=True), protocol) as response:
         assert response.status == 200
@@ -95,7 +95,7 @@ async def test_a_silent_model_is_silent(protocol: str, model: str, before: float
 
 
 @pytest.mark.parametrize(("model", "delay"), [("slow", 5), ("silent@5", 5), ("pause@7", 7), ("echo", 0)])
-async def test_a_whole_answer_comes_after_all_waits(model: str, delay: float) -> None:
+async def test_a_whole_response_comes_after_all_waits(model: str, delay: float) -> None:
     begun = anyio.current_time()
     async with door(SimulatedUpstream(), ask(CHAT, model)) as response:
         assert anyio.current_time() - begun == pytest.approx(delay)

@@ -99,7 +99,7 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("model", "more", "stop", "text"), CASES, ids=[f"{case[0]} {case[1] or ''}".strip() for case in CASES]
 )
 @pytest.mark.each_choice
-def test_a_model_says_the_same_streamed_and_whole(
+def test_a_model_gives_the_same_content_streamed_and_whole(
     protocol: str, model: str, more: dict[str, Any], stop: Stop, text: str | None
 ) -> None:
     reply = reply_to(protocol, encoded(ask(protocol, model, stream=True, **more)))
@@ -133,7 +133,7 @@ def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol
 
 
 @protocols
-def test_words_stream_one_by_one(protocol: str) -> None:
+def test_text_streams_word_by_word(protocol: str) -> None:
     pieces = [
         piece.data
         for piece in reply_to(
@@ -260,7 +260,9 @@ def test_only_allowed_tools_are_called() -> None:
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 @pytest.mark.parametrize(("text", "calls"), DEMANDS)
-def test_a_line_of_the_user_says_what_to_call(protocol: str, text: str, calls: list[tuple[str, str]]) -> None:
+def test_a_line_of_the_user_names_the_tool_call(
+    protocol: str, text: str, calls: list[tuple[str, str]]
+) -> None:
     found = meaning(protocol, ask(protocol, "tools", text, tools=("a", "b"))).calls
     assert [(call.name, call.text) for call in found] == calls
 
@@ -462,7 +464,7 @@ def test_a_file_is_described_by_its_name_too() -> None:
     assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).said(Kind.TEXT)
 
 
-def test_a_result_that_has_no_words_is_named() -> None:
+def test_a_result_without_text_is_named() -> None:
     body = ask(MESSAGES, "tools", tools=("look",))
     body = follow(MESSAGES, body, answer(MESSAGES, body), ["-"])
     result = body["messages"][-1]["content"][0]
@@ -477,7 +479,7 @@ def test_a_result_that_has_no_words_is_named() -> None:
         ({"type": "base64", "media_type": "image/png", "data": "no*base64"}, "not valid base64"),
     ],
 )
-def test_an_image_without_bytes_is_told_as_such(source: Body, words: str) -> None:
+def test_an_image_without_bytes_is_reported(source: Body, words: str) -> None:
     body = ask(MESSAGES, "images")
     body["messages"] = [{"role": "user", "content": [{"type": "image", "source": source}]}]
     assert words in meaning(MESSAGES, body).said(Kind.TEXT)
@@ -572,7 +574,7 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
 
 @protocols
 @pytest.mark.parametrize("model", ["cut", "cut-end"])
-def test_a_whole_answer_is_cut_inside_its_body(protocol: str, model: str) -> None:
+def test_a_whole_response_is_cut_inside_its_body(protocol: str, model: str) -> None:
     reply = reply_to(protocol, encoded(ask(protocol, model)))
     (piece,) = reply.chunks
     assert piece.breaks is (model == "cut")

@@ -44,9 +44,7 @@ async def test_what_has_arrived_is_given_at_once_and_then_the_end(pair: Pair) ->
     assert await stream.receive(None) == b""
 
 
-async def test_silence_is_waited_for_as_long_as_was_said(
-    pair: Pair, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.testing.MockClock) -> None:
     stream, peer = pair
     with pytest.raises(TimeoutError):
         await stream.receive(30)
@@ -83,7 +81,7 @@ async def test_a_cancelled_wait_takes_nothing(pair: Pair, nursery: trio.Nursery)
         assert await stream.receive(1) == b"x"
 
 
-async def test_a_peer_that_does_not_read_holds_up_no_longer_than_was_said(
+async def test_a_peer_that_does_not_read_delays_no_longer_than_the_timeout(
     pair: Pair, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream, _ = pair
@@ -144,7 +142,7 @@ async def echo(peer: trio.SocketStream) -> None:
         await peer.send_all(data)
 
 
-async def test_it_connects_and_says_why_it_cannot(nursery: trio.Nursery) -> None:
+async def test_a_failed_connection_has_its_reason(nursery: trio.Nursery) -> None:
     listeners = await nursery.start(trio.serve_tcp, echo, 0)
     port = listeners[0].socket.getsockname()[1]
     stream = await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)

@@ -125,7 +125,7 @@ async def told_of(text: str = BROKEN, **settings: Any) -> str:
     return client.headers["dragoman-loss"]
 
 
-async def test_without_the_extra_the_ledger_says_that_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_the_ledger_has_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grammar_module, "find_spec", lambda name: None)
     assert await told_of() == f"2; {REQUEST}, {UNCHECKED}"
 

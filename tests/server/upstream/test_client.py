@@ -280,7 +280,7 @@ async def failure_of(client: UpstreamClient, url: str, **options: object) -> Ups
 
 
 @one_backend
-async def test_nobody_listens() -> None:
+async def test_connection_refused() -> None:
     with DeafServer() as server:
         url = server.url
     async with client_of() as client:
@@ -333,7 +333,7 @@ async def test_all_connections_in_use() -> None:
     ],
     ids=["nothing", "not HTTP", "cut body", "bad chunk"],
 )
-async def test_a_broken_answer(data: bytes, message: str) -> None:
+async def test_a_broken_response(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
         await peer.answer(data)
 

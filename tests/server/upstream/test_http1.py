@@ -155,7 +155,7 @@ def test_the_length_of_a_body() -> None:
         assert (head.body.error is None) is complete_at_end, name
 
 
-def test_a_request_that_asks_to_close_is_not_kept_alive() -> None:
+def test_a_request_with_connection_close_is_not_kept_alive() -> None:
     context = Http1Exchange("GET")
     context.request_head(b"/", [(b"host", b"up.example"), (b"Connection", b"close")])
     context.request_body(b"", last=True)

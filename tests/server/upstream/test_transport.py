@@ -91,7 +91,7 @@ async def test_a_body_arrives_however_the_server_cuts_it(
 
 
 @pytest.mark.promise("S5")
-async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
+async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
     sent = anyio.Event()
 
@@ -235,7 +235,7 @@ async def test_a_streamed_request_body_is_sent_in_chunks() -> None:
         assert await fetch(transport, post(server, parts())) == b"hello"
 
 
-async def test_a_large_request_and_a_large_answer_pass() -> None:
+async def test_a_large_request_and_a_large_response() -> None:
     size = 3_000_000
 
     async def script(peer: Peer) -> None:
@@ -370,7 +370,7 @@ async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() 
         assert counts(transport) == (0, 0)
 
 
-async def test_a_server_that_answers_without_reading_the_request_is_heard() -> None:
+async def test_an_early_response_of_the_server_is_read() -> None:
     async def script(peer: Peer) -> None:
         await peer.stream.receive()
         await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
@@ -390,7 +390,7 @@ async def test_other_schemes_are_refused(url: str) -> None:
             await transport.handle_async_request(httpx2.Request("GET", url, headers={"host": "x"}))
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_refused() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
@@ -471,7 +471,9 @@ def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
     return script
 
 
-async def test_a_request_lost_on_an_idle_connection_is_told_apart_and_the_next_one_takes_a_new_one() -> None:
+async def test_a_request_lost_on_an_idle_connection_is_a_different_error_and_the_next_one_takes_a_new_connection() -> (
+    None
+):
     scripts = (closes_on_second_request(b""), answering(HELLO))
     async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
         await fetch(transport, post(server))

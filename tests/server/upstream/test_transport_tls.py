@@ -70,7 +70,7 @@ async def test_large_bodies_both_ways(certificate: Certificate) -> None:
         assert server.peers[0].requests[0].endswith(b"\r\n\r\n" + b"q" * size)
 
 
-async def test_a_server_nobody_vouches_for(certificate: Certificate) -> None:
+async def test_an_untrusted_certificate(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
         Http1Transport(tls=ssl.create_default_context()) as transport,
