@@ -26,9 +26,9 @@ class LossCode(Enum):
     ALTERED = "altered"  # translated to a form that has less or another meaning
     UNKNOWN_FIELD = "unknown_field"  # not in the protocol as we know it, so it cannot be translated
     UNKNOWN_KIND = "unknown_kind"  # a block, item or tool type without a counterpart
-    FOREIGN_SEAL = "foreign_seal"  # a signature or ciphertext that only another vendor can read
+    FOREIGN_SIGNATURE = "foreign_signature"  # a signature or ciphertext that only another vendor can read
     REPAIRED = "repaired"  # the history broke the upstream's rules and was repaired
-    SEALED = "sealed"  # wrapped, so that it comes back to the vendor that made it
+    WRAPPED = "wrapped"  # wrapped, so that it comes back to the vendor that made it
     ESTIMATED = "estimated"  # a figure that the upstream did not report
     BREACH = "breach"  # the model broke a rule of the client that the upstream is not known to enforce
     UNCHECKED = "unchecked"  # such a rule could not be checked

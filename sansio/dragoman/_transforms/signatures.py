@@ -54,7 +54,7 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
         return part
     if part.forged:
         ledger.add(
-            LossCode.FOREIGN_SEAL,
+            LossCode.FOREIGN_SIGNATURE,
             part.path,
             "a wrapped signature of another gateway, or one that was changed",
         )
@@ -69,7 +69,7 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
         reason = "refused by the upstream: only the organization whose account made it can read it"
     else:
         return part
-    ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
+    ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
 
 
@@ -113,7 +113,7 @@ class SignatureStage:
             self._ledger.dropped(event.path, f"{event.kind} is too large for a wrapped signature")
             return shown
         self._ledger.add(
-            LossCode.SEALED,
+            LossCode.WRAPPED,
             event.path,
             f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
         )

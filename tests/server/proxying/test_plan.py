@@ -285,7 +285,7 @@ def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
     server = ServerSettings(secret=None if secret is None else Secret(secret))
     made = plan(MESSAGES, RESPONSES, with_thought(sealed(made_with)), server=server)
     assert (b"canary" in made.translated.body) is opens
-    assert ("foreign_seal" in {loss.code.value for loss in made.translated.losses}) is not opens
+    assert ("foreign_signature" in {loss.code.value for loss in made.translated.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
 
 

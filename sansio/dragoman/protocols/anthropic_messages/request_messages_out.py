@@ -249,7 +249,7 @@ class ConversationWriter:
             return ()
         if signature.origin != NAME:
             self._ledger.add(
-                LossCode.FOREIGN_SEAL,
+                LossCode.FOREIGN_SIGNATURE,
                 part.path,
                 f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )

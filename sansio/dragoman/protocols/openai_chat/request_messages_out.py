@@ -448,7 +448,9 @@ class _TurnWriter:
                     ledger.dropped(reasoning.path, "the upstream does not accept earlier reasoning")
                 continue
             if reasoning.signature is not None:
-                ledger.add(LossCode.FOREIGN_SEAL, reasoning.path, "only its vendor can read this reasoning")
+                ledger.add(
+                    LossCode.FOREIGN_SIGNATURE, reasoning.path, "only its vendor can read this reasoning"
+                )
             if reasoning.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.

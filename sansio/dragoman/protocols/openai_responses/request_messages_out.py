@@ -344,7 +344,7 @@ class InputWriter:
             return
         native = _signed_item(part.signature)
         if native is None:
-            self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its vendor can read this reasoning")
+            self._ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, "only its vendor can read this reasoning")
         elif self._same_protocol and self._raw(part.path) is native:
             self._items.append(native)
         elif native["type"] != "reasoning":
