@@ -103,13 +103,13 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     kinds = [block.kind for block in first.meaning.blocks]
     assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
     assert usage_of(first).reasoning
-    # The model answers 400 unless what it thought comes back as it was.
+    # The model returns 400 unless its reasoning comes back unchanged.
     second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: found"
     assert THOUGHTS.fullmatch(shown_reasoning(pair.client, second))
 
 
-# A Chat client has no duty to carry reasoning, so a gateway may know it all the same.
+# A Chat client need not send reasoning back, so a gateway may have it stored.
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client != CHAT or pair.relayed], ids=str)
 def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
     """So the test before can fail."""

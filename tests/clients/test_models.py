@@ -14,7 +14,7 @@ from sdk_clients.sdk import Sdk
 
 pytestmark = pytest.mark.process
 
-# In each upstream's own table; what else it has, it is asked.
+# In each upstream's own table; other models are requested from it.
 CONFIGURED = ("echo", "tools")
 
 

@@ -1,4 +1,4 @@
-"""Two gateway processes that share what they know of their accounts, and what happens when they cannot."""
+"""Two gateway processes that share the state of their accounts, and what happens when they cannot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edge import wait_until
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
 
-# What the other gateway has to know by then.
+# The state that the other gateway must have by then.
 KNOWN_WITHIN_S = 0.1
 
 ANSWER = json.dumps(
@@ -36,7 +36,7 @@ BUSY = b'{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_
 
 
 class Provider(ThreadingHTTPServer):
-    """Answers by key. busy: the keys that have a rate limit just now. asked: which key, and when."""
+    """Responds by key. busy: the keys that have a rate limit now. asked: the keys of requests, with their times."""
 
     daemon_threads = True
     allow_reuse_address = True

@@ -91,7 +91,7 @@ def test_without_a_model(gateway: Gateway, path: str) -> None:
         assert response.json()["model"] == ALIAS
 
 
-# Beats depend on the endpoint and on whether the answer has begun; each upstream protocol is met once.
+# Beats depend on the endpoint and on whether the response has begun; each upstream protocol is met once.
 @pytest.mark.parametrize(
     ("path", "upstream", "model"),
     [
@@ -154,7 +154,7 @@ def test_chunks_come_as_they_are_made_and_a_client_that_leaves_stops_the_upstrea
     gateway: Gateway, upstream: str, simulator: Simulator, path: str
 ) -> None:
     def is_open() -> bool:
-        """The upstream has not come to the end of its answer."""
+        """The upstream has not ended its response."""
         counts = simulator.stats()
         return counts["opened"] > counts["closed"]
 

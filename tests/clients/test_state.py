@@ -244,7 +244,7 @@ def test_input_items_are_listed_page_by_page(client: openai.OpenAI) -> None:
         input=[{"role": "user", "content": f"word{number}"} for number in range(8)],
         previous_response_id=first.id,
     )
-    # The SDK asks for the next page until there is none.
+    # The SDK requests the next page until there is none.
     items = list(client.responses.input_items.list(second.id, limit=3, order="asc"))
     texts = [item.to_dict()["content"][0]["text"] for item in items]  # type: ignore[index]
     assert texts == ["one", "one", *(f"word{number}" for number in range(8))]
@@ -275,7 +275,7 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
     response = client.responses.create(
         model="messages/echo", input=[*output, {"role": "user", "content": "Go on"}]
     )
-    # One turn of the user, which the model says back.
+    # One turn of the user, which the model repeats.
     assert "Summary of the conversation so far" in response.output_text
     assert response.output_text.endswith("Go on")
 
@@ -336,7 +336,7 @@ COUNTING = ["counting-messages", "counting-responses"]
 
 
 def model_at(upstream: str) -> str:
-    """The gateway behind knows its models by the names of its own upstreams."""
+    """The second gateway has the models under the names of its own upstreams."""
     return f"{upstream}/" + (f"{upstream.removeprefix('counting-')}/echo" if upstream in COUNTING else "echo")
 
 
@@ -374,7 +374,7 @@ def test_an_estimate_is_marked(claude: anthropic.Anthropic, client: openai.OpenA
     assert told.headers["dragoman-estimate"] == "true"
     other = client.responses.input_tokens.with_raw_response.count(model="chat/echo", input="Hello")
     assert other.headers["dragoman-estimate"] == "true"
-    # Of a gateway behind, this one knows no better than that it counts.
+    # For this gateway, the second one is an upstream that counts tokens.
     count = client.responses.input_tokens.with_raw_response.count
     theirs = count(model=model_at("counting-messages"), input="Hello")
     assert "dragoman-estimate" not in theirs.headers

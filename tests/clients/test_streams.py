@@ -21,7 +21,7 @@ HEARTBEATS = {CHAT: b":", MESSAGES: b"event: ping", RESPONSES: b":"}
 
 
 def read_all(gateway: Gateway, jobs: list[tuple[str, Any]], within_s: float) -> list[Any]:
-    """The answers to all requests, read at the same time. jobs: protocol and body of each."""
+    """Return the responses to all requests, read at the same time. jobs: protocol and body of each."""
 
     async def main() -> list[list[Any]]:
         one, other = async_clients(gateway.url)

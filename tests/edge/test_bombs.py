@@ -1,4 +1,4 @@
-"""An upstream that compresses unasked: a body that unpacks to gigabytes holds nobody up and ends with an error."""
+"""An upstream that compresses: a body that decompresses to gigabytes delays no other request and ends with an error."""
 
 from __future__ import annotations
 

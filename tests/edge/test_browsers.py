@@ -61,7 +61,7 @@ def site(
 
 
 def http1(site: Site, head: bytes, body: bytes = b"") -> tuple[int, bytes]:
-    """The status and the head of the answer. The body is sent only when it is given."""
+    """Return the status and the head of the response. The body is sent only if it is given."""
     with site.connect("http/1.1") as client:
         client.sendall(head + body)
         data = b""
@@ -72,7 +72,7 @@ def http1(site: Site, head: bytes, body: bytes = b"") -> tuple[int, bytes]:
 
 def http2(site: Site, headers: Mapping[str, str], body: bytes | None, method: str) -> tuple[int, bytes]:
     """As http1; 0 where the server ends the stream or the connection. Without a body the stream stays open, and the
-    server has to answer before it comes.
+    server has to respond before it comes.
     """
     with site.connect("h2") as client:
         connection = h2.connection.H2Connection(
@@ -132,7 +132,7 @@ def test_only_pages_that_are_listed_may_send_requests(site: Site, version: str, 
     assert b"access-control-allow-credentials" not in head
 
 
-# Where HTTP/1.1 says twice, or not at all, what a request is for. Not one of them may be 200.
+# Requests of HTTP/1.1 with two hosts or none. None of them may be 200.
 HEADS: dict[str, tuple[str, int]] = {
     "no host": (f"POST {CHAT_PATH} HTTP/1.0\r\n", 421),
     "an empty host": (f"POST {CHAT_PATH} HTTP/1.1\r\nhost:\r\n", 421),

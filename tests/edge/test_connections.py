@@ -43,7 +43,7 @@ def serving(gateway: EdgeGateway) -> bool:
 
 
 def begin_stream(gateway: EdgeGateway) -> socket.socket:
-    """A connection on which an answer has begun and goes on."""
+    """A connection on which a response has begun and goes on."""
     client = gateway.connect()
     client.sendall(post(CHAT_PATH, chat()))
     got = b""

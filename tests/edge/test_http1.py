@@ -89,7 +89,7 @@ class Served:
 
 
 class Client:
-    """Reads answers one by one."""
+    """Reads responses one by one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -101,7 +101,7 @@ class Client:
             self.socket.sendall(data)
 
     def answer(self) -> tuple[int, dict[str, str], bytes] | None:
-        """Status, headers and body of the next answer. None: the server has closed the connection."""
+        """Return status, headers and body of the next response, or None if the server has closed the connection."""
         line = self._file.readline()
         if not line:
             return None
@@ -115,7 +115,7 @@ class Client:
         return status, headers, self._file.read(int(headers.get("content-length", "0")))
 
     def status(self) -> int | None:
-        """Of the next answer."""
+        """Of the next response."""
         found = self.answer()
         return None if found is None else found[0]
 
@@ -132,7 +132,7 @@ class Client:
 
 @pytest.mark.promise("S5", "S7")
 def test_which_bytes_are_requests(served: Served) -> None:
-    """One connection for each row of the table: the answers, and whether it is open afterwards."""
+    """One connection for each row of the table: the responses, and if it is open afterwards."""
     wrong = {}
     for name, case in CASES.items():
         client = served.connect()
@@ -305,7 +305,7 @@ def test_a_head_that_trickles_is_refused(impatient: Served) -> None:
 
 
 def silent(conversation: Conversation) -> None:
-    """Read a request and say nothing until the gateway closes."""
+    """Read a request and send nothing until the gateway closes."""
     if conversation.read() is not None:
         conversation.until_closed()
 
@@ -389,7 +389,7 @@ def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: 
         if conversation.read() is not None:
             flooded.wait(
                 DEADLINE_S
-            )  # else the answer may have ended before there is too much behind its request
+            )  # else the response may have ended before there is too much after its request
             conversation.send(STREAM_HEAD + CHAT_STREAM)
 
     served.upstream.script = script
@@ -411,7 +411,7 @@ def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: 
 
 
 def test_bytes_behind_the_handshake_of_a_websocket_are_no_second_refusal(served: Served) -> None:
-    """The application answers the handshake; what lies behind it has no answer of its own."""
+    """The application responds to the handshake; bytes after it get no response of their own."""
     handshake = (
         b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"

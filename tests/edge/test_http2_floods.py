@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.process, pytest.mark.promise("S11")]
 POST = headers(method="POST", path=CHAT_PATH)
 CHAT = b'{"model": "up/m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
 
-# How long the event loop may work on a flood before anybody else has the answer.
+# How long the event loop may work on a flood before another client has its response.
 MOST_DELAY_S = 0.75
 
 
@@ -119,7 +119,7 @@ FLOODS = [
 
 @contextmanager
 def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
-    """Asks for /healthz all the time on a connection of its own: how long the gateway worked until each answer."""
+    """Requests /healthz all the time on a connection of its own: how long the gateway worked until each response."""
     took: list[float] = []
     done = threading.Event()
 
@@ -155,7 +155,7 @@ def test_a_flood_ends_its_connection_and_delays_no_other(gateway: EdgeGateway, f
 
 
 def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeGateway) -> None:
-    """What waits for it is bounded: here answers of heads only, which no window holds back."""
+    """What waits for it is bounded: here responses of heads only, which no window holds back."""
     connected = socket.socket()
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connected.settimeout(5)
@@ -184,7 +184,7 @@ def test_a_busy_client_is_let_be(gateway: EdgeGateway) -> None:
                 assert frame is not None
                 if not isinstance(
                     frame, PingFrame
-                ):  # else each answer to a ping would be followed by the next ping
+                ):  # else each acknowledged ping would be followed by the next ping
                     left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
                     peer.send(window(0, 100), ping())
             peer.send(settings({4: 100_000}), *(reset(stream_id) for stream_id in ids))

@@ -175,7 +175,7 @@ def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway
 def test_data_after_a_refusal_is_harmless(
     gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
 ) -> None:
-    """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""
+    """A client that uploads while it is refused sends some. It got the whole refusal, and its stream is reset."""
     begun = len(upstream.asked)
     with Peer(gateway.connect()) as peer, gateway.connect() as bystander:
         bystander.sendall(GET[:20])

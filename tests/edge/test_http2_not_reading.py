@@ -1,6 +1,6 @@
-"""Clients of HTTP/2 that do not take what they asked for.
+"""Clients of HTTP/2 that do not read what they requested.
 
-They cost a bounded number of bytes, hold up their own upstream and nobody else, and are let go in time.
+They cost a bounded number of bytes, delay only their own upstream, and are disconnected in time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RFC 9113, section by section: frames that a client may send or must not, and what it gets for them.
 
 The cases are those of h2spec, and those that a request can be malformed in. After every one that concerns a single
-stream the connection goes on: it answers a ping.
+stream the connection goes on: it acknowledges a ping.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ def block(peer: Peer, fields: Headers = HEADERS) -> bytes:
 
 
 def chat(peer: Peer, stream_id: int = 1) -> Sent:
-    """A request that is answered with a stream that does not end."""
+    """A request whose response is a stream that does not end."""
     return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
 
 
 def answered_first(peer: Peer) -> Sent:
-    """A request that has been answered when these frames have gone out."""
+    """A request that has its response when these frames have been sent."""
     peer.send(peer.request(1))
     assert peer.answer(1) == "200"
     return []
@@ -236,7 +236,7 @@ ROWS = [
     Row("6.3", "PRIORITY of 4 octets", lambda p: [raw(PRIORITY, 0, 1, bytes(4))], FRAME_SIZE_ERROR),
     Row("6.4", "RST_STREAM on stream 0", lambda p: [raw(RST, 0, 0, bytes(4))], PROTOCOL_ERROR),
     Row("6.4", "RST_STREAM of 3 octets", lambda p: [*chat(p), raw(RST, 0, 1, bytes(3))], FRAME_SIZE_ERROR),
-    # FRAME_SIZE_ERROR in the RFC; hyperframe does not tell it from other errors.
+    # FRAME_SIZE_ERROR in the RFC; hyperframe does not distinguish it from other errors.
     Row("6.5", "SETTINGS with ACK and content", lambda p: [raw(SETTINGS, ACK, 0, bytes(6))], PROTOCOL_ERROR),
     Row("6.5", "SETTINGS on a stream", lambda p: [raw(SETTINGS, 0, 1, b"")], PROTOCOL_ERROR),
     Row("6.5", "SETTINGS of 3 octets", lambda p: [raw(SETTINGS, 0, 0, bytes(3))], FRAME_SIZE_ERROR),
@@ -519,7 +519,7 @@ def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
 
 
 def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None:
-    """8.1: the whole answer, then RST_STREAM with NO_ERROR; what still comes costs no window and no connection."""
+    """8.1: the whole response, then RST_STREAM with NO_ERROR; later data costs no window and no connection."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
         for stream_id in range(1, 41, 2):
@@ -536,7 +536,7 @@ def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None
 
 
 def test_a_client_that_sends_goaway_gets_the_responses_under_way(gateway: EdgeGateway) -> None:
-    """6.8: GOAWAY without an error says that no requests follow; with one, the client has left."""
+    """6.8: GOAWAY without an error means that no requests follow; with one, the client has left."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
         peer.send(peer.request(1), goaway())

@@ -1,4 +1,4 @@
-"""A client of HTTP/1.1 that takes nothing of its answer: what it costs, whom it disturbs, when it is let go."""
+"""A client of HTTP/1.1 that reads nothing of its response: its cost, its effect on others, and its timeout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Flood:
         self._conversation = conversation
         conversation.send(STREAM_HEAD)
         conversation.socket.settimeout(DEADLINE_S)
-        # That the gateway closes is noted by whoever reads, while this thread writes.
+        # The reader notes that the gateway closes, while this thread writes.
         reader = threading.Thread(target=conversation.until_closed, daemon=True)
         reader.start()
         with suppress(OSError):
@@ -89,7 +89,7 @@ class Flood:
 
 @contextmanager
 def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
-    """A client that has asked for a stream and reads none of it. room: of its own buffer."""
+    """A client that has requested a stream and reads none of it. room: the size of its own buffer."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.settimeout(DEADLINE_S)
@@ -119,7 +119,7 @@ def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) 
     with stalled(gateway):
         assert flood.wait_until_paused(gateway) < MUCH / 4, "the upstream was paused"
         assert gateway.resident_bytes - resident < 12 * 2**20
-        # Nobody else waits for it.
+        # No other request waits for it.
         with gateway.connect() as other:
             watch = Stopwatch(gateway)
             other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
@@ -186,5 +186,5 @@ def test_the_process_still_stops_in_time(running: Running) -> None:
         flood.wait_until_paused(gateway)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
-        # A step of the stop that had to wait for its limit says so.
+        # A step of the stop that reached its time limit is logged.
         assert not [line for line in gateway.output if "leaving them" in line]

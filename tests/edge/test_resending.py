@@ -1,4 +1,4 @@
-"""A request is sent a second time only when nobody has read the first one, and that counts (RFC 9110, 9.2.2)."""
+"""A request is sent again only if no server has read the first one, and that is counted (RFC 9110, 9.2.2)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def running(
 
 
 def ask(gateway: EdgeGateway, conversation: str) -> dict[str, Any]:
-    """The log's line of a request that is answered well. The requests of a conversation stay with one account."""
+    """The log line of a successful request. The requests of a conversation stay with one account."""
     before = len(lines(gateway))
     with gateway.connect() as client:
         messages = [{"role": "user", "content": conversation}]

@@ -1,4 +1,4 @@
-"""Where a request goes, and whether it needs a key, is told by its path alone: no spelling and no header changes it."""
+"""Only its path decides where a request goes and if it needs a key: no spelling and no header changes that."""
 
 from __future__ import annotations
 

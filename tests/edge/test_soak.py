@@ -1,4 +1,4 @@
-"""Short forms of `make soak`: a few seconds of mixed load with faults, and a few hundred clients that leave.
+"""Short forms of `make soak`: a few seconds of mixed load with errors, and a few hundred clients that leave.
 
 Minutes of the first and ten thousands of the second are for `make soak`.
 """

@@ -1,4 +1,4 @@
-"""A response store whose file another process holds: nobody waits for it longer than a quarter of a second."""
+"""A response store whose file another process holds: no request waits for it longer than a quarter of a second."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_locked_file_delays_no_response_and_is_reported(tmp_path: Path, backen
         gateway.ready()
 
         def ask() -> tuple[bool, float]:
-            """Whether the client is told that its answer is stored, and how long that took."""
+            """Return if the response reports that it is stored, and how long that took."""
             begun = time.monotonic()
             with gateway.connect() as client:
                 client.sendall(post(RESPONSES_PATH, {"model": "up/m", "input": "Hi"}))

@@ -1,4 +1,4 @@
-"""The money of accounts: when upstreams are asked for it, how they tell it, and who is next by it."""
+"""The balances of accounts: when they are requested, how upstreams report them, and which account is next by them."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -27,7 +27,7 @@ OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key"
 
 @dataclass
 class Upstream(UpstreamClient):
-    """Tells each key its balance, and answers every request. asked: address and key of each question."""
+    """Reports the balance of each key, responds to every request. asked: address and key of each balance request."""
 
     balances: Mapping[str, Script]
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Running:
             scope = http_scope("/v1/chat/completions", "POST")
             await self.app(scope, client.receive, client.send)
             assert client.status == 200
-            await anyio.sleep(1)  # what was asked meanwhile has been told
+            await anyio.sleep(1)  # the balance requested meanwhile has arrived
         return "".join(self.upstream.used[before:])
 
 
@@ -108,7 +108,7 @@ TOLD = [
     ),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5)}, "b"),
     (OPENROUTER, {"a": key(0.5), "b": key(-0.1)}, "a"),
-    # A key without a limit, and one that has told nothing of use, have as much as the richest.
+    # A key without a limit, and one without a usable balance, count like the richest.
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": key(None)}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": whole({"error": {}}, 401)}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": whole({"data": {"limit_remaining": "NaN"}})}, "bc"),

@@ -106,7 +106,7 @@ def test_the_counter_of_a_budget_period() -> None:
         assert (end and end.timestamp()) == (ends and moment(ends)), (period, now)
 
 
-# Through the application. An answer of the scripts is 3 tokens in and 4 out: at these prices a dollar.
+# Through the application. A response of the scripts is 3 tokens in and 4 out: at these prices a dollar.
 
 PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
 
@@ -210,7 +210,7 @@ CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
     (("up/*", "two/*"), 200),
     (("m", "n"), 200),
     (("chain",), 200),
-    (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
+    (("up/*",), 403),  # it may end at the second, which has no price
     (("two/*",), 403),
 ]
 
@@ -291,7 +291,7 @@ async def test_what_requests_under_way_may_cost_is_reserved(left: float, served:
 
 @pytest.mark.anyio
 async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> None:
-    """For answers, errors of upstreams, requests that are refused later, and clients that leave."""
+    """For responses, errors of upstreams, requests that are refused later, and clients that leave."""
     keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
     scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
     gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)

@@ -1,4 +1,4 @@
-"""One account's health: rests that get longer, are never cut short, and end with a success."""
+"""The health of one account: cooldowns that get longer, are never shortened, and end with a success."""
 
 import pytest
 from hypothesis import given

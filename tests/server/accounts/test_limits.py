@@ -33,7 +33,7 @@ from dragoman_server.log import RequestRecord
 pytestmark = pytest.mark.anyio
 
 SIMPLE = "simple_chat"
-# Where clients of each protocol ask, and the type that a 403 and a 429 have there.
+# The endpoint of each protocol, and the types of a 403 and a 429 there.
 DIALECTS = {
     CHAT: ("/v1/chat/completions", "permission_error", "rate_limit_error"),
     RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
@@ -143,7 +143,7 @@ async def test_the_list_of_models_has_only_those_of_the_key() -> None:
 
 
 async def test_what_was_never_admitted_is_not_sent() -> None:
-    """The endpoint that forgets to ask sends nothing."""
+    """An endpoint without the check sends nothing."""
 
     class Forgetful(ProtocolEndpoint):
         async def serve(self, call: ClientRequest) -> None:
@@ -172,7 +172,7 @@ async def test_requests_by_the_minute(protocol: str) -> None:
     assert [(await gateway.ask(protocol)).status for _ in range(2)] == [200, 429]
 
 
-# What the libraries of each vendor read, and what they are not told.
+# The headers that the libraries of each vendor read.
 TOLD = {
     CHAT: {
         "x-ratelimit-limit-requests": "2",
@@ -310,11 +310,11 @@ async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
     assert (await gateway.ask()).status == 200
 
 
-# Clients that leave, and upstreams that tell no figures.
+# Clients that leave, and upstreams that report no usage.
 
 
 class Leaver(FakeClient):
-    """Leaves when it has seen so much of the answer."""
+    """Leaves when it has received so much of the response."""
 
     def __init__(self, body: bytes, seen: bytes) -> None:
         super().__init__(body, leaves_after=None)
@@ -365,7 +365,7 @@ async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -
 
 
 async def test_a_relayed_stream_without_figures_is_estimated() -> None:
-    """A Chat client that does not ask for usage is told none, nor is a relay."""
+    """A Chat client that does not request usage gets none, neither translated nor relayed."""
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     assert (await gateway.ask(CHAT, streams=True)).status == 200
     assert (await gateway.ask(CHAT)).status == 429
@@ -384,7 +384,7 @@ async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
 
 
 class Broken(MemoryAccountStore):
-    """A store that fails as it is told: an error, or silence."""
+    """A store that fails on demand: an error, or silence."""
 
     def __init__(self, silent: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Limits and accounts in a file: what is counted or changed outlives the gateway, and two gateways know it.
+"""Limits and accounts in a file: counts and changes outlive the gateway, and two gateways share them.
 
 In real time, for the store has a thread; the wall clock of the limits stands still.
 """
@@ -18,12 +18,12 @@ from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
-# An answer of the scripts is 3 tokens in and 4 out: a dollar.
+# A response of the scripts is 3 tokens in and 4 out: a dollar.
 PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
 
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
-    """What a gateway answers from its start to its end."""
+    """Return the statuses of one gateway from its start to its end."""
     gateway = limited(
         CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
     )

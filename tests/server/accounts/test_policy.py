@@ -41,7 +41,7 @@ class Try(NamedTuple):
 
 
 class Driven(Attempts):
-    """Knows which account was taken last."""
+    """Keeps the account that was taken last."""
 
     last = ""
 
@@ -451,7 +451,7 @@ def test_r6_the_laws(
     max_wait: float,
     selection: Selection,
 ) -> None:
-    """At most so many attempts, each account of a leg once but for a resend, none that rests or is disabled, and it
+    """At most so many attempts, each account once but for a resend, none that is cooling or disabled, and it
     always ends.
     """
     attempts = Driven(

@@ -1,6 +1,6 @@
-"""A gateway goes on when its store of accounts is slow or dead, and tells it afterwards what it has missed.
+"""A gateway goes on when its store of accounts is slow or dead, and sends it afterwards the changes that it has missed.
 
-The store is a fake that answers, fails or hangs as the test says; time is virtual.
+The store is a fake that responds, fails or hangs; time is virtual.
 """
 
 import logging

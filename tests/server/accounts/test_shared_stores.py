@@ -82,7 +82,7 @@ async def until(true: Callable[[], bool]) -> float:
     """How long it took, in seconds."""
     began = time.perf_counter()
     with anyio.fail_after(PATIENCE_S):
-        while not true():  # noqa: ASYNC110  nobody tells a test that a view has changed
+        while not true():  # noqa: ASYNC110  there is no event for a changed view
             await anyio.sleep(0.001)
     return time.perf_counter() - began
 
@@ -91,7 +91,7 @@ async def until(true: Callable[[], bool]) -> float:
 
 
 async def test_a_cool_down_is_in_the_others_view_at_once(kind: Kind) -> None:
-    """Nobody asks anything: the other one is told."""
+    """Without a call, the other gateway gets the change."""
     one, other = kind(), kind()
     async with one.running(), other.running():
         times = []
@@ -171,7 +171,7 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
     stores, calls = (kind(), kind()), Calls(seed)
 
     def known(store: AccountStore) -> dict[str, Health]:
-        """Without what is told only to those who ask."""
+        """Return the health without fields that only a call returns."""
         fresh = Health()
         rows = {account: (health.cooldown_until, health) for account, health in store.health().items()}
         healths = {account: _unused(health) for account, (_, health) in rows.items()}
@@ -182,7 +182,7 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
             words, call = calls.next()
             store = stores[number % 3 % 2]
             if words.startswith("succeeded"):
-                # Most successes are no news, so the store looks at its view alone.
+                # Most successes change nothing, so the store reads only its view.
                 await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
             expected = await call(model)
             calls.took(expected)

@@ -1,6 +1,6 @@
-"""The stores of accounts: who has room, what is known of whom. Every test runs over all of them, on both backends.
+"""The stores of accounts: free accounts and the health of each. Every test runs over all of them, on both backends.
 
-The store in memory is the model: whatever is asked, the others answer the same, to the last bit.
+The store in memory is the model: every call returns the same from the others, to the last bit.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a request took: the upstream's word where there is one, else an estimate that says so."""
+"""The usage of a request: reported by the upstream, else a marked estimate."""
 
 import json
 from typing import Any
@@ -18,13 +18,13 @@ HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'
 
 MEASURED: list[tuple[list[bytes], int, int]] = [
     ([], 0, 0),
-    ([b"x" * 400], 100, 100),  # a whole answer
+    ([b"x" * 400], 100, 100),  # a whole response
     ([b"x" * 200, b"x" * 200], 100, 100),
     ([FRAME], 1, 1),
     ([FRAME] * 50, 50, 60),  # a token in an event
     ([FRAME + FRAME] * 25, 50, 60),
     ([FRAME, *[FRAME.replace(b"word ", b"word " * 100)] * 10], 1000, 1500),  # many in an event
-    ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # what is repeated of the request is no answer
+    ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # repeated parts of the request are no output
     ([FRAME, *[b": keepalive\n\n"] * 10], 1, 11),
     ([b""], 0, 0),
 ]
@@ -70,7 +70,7 @@ COUNTED: list[tuple[dict[str, Any], int, tuple[Any, Any], bool | None]] = [
     ({"outcome": "cancelled"}, 100, ("prompt", 100), True),
     # A stream that broke off.
     ({"outcome": "failed", "input_tokens": 5, "output_tokens": 1}, 100, (5, 100), True),
-    # Errors are no answers, however long they are.
+    # Errors are no output, however long they are.
     ({"outcome": "failed", "status": 500}, 100, (None, None), None),
     ({"outcome": "failed", "status": 429}, 100, (None, None), None),
     ({"outcome": "failed", "status": None}, 0, (None, None), None),
@@ -107,7 +107,7 @@ def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
-    """By its words, not by its bytes: an image of a megabyte is no million tokens."""
+    """By its text, not by its bytes: an image of a megabyte is no million tokens."""
     words = "word " * 1000
     body = ask(client) | (
         {"input": words}
@@ -126,7 +126,7 @@ def test_an_image_in_a_relay_is_an_image() -> None:
 
 
 def test_several_choices_have_several_prompts() -> None:
-    """An upstream that gives one at a time is asked as often."""
+    """An upstream that gives one choice at a time gets as many requests."""
     one = usage_of(record(), planned(CHAT, MESSAGES), measured(1)).input
     three = usage_of(record(), planned(CHAT, MESSAGES, ask(CHAT) | {"n": 3}), measured(1)).input
     assert one is not None

@@ -1,4 +1,4 @@
-"""Upstreams that implement the protocol only in part: exact relays pass their answers, mended ones repair them."""
+"""Upstreams that implement the protocol only in part: exact relays keep their responses, rewriting ones repair them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def anthropic_of(gateway: ScriptedGateway) -> AsyncAnthropic:
     return AsyncAnthropic(api_key="none", base_url="http://localhost", http_client=http, max_retries=0)
 
 
-# Responses, as llama.cpp's server speaks them: no event has a sequence number or an output index.
+# Responses of llama.cpp's server: no event has a sequence number or an output index.
 
 ARGUMENTS = '{"city": "Oslo"}'
 CALL = {"type": "function_call", "id": "fc_7", "call_id": "call_7", "name": "weather", "status": "completed"}
@@ -194,7 +194,7 @@ def test_relays_are_rewritten_where_the_server_needs_it() -> None:
 
 
 def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
-    """A mended Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
+    """A rewritten Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
     local: dict[str, Any] = {
         "protocol": CHAT,
         "protocols": (CHAT, RESPONSES),
@@ -219,7 +219,7 @@ def planned(body: dict[str, Any], **upstream: Any) -> Plan:
     return make_plan(settings, PROTOCOLS[upstream["protocol"]], {}, "", data, id="a", now=0)
 
 
-# pi, opencode: to a host that they do not know they send what OpenAI takes.
+# pi, opencode: to an unknown host they send what OpenAI accepts.
 FROM_AGENT: dict[str, Any] = {
     "messages": [
         {"role": "developer", "content": "Be brief."},
@@ -292,11 +292,11 @@ def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
     assert [loss.path for loss in plan.translated.losses] == ["/reasoning_effort"]
 
 
-# A mended upstream's other endpoints.
+# Other endpoints of a rewritten upstream.
 
 
 async def test_a_rewritten_upstream_counts_tokens() -> None:
-    """What is asked is what its endpoint for counts takes, and what it says is no answer to be mended."""
+    """The request has the fields of its endpoint for counts, and its response is not rewritten."""
     gateway = scripted(
         MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
     )

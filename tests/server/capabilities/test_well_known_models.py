@@ -1,6 +1,6 @@
 """What reaches the models of well-known families: a client's request in, the upstream's out.
 
-Each case is a request that the vendor is known to refuse as it came; the row of the family is what mends it.
+Each case is a request that the vendor is known to refuse unchanged; the row of the family makes it valid.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A real gateway process before a fake server: what it prints reaches a model, and so does what agents ask for."""
+"""A real gateway process before a fake server: what it prints reaches a model, and so do requests of agents."""
 
 import http.client
 import json
@@ -31,7 +31,7 @@ class Gateway(Server):
 
 
 class Fake(ThreadingHTTPServer):
-    """A server of Chat Completions that has these models. asked: those that were asked for."""
+    """A server of Chat Completions that has these models. asked: the requested ones."""
 
     def __init__(self, models: list[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -411,7 +411,7 @@ def test_settings_of_a_known_host_are_defaults() -> None:
     assert load_text(url).settings.upstreams[0].counts_tokens
     assert not load_text(url + "counts_tokens = false\n").settings.upstreams[0].counts_tokens
     assert not load_text(LOCAL).settings.upstreams[0].counts_tokens
-    # What models take is worked out later, when it is known which one is asked for.
+    # Capabilities of a model are resolved later, for each requested model.
     assert list(load_text(url).settings.upstreams[0].explicit_values()) == []
 
 

@@ -58,7 +58,7 @@ def test_sqlite_needs_a_file() -> None:
     needs = "server.response_store: needs response_store_path as well"
     assert errors(SQLITE) == [f"dragoman.toml:2: {needs}"]
     assert len(errors("", {"DRAGOMAN_RESPONSE_STORE": "sqlite"})) == 1
-    # A path that is wrong is one fault, not two.
+    # An invalid path is one error, not two.
     assert len(errors(SQLITE + "response_store_path = 5\n")) == 1
     load_text(SQLITE + 'response_store_path = "x.db"\n')
 
@@ -131,7 +131,7 @@ def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-# (protocol, base URL, whether it keeps answers itself, whether it counts tokens)
+# (protocol, base URL, True if it stores responses itself, True if it counts tokens)
 HOSTS = [
     (RESPONSES, "https://api.openai.com/v1", True, True),
     (RESPONSES, "https://eu.api.openai.com/v1", True, True),

@@ -76,7 +76,7 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     assert pickle.loads(pickle.dumps(loaded.settings)) == loaded.settings
 
 
-# Whatever the fault, a value that came out of a variable is not quoted.
+# No error quotes a value that came out of a variable.
 VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
 
 

@@ -42,7 +42,7 @@ def test_the_line_of_a_key() -> None:
         try:
             tomllib.loads(text)
         except tomllib.TOMLDecodeError:
-            # Line ends in inline tables are new in TOML 1.1; the walk knows both versions.
+            # Line ends in inline tables are new in TOML 1.1; the walk supports both versions.
             assert text == "t = [{a = 1}, {a = 2,\n b = 3}]", (text, path)
         assert TomlLines(text).line_of(path) == line, (text, path)
 

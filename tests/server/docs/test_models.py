@@ -1,4 +1,4 @@
-"""docs/models.md: its examples load, and what it says of names, places and limits is so."""
+"""docs/models.md: its examples load, and its names, places and limits are right."""
 
 import re
 from pathlib import Path

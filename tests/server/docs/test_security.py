@@ -1,4 +1,4 @@
-"""docs/security.md: its configurations load, its commands run, and what it says of bounds is what the code has."""
+"""docs/security.md: its configurations load, its commands run, and its bounds are those of the code."""
 
 import re
 import shlex

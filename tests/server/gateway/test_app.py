@@ -380,7 +380,7 @@ async def test_an_internal_error_is_reported_without_its_text(protocol: str, lin
 
 
 async def test_a_stream_that_a_bug_ends_is_cut(lines: LogLines) -> None:
-    """The server must hear of it, or it would end the body as if it were complete."""
+    """The server must get the exception, or it would end the body as if it were complete."""
     app, _ = app_of(START, Sleep(1), "no bytes")
     client = FakeClient(asking(CHAT, stream=True))
     with pytest.raises(ExceptionGroup):
@@ -412,7 +412,7 @@ async def test_a_bug_outside_of_the_endpoints(
 
 
 class Gone(FakeClient):
-    """A client that left, on a server which says so at `send`: from the message of this number on."""
+    """A client that left, on a server whose `send` raises from the message of this number on."""
 
     def __init__(self, body: bytes, after: int) -> None:
         super().__init__(body)
@@ -632,7 +632,7 @@ async def test_pages_that_may_read_a_response(
 
 # Relays: what goes out and what comes back is what came in, byte for byte.
 
-# Spelled as no writer of ours would: blanks, escapes, numbers, a name twice, one that nobody knows.
+# Unlike our writers: blanks, escapes, numbers, a name twice, an unknown one.
 ODD = (
     b'\r\n{ "zz_unknown" : {"b":1.00,"a":[ ]} ,"zz_unknown":-0.0, "model" :\t"up/m", "user": "\\u0068\\u00e9 \\/",'
     b'"max_tokens":1e2, "stream":STREAM,"input":"Hi","messages" : [ {"content": "Hi" ,"role":"user"}]} \n'
@@ -664,7 +664,7 @@ async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) ->
     assert client.body == answer
 
 
-# Routing depends on the path alone.
+# Routing depends only on the path.
 
 ROUTING = [
     {"headers": {"host": "evil.example"}},
@@ -908,7 +908,7 @@ async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]
 
 
-# What Codex sends, and what it wants to hear.
+# What Codex sends, and what it expects.
 HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\n"
     b"host: 127.0.0.1\r\n"

@@ -212,7 +212,7 @@ def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
 
 
 def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """Unless its application wants to hear it: lines go where the application sends them."""
+    """Unless its application configures logging: lines go where the application sends them."""
     with caplog.at_level(logging.INFO, logger="dragoman"):
         log_request(record())
     (heard,) = caplog.records
@@ -250,7 +250,7 @@ def test_any_text_in_any_field_is_one_line(form: str, texts: dict[str, str], mor
         assert {name: json.loads(text)[name] for name in texts} == texts
 
 
-# What nobody may see, and who else writes lines.
+# Secrets in lines, and lines of libraries.
 
 
 SECRET = "sk-0123456789-0123456789"

@@ -1,7 +1,7 @@
-"""URLs in requests are passed on, never fetched: whatever a request holds, and whatever its upstream says, the gateway
+"""URLs in requests are passed on, never fetched: whatever a request has, and whatever its upstream sends, the gateway
 connects to its upstreams only.
 
-The interpreter itself tells of each address that is looked up and each connection that is opened (PEP 578), so nothing
+The interpreter itself reports each address that is looked up and each connection that is opened (PEP 578), so nothing
 below or beside the gateway's own client is left out.
 """
 
@@ -57,7 +57,7 @@ def redirects(conversation: Conversation) -> None:
         conversation.send(whole({}, "307 Temporary Redirect", "location: http://canary.test/moved\r\n"))
 
 
-# By which proxies and other gateways let a client say where its request goes.
+# Fields by which other proxies and gateways let a client choose where its request goes.
 HEADERS = {
     "content-type": "application/json",
     "forwarded": "host=canary.test;proto=http",

@@ -1,4 +1,4 @@
-"""What importing, configuring and starting do not do: ask the network, or run what they are given.
+"""Importing, configuring and starting use no network and run no code of their input.
 
 An audit hook (PEP 578) sees each of these attempts in the process and refuses it.
 """
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.promise("S13")
 
 ROOT = Path(__file__).parents[3]
 
-# An address to bind is looked up too, but only names are asked for.
+# An address to bind is looked up too, but only names need the network.
 WATCH = """
 import os, socket, sys
 
@@ -157,7 +157,7 @@ def test_a_start_opens_no_connection(backend: str, watched: Watched, tmp_path: P
 def test_only_a_configured_upstream_is_requested_and_the_gateway_serves_without_its_response(
     backend: str, watched: Watched, tmp_path: Path
 ) -> None:
-    """For a model that the banner can name: a host that is no known provider's is asked for its list."""
+    """For a model that the banner can name: the list of a host that is no known provider's is requested."""
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     with Server("--config", str(file), "--backend", backend, env=watched.environ).ready() as server:
@@ -166,7 +166,7 @@ def test_only_a_configured_upstream_is_requested_and_the_gateway_serves_without_
 
 
 def test_a_configuration_runs_nothing(tmp_path: Path) -> None:
-    """What reading it needs is imported by then: nothing is compiled, imported or run for what it says."""
+    """The modules for reading it are imported by then: nothing is compiled, imported or run because of its content."""
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     watched = Watched(tmp_path, NETWORK + PROGRAMS + CODE)

@@ -1,4 +1,4 @@
-"""A protocol of one's own, given to the gateway at run time: no module of the product knows of it."""
+"""A protocol of one's own, given to the gateway at run time: no module of the product names it."""
 
 import json
 from types import TracebackType
@@ -61,7 +61,7 @@ class FakeUpstreams(UpstreamClient):
 
 
 def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, FakeDoor]:
-    """A gateway whose upstream `up` speaks this protocol."""
+    """A gateway whose upstream `up` has this protocol."""
     upstreams = FakeUpstreams(Script(list(steps), **script))
     base = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1")
     return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.door

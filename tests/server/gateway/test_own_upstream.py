@@ -56,7 +56,7 @@ Handler = Callable[[httpx2.Request], httpx2.Response]
 
 
 class Toys:
-    """Servers of the toy protocol: their answers, and what they were asked."""
+    """Servers of the toy protocol: their responses, and the requests that they got."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = headers or {}
@@ -234,7 +234,7 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 # No other code names a protocol.
 
 SERVER = Path(dragoman_server.__file__).parent
-# The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
+# The simulator plays servers of each protocol, and two tables have the protocols of known hosts.
 NAMING = {
     *(Path(module.__file__) for module in (relay_rewrites, providers)),
     *Path(simulator.__file__).parent.rglob("*.py"),

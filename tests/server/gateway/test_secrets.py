@@ -1,6 +1,6 @@
-"""Every secret that a configuration can hold, and every way out: none of them goes it.
+"""Every secret that a configuration can have, and every way out: none of them gets out.
 
-The upstream repeats all that it can have heard, in all forms that a server gives it; what clients and the log get of
+The upstream repeats all that it can have received, in all forms; what clients and the log get of
 that has none of it. Real processes: tests/edge/test_secrets.py.
 """
 
@@ -94,7 +94,7 @@ def error_of(upstream: str, words: str) -> dict[str, Any]:
     return {"error": {"message": words, "type": words, "param": words, "code": "server_error"}}
 
 
-# What an upstream does -> its answer to a request for a stream.
+# Behaviour of an upstream -> its response to a request for a stream.
 def ways(upstream: str) -> dict[str, Script]:
     error, json_type = error_of(upstream, repeated()), [("content-type", "application/json")]
     good = frames(stream_of(upstream, Say("Hello")))
@@ -162,7 +162,7 @@ def _told(upstream: str) -> bytes:
 
 
 def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
-    # A store on a server is not asked here, and its URL is a secret all the same.
+    # A store on a server is not called here, and its URL is a secret all the same.
     return create_app(settings(upstream, **server), client=ScriptedUpstreams(scripts))
 
 
@@ -175,7 +175,7 @@ async def ask(app: Application, client: str, *, stream: bool = True, **more: Any
 
 
 def told(heard: FakeClient) -> str:
-    """All that the client got; of JSON what it says, too."""
+    """Return all that the client got; of JSON its decoded texts, too."""
     text = heard.body.decode() + repr(heard.messages)
     for line in [*heard.body.decode().splitlines(), heard.body.decode()]:
         try:
@@ -233,7 +233,7 @@ async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
 
 @pytest.mark.promise("S3")
 def test_a_stored_response_has_no_secret(tmp_path: Path) -> None:
-    """Of an answer that failed after its id was known."""
+    """Of a response that failed after its id was sent."""
     file = tmp_path / "responses"
     upstream = "openai_responses"
     late = ways(upstream)["in the stream, behind content"]
@@ -266,7 +266,7 @@ async def test_admin_shows_no_cause_with_a_secret() -> None:
 
 @pytest.mark.promise("S3")
 async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The traceback has no values of variables, and what its exception says goes through the mask of the log."""
+    """The traceback has no values of variables, and the text of its exception goes through the mask of the log."""
     from dragoman_server.log import JSONFormatter, TextFormatter
     from dragoman_server.proxying import attempt
 
@@ -430,7 +430,7 @@ MASKED: list[tuple[str, str]] = [
     # What is shorter stands in any text, and so does the name of the upstream.
     ("openai said true", "openai said true"),
     ("the upstream lm-studio", "the upstream lm-studio"),
-    # A client's key, which nobody here knows.
+    # An unknown key of a client.
     ("unknown model drk_0123456789012345678901234567890123456789012", "unknown model ****"),
     ("drk_ begins one", "drk_ begins one"),
 ]
@@ -454,11 +454,11 @@ def test_a_mask_of_nothing_changes_nothing() -> None:
     assert Mask(["Basic no base64!", "http://[", "token "])("Basic token") == "Basic token"
 
 
-# What the gateway asks by itself.
+# Requests of the gateway itself.
 
 
 def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
-    """What a gateway logs by itself, in real time; and the answer to a request that makes it do so."""
+    """Return what a gateway logs by itself, in real time, and the response to the request that causes it."""
     heard, handler, logger = FakeClient(), Heard(), logging.getLogger("dragoman")
     level = logger.level
 

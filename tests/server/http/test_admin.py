@@ -239,7 +239,7 @@ def test_keys_are_compared_whole() -> None:
         assert same_key(one, Secret(other)) is same, (one, other)
 
 
-# What is told.
+# What is shown.
 
 
 async def accounts(app: Any) -> dict[str, dict[str, Any]]:
@@ -282,7 +282,7 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
     (
         Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
         {"strikes": 1},
-    ),  # it has had its rest
+    ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
     (
         Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
@@ -323,7 +323,7 @@ async def test_an_account_is_disabled_and_enabled() -> None:
 
 
 CHANGES: list[tuple[ErrorAction, str, str]] = [
-    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it is cooling down, and goes on
     (ErrorAction.COOL_DOWN, "reset", "ready"),
     (ErrorAction.COOL_DOWN, "disable", "disabled"),
     (ErrorAction.DISABLE, "enable", "ready"),
@@ -383,7 +383,7 @@ async def test_a_failing_store_is_reported(silent: bool) -> None:
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
     assert client.status == 503
     assert b"canary" not in client.body
-    assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
+    assert (await accounts(app)).keys() == set(IDS)  # reading sends no request
 
 
 async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:

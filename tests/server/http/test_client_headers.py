@@ -34,7 +34,7 @@ SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_canary-" + "a" * 32
 KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
 
-# The upstreams of `gateway.simulated` that speak these protocols.
+# The upstreams of `gateway.simulated` that have these protocols.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
 # Where the clients send to. Claude Code marks the beta forms.
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
@@ -59,7 +59,7 @@ NEWEST, OLDER = "2026-10-21", "2023-06-01"
 # Which key header each client sends, by what was seen of it; Claude Code sends either, or both.
 KEY_HEADER = {CHAT: "authorization", RESPONSES: "authorization", MESSAGES: "x-api-key"}
 
-# Requests that are all that a client needs to be told apart.
+# Requests that identify a client.
 FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
 clients = pytest.mark.parametrize(
     "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]

@@ -1,4 +1,4 @@
-"""Client keys: who comes in, in every dialect; and that nothing of a key is told to anybody."""
+"""Client keys: which requests are accepted, in every protocol; no part of a key is shown."""
 
 import hmac
 import json
@@ -258,7 +258,7 @@ async def test_requests_without_a_key() -> None:
 
 @pytest.mark.promise("S16")
 def test_all_routes_need_a_key_but_those_that_are_named() -> None:
-    """Whatever is added to the table of routes is closed until somebody opens it."""
+    """A new route needs a key until it is listed as open."""
 
     async def ask() -> dict[str, int | None]:
         found = {}

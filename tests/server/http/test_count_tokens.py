@@ -1,4 +1,4 @@
-"""Counts of input tokens, as a server drives the application: the upstream's own, or estimates that say so."""
+"""Counts of input tokens, as a server drives the application: the upstream's own, or marked estimates."""
 
 import json
 import logging
@@ -178,7 +178,7 @@ async def test_a_stored_conversation_is_counted() -> None:
     async with gateway(response_store="memory") as up:
         first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", LONG))
         body = asking(RESPONSES, "chat/echo", previous_response_id=first["id"])
-        # Said by the user, and said back.
+        # Text of the user, and its repetition.
         assert check_estimate(RESPONSES, await up.call(PATHS[RESPONSES], body)) > 2 * 600
         unknown = await up.call(PATHS[RESPONSES], {**body, "previous_response_id": "resp_unknown"})
         check_refusal(RESPONSES, unknown, 400, "not found")
@@ -238,7 +238,7 @@ async def test_i10_beta_is_passed_on() -> None:
 
 OTHER = {MESSAGES: RESPONSES, RESPONSES: MESSAGES}
 
-# What the other protocol's count is asked with: its fields for answers but those that have no bearing on the count.
+# The request for the other protocol's count: its fields for responses but those that have no bearing on the count.
 TRANSLATED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     MESSAGES: (
         {"system": "Be brief", "temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 5},
@@ -280,7 +280,7 @@ async def test_an_upstream_of_another_protocol_counts_as_well(
 async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol(
     protocol: str, lines: list[dict[str, Any]]
 ) -> None:
-    """No `max_tokens`, no `input`: what stands for them is not told as lost."""
+    """No `max_tokens`, no `input`: their placeholders are not recorded as losses."""
     other = OTHER[protocol]
     async with gateway({ENDS[other]: Script([own_answer(other, 5)])}) as up:
         body: dict[str, Any] = {"model": f"{OWN[other]}/m"}

@@ -184,7 +184,7 @@ def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
 def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
     for protocol in PROTOCOL_NAMES:
         headers = sent(protocol, protocol, {"accept-encoding": "br, zstd"})
-        assert "accept-encoding" not in headers  # the HTTP client says `identity`
+        assert "accept-encoding" not in headers  # the HTTP client sends `identity`
 
 
 def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None:
@@ -192,7 +192,7 @@ def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None
     assert client_response_headers(told, UPSTREAMS[CHAT]) == []
 
 
-# What an upstream's answer may bring to the client.
+# Headers of an upstream's response that reach the client.
 RESPONSE_HEADERS = {
     "anthropic-organization-id": False,  # whose account it is
     "anthropic-ratelimit-requests-remaining": True,

@@ -1,4 +1,4 @@
-"""Only honest identity: an upstream is told that the gateway calls, whoever asked the gateway."""
+"""Only honest identity: requests to an upstream identify the gateway, whatever the client is."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from dragoman_server.settings.secret import Secret
 pytestmark = pytest.mark.anyio
 
 
-# By these, clients, their SDKs and their accounts are told apart.
+# Headers that identify clients, their SDKs and their accounts.
 IDENTITY = {
     "user-agent": "claude-cli/2.1.0 (external, cli)",
     "x-app": "cli",

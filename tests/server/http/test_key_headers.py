@@ -68,7 +68,7 @@ async def test_a_client_of_messages_at_every_upstream(
 
 @pytest.mark.parametrize("client", [CHAT, RESPONSES])
 async def test_another_client_at_messages(client: str) -> None:
-    """The gateway says which version it wrote; what the client says of another vendor's features goes nowhere."""
+    """The gateway sends the version that it wrote; the client's headers for another vendor are not forwarded."""
     sent = await headers_sent(
         MESSAGES, {"x-api-key": "drk_red", "anthropic-beta": BETA, "anthropic-version": OLD}, client
     )

@@ -1,4 +1,4 @@
-"""GET /v1/models through the application: both forms, pages, who may see what, and what the vendors' types say."""
+"""GET /v1/models through the application: both forms, pages, permissions, and the vendors' types."""
 
 import json
 import logging
@@ -121,7 +121,7 @@ def ids(page: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("protocol", HEADERS)
 async def test_all_names_in_the_clients_form(protocol: str) -> None:
-    # The vendor's types want to know of every capability or of none.
+    # The vendor's types need every capability or none.
     plain = anthropic_list({**CLAUDE, "capabilities": None}, OLD, GONE)
     async with running(anthropic=plain) as app:
         client = await get(app, "/v1/models", protocol)

@@ -106,7 +106,7 @@ def error_of(client: FakeClient) -> dict[str, Any]:
     return error
 
 
-# --- answers ---------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------
 
 
 async def test_a_whole_response() -> None:
@@ -167,7 +167,7 @@ BODIES = [*SAMPLES.items(), (CHAT, WHOLE)]
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOL_NAMES, "whole"])
 async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: bytes) -> None:
-    """Also a whole answer to a request for a stream, and the other way round."""
+    """Also a whole response to a request for a stream, and the other way round."""
     app, _ = app_of(Script([body]), settings_of(protocol))
     client = await call(app, path, asking())
     assert client.status == 200
@@ -356,7 +356,7 @@ async def test_an_error_after_a_heartbeat_is_in_the_stream(path: str) -> None:
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 async def test_only_post(path: str) -> None:
-    """An EventSource asks with GET, and is told so in the API's own form."""
+    """An EventSource sends GET, which is an error in the API's own form."""
     app, _ = app_of(Script())
     client = await call(app, path, b"", method="GET")
     assert (client.status, client.headers["allow"]) == (405, "POST")

@@ -204,7 +204,7 @@ def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
 
 
 def later(seconds: float, answer: Script) -> Script:
-    """The same answer after so long."""
+    """The same response after so long."""
     return Script(answer.body, answer.status, answer.headers, connect=[Sleep(seconds)])
 
 
@@ -214,7 +214,7 @@ class Running:
     upstreams: ListingUpstreams
 
     async def names(self, at: float | None = None, takes: float = 0) -> list[str]:
-        """The names that are told at this time; telling them takes so many seconds."""
+        """Return the names that are listed at this time; listing them takes so many seconds."""
         if at is not None:
             await anyio.sleep_until(at)
         begun = anyio.current_time()
@@ -228,7 +228,7 @@ class Running:
 async def running(
     *upstreams: UpstreamSettings, server: Mapping[str, Any] | None = None, **scripts: list[Script]
 ) -> AsyncIterator[Running]:
-    """scripts: the answers of the upstream of this name."""
+    """scripts: the responses of the upstream of this name."""
     client = ListingUpstreams({f"http://{name}.test/v1/models": answers for name, answers in scripts.items()})
     own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
     catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
@@ -283,7 +283,7 @@ async def test_lists_are_requested_at_the_same_time() -> None:
 async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
     async with running(slow=[later(10, openai_list("s"))], quick=[openai_list("q")]) as it:
         assert await it.names(takes=FIRST_WAIT_S) == ["quick/q"]
-        # The next one who asks does not wait again.
+        # The next reader does not wait again.
         assert await it.names() == ["quick/q"]
         assert await it.names(at=9) == ["quick/q"]
         assert await it.names(at=10.1) == ["slow/s", "quick/q"]
@@ -314,7 +314,7 @@ async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> 
         assert await it.names() == ["up/old"]
         assert await it.names(at=TTL_S - 0.1) == ["up/old"]
         assert it.upstreams.asked_at("up.test") == [0]
-        # Too old: it is told at once all the same, and asked for behind the client's back.
+        # Too old: it is returned at once all the same, and requested again in the background.
         assert await it.names(at=TTL_S) == ["up/old"]
         assert await it.names(at=TTL_S + 4) == ["up/old"]
         assert await it.names(at=TTL_S + 5.1) == ["up/new"]
@@ -360,7 +360,7 @@ async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.models")
     answers = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
-    # Whoever asks so often starts a question each time, whether the one before ended at once or late.
+    # Reads at this interval start a request each time, even if the one before ended late.
     step = RETRY_S + REFRESH_S + 2
     async with running(up=answers) as it:
         assert await it.names() == ["up/a"]
@@ -386,7 +386,7 @@ async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> Non
         assert await it.names() == ["other/b"]
         await it.names(at=RETRY_S - 0.1)
         assert it.upstreams.asked_at("up.test") == [0]
-        # It has been asked before, so this is no first time.
+        # It was requested before, so this is not the first time.
         assert await it.names(at=RETRY_S) == ["other/b"]
         assert await it.names(at=RETRY_S + 1.1) == ["up/a", "other/b"]
         assert it.upstreams.asked_at("up.test") == [0, RETRY_S]
@@ -438,7 +438,7 @@ async def test_the_end_ends_the_questions() -> None:
         assert it.upstreams.open_now == 1
     assert it.upstreams.open_now == 0
     assert anyio.current_time() < 3
-    # Later ones are told what is known, and ask nobody.
+    # Later readers get the known list, and no request is sent.
     assert await it.names() == []
     assert len(it.upstreams.asked) == 1
 

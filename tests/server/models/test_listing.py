@@ -1,4 +1,4 @@
-"""Asking one upstream for its models: where, with what, how much at most, and what comes of failures."""
+"""The request for the models of one upstream: its URL and headers, its bounds, and its failures."""
 
 from typing import Any
 
@@ -173,7 +173,7 @@ async def test_a_failure(failure: str, pages: list[Script]) -> None:
     with pytest.raises(ModelListError, match=words) as caught:
         await ids_of(upstreams, accounts=2)
     assert "canary" not in str(caught.value)
-    # It is no fault of the account, so no other one is tried.
+    # It is not the account's error, so no other one is tried.
     assert len(upstreams.asked) == len(pages) + 1
 
 

@@ -59,7 +59,7 @@ MANY = Settings(
 )
 
 ROUTES = [
-    # The simulator alone: whatever the client asks for works.
+    # Only the simulator: every requested model works.
     (NOTHING, C, "gpt-4.1", ModelRoute("sim", "echo", C)),
     (NOTHING, M, "claude-opus-4-8[1m]", ModelRoute("sim", "echo", M)),
     (NOTHING, R, "any/thing", ModelRoute("sim", "echo", R)),
@@ -76,14 +76,14 @@ ROUTES = [
     (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
     (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
     (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
-    # A prefix; the rest may have slashes of its own.
+    # A prefix; the remainder may have slashes of its own.
     (MANY, C, "local/never-heard-of", ModelRoute("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", ModelRoute("proxy", "org/llama", C)),
     (MANY, M, "sim/echo", ModelRoute("sim", "echo", M)),
     # An upstream's own list, also for names with slashes.
     (MANY, C, "qwen3", ModelRoute("local", "qwen3", C)),
     (MANY, C, "org/llama", ModelRoute("local", "org/llama", C)),
-    # Families: the upstream of that name, else the first one that speaks the protocol.
+    # Families: the upstream of that name, else the first one that has the protocol.
     (TWO, M, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (TWO, C, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (MANY, C, "claude-sonnet-4-6", ModelRoute("proxy", "claude-sonnet-4-6", C)),
@@ -91,7 +91,7 @@ ROUTES = [
     (TWO, C, "gpt-5", ModelRoute("openai", "gpt-5", C)),
     (TWO, R, "o3-mini", ModelRoute("openai", "o3-mini", R)),
     (TWO, M, "codex-mini", ModelRoute("openai", "codex-mini", R)),
-    # The only upstream gets every name that nobody else claims.
+    # The only upstream gets every name that no table has.
     (ONE, C, "x/y", ModelRoute("local", "x/y", C)),
     (ONE, C, "sim/echo", ModelRoute("sim", "echo", C)),
 ]
@@ -115,7 +115,7 @@ SET = replace(ANYWHERE, default_model="qwen3")
 AT_OPENAI = at("https://api.openai.com/v1", "gpt-5.6", R, C)
 AT_ANTHROPIC = at("https://api.anthropic.com", "claude-sonnet-5-5", M)
 
-# An only upstream, what it lists, the name that an agent sends, the model that is asked for there.
+# An only upstream, what it lists, the name that an agent sends, the model that is requested there.
 AGENTS = [
     # A default that is set, by the user or by a preset, stands in for what the upstream does not have.
     (SET, (), "claude-opus-5-5", "qwen3"),
@@ -125,7 +125,7 @@ AGENTS = [
     (replace(SET, models=("gpt-oss",)), (), "gpt-oss", "gpt-oss"),
     (AT_OPENAI, (), "claude-opus-5-5", "gpt-5.6"),
     (replace(ANYWHERE, protocol=M, protocols=(M,), default_model="qwen3"), (), "claude-opus-5-5", "qwen3"),
-    # The vendor itself knows its own names.
+    # The vendor itself has its own names.
     (AT_OPENAI, (), "gpt-7", "gpt-7"),
     (AT_ANTHROPIC, ("claude-sonnet-5-5",), "claude-haiku-9", "claude-haiku-9"),
     (AT_ANTHROPIC, (), "gpt-5.6", "claude-sonnet-5-5"),
@@ -133,10 +133,10 @@ AGENTS = [
     (ANYWHERE, ("qwen3",), "claude-opus-5-5", "qwen3"),
     (ANYWHERE, ("text-embedding-nomic", "qwen3"), "claude-opus-5-5", "qwen3"),
     (replace(ANYWHERE, models=("qwen3",)), (), "claude-opus-5-5", "qwen3"),
-    # Nobody can know: the upstream may, so it is asked.
+    # Unknown here: the upstream may have it, so it is requested there.
     (ANYWHERE, (), "claude-opus-5-5", "claude-opus-5-5"),
     (ANYWHERE, OLLAMA, "claude-opus-5-5", "claude-opus-5-5"),
-    # Names that no agent sends by itself are somebody's choice.
+    # Names that no agent sends by itself are chosen by its user.
     (SET, ("qwen3",), "qwen4", "qwen4"),
     (SET, ("qwen3",), "only/claude-opus-5-5", "claude-opus-5-5"),
 ]
@@ -230,7 +230,7 @@ UNKNOWN = [
         + LINE.format("qq/x", "openai/MODEL"),
         None,
     ),
-    # What agents ask for by themselves gets a line for all of it, with a model that is there.
+    # Default models of agents get one line for all of them, with an existing model.
     (
         NO_CLAUDE,
         "claude-opus-5-5",

@@ -1,6 +1,6 @@
-"""The pool around a request: who is asked, what is kept for whom, and that everything taken is given back.
+"""The pool around a request: which accounts are tried, which are reserved, and that every lease is given back.
 
-What each error means is told by test_error_effects.py, and what happens side by side by test_hedging.py.
+The effects of each error are in test_error_effects.py, parallel attempts in test_hedging.py.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 @pytest.fixture
 def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """What the log says of the newest request."""
+    """Return a function for the log record of the newest request."""
     caplog.set_level(logging.INFO, "dragoman.requests")
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class Leases(MemoryAccountStore):
-    """Says how many requests are on their way."""
+    """Counts the requests under way."""
 
     @property
     def open(self) -> int:
@@ -52,7 +52,7 @@ def late(play: Answer, seconds: float) -> Answer:
 
 
 def asked_for(messages: str) -> dict[str, Any]:
-    """A request of Messages or Chat that begins with these words."""
+    """A request of Messages or Chat that begins with this text."""
     return {"messages": [{"role": "user", "content": messages}]}
 
 
@@ -157,7 +157,7 @@ async def test_so_many_in_a_minute(stream: bool) -> None:
 
 @BOTH
 async def test_so_many_tokens_in_a_minute(stream: bool) -> None:
-    """An answer costs 13 tokens: they are known when it has ended, and a debt is paid off by waiting."""
+    """A response costs 13 tokens: they are counted when it has ended, and a debt is paid off by waiting."""
     pool = pool_of(CHAT, {"a": good("Hello"), "b": good("Hello")}, accounts={"a": {"tokens_per_minute": 6}})
     for asked in (["a"], ["a", "b"], ["a", "b", "b"]):
         await pool.call(CHAT, stream=stream)
@@ -254,7 +254,7 @@ async def test_ten_attempts_by_default() -> None:
 
 
 async def resting(pool: PoolGateway, **seconds: float) -> None:
-    """Let accounts rest for so long."""
+    """Cool accounts down for so long."""
     for account, after in seconds.items():
         now = pool.pool.clock()
         await pool.store.failed(
@@ -272,7 +272,7 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
     heard = await pool.call(client, stream=stream)
     check_said(client, heard, "Hello from b", stream=stream)
     assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("b", 25)]
-    if stream:  # and the client hears that somebody is there
+    if stream:  # and the client gets heartbeats
         assert [when for when, _ in heard.messages][:2] == [10, 10]
 
 
@@ -315,7 +315,7 @@ PING = b"event: ping"
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: str) -> None:
-    """The status is out, but no content is: the answer may still come from somebody else, and begins once."""
+    """The status is sent, but no content is: the response may still come from another account, and begins once."""
     pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
     heard = await pool.call(client)
     check_said(client, heard, "Hello from b", stream=True)
@@ -329,7 +329,7 @@ async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: s
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
-    """The first account announces an answer, is silent, and breaks off; the heartbeats between are the client's."""
+    """The first account announces a response, is silent, and breaks off; the heartbeats between are the client's."""
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     whole = in_band(upstream, InBand(error), stream=True)
     beginning = whole[: whole.index(b"\n\n") + 2]
@@ -400,7 +400,7 @@ def chain_with(
     )
 
 
-# More answers than the gateway asks a Messages upstream for, one by one. One of the client's protocol may give them.
+# More choices than the gateway requests of a Messages upstream, one by one. One of the client's protocol may give them.
 MANY = {"n": 20}
 
 
@@ -546,7 +546,7 @@ async def test_a_session_that_the_client_names_counts_more_than_the_messages() -
     assert pool.asked == ["a", "b", "a", "b"]
 
 
-# Several answers for one request, each asked for by a call of its own.
+# Several choices for one request, each requested by a branch of its own.
 
 TWO = {"n": 2}
 
@@ -600,7 +600,7 @@ async def test_when_part_of_a_response_was_sent_the_stream_ends(failure: str) ->
     assert len(pool.health("a").failures) == 1
 
 
-# Odd answers.
+# Odd responses.
 
 
 @pytest.mark.promise("S7")
@@ -640,7 +640,7 @@ HOLLOW = {
 async def test_an_empty_relayed_response_is_a_failure(
     protocol: str, hollow: list[bytes], stream: bool
 ) -> None:
-    """The next account is asked; where there is none, the client gets an error."""
+    """The next account is tried; without one, the client gets an error."""
     body = hollow[-1] if protocol == MESSAGES else hollow[0]
     empty = Answer([body], headers=(("content-type", "text/event-stream" if stream else "application/json"),))
     pool = pool_of(protocol, {"a": empty, "b": good("Hello")})

@@ -1,4 +1,4 @@
-"""Which requests are one conversation: what clients say of it, and what it begins with where they say nothing."""
+"""Which requests are one conversation: by the session that a client names, else by its beginning."""
 
 from __future__ import annotations
 

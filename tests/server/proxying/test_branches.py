@@ -1,4 +1,4 @@
-"""Several answers for one request, each asked for by a call of its own: one response to the client."""
+"""Several choices for one request, each requested by a branch of its own: one response to the client."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
 def message(text: str, *, delay: float = 0) -> Script:
-    """A Messages stream that says one word."""
+    """A Messages stream of one word."""
     events = [
         {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "x",
          "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}},

@@ -1,6 +1,6 @@
-"""A client that closes the connection when it has read the end of its answer has got its answer.
+"""A client that closes the connection after the end of its response has got its response.
 
-Time is virtual. The upstream keeps its connection open behind the end, as many do for a moment.
+Time is virtual. The upstream keeps its connection open after the end, as many do for a moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END_MARKS = {CHAT: b"data: [DONE]", MESSAGES: b"message_stop", RESPONSES: b"resp
 
 
 class Accounts(MemoryAccountStore):
-    """Remembers whose success was told."""
+    """Keeps the accounts whose success was reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ async def test_a_finish_reason_is_an_end_for_a_client_that_leaves_at_it(
 
 
 async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> None:
-    """The client is still reading the head of the response when the upstream has said everything."""
+    """The client is still reading the head of the response when the upstream has sent everything."""
     first, *rest = STREAMS[CHAT].body
     script = open_behind(Script([first, b"".join(rest)]))  # type: ignore[arg-type]
     heard = await run(CHAT, CHAT, script, pace=10, leaves_after=5)

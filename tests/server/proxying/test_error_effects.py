@@ -65,7 +65,7 @@ def untouched(health: Health) -> bool:
 
 
 def check_told(client: str, case: Case, heard: FakeClient) -> None:
-    """The client was told in its own form, with the provider's words and class."""
+    """Check that the client got the error in its own form, with the provider's text and class."""
     status, body = heard.status or 0, heard.body
     assert check_error(client, status, body) == []
     if isinstance(case.play, Answer) and case.play.status != 200:
@@ -73,7 +73,7 @@ def check_told(client: str, case: Case, heard: FakeClient) -> None:
         assert isinstance(data, bytes)
         sent = read_error(case.protocol, case.play.status, data)
         problems = compare_error(sent, read_error(client, status, body))
-        # What happens to statuses that no protocol knows is not this module's matter.
+        # Statuses that no protocol has are tested elsewhere.
         assert [problem for problem in problems if not problem.startswith("status: 451")] == []
     assert case.message in json.loads(body)["error"]["message"]
 
@@ -92,7 +92,7 @@ def action_taken(pool: PoolGateway) -> ErrorAction:
 @each("client")
 @each("upstream")
 async def test_every_known_error_has_its_action(client: str, upstream: str, stream: bool) -> None:
-    """All that vendors are known to say. The tests below follow one of each form to its end."""
+    """All known errors of vendors. The tests below follow one of each form to its end."""
     for case in cases(*ErrorAction):
         if case.protocol == upstream:
             pool = failing(case)
@@ -222,7 +222,7 @@ async def test_jitter_makes_a_cooldown_longer_and_never_shorter(stream: bool) ->
 
 
 async def test_a_later_error_does_not_shorten_a_cooldown(stream: bool) -> None:
-    """Two requests are on their way when the account has enough; the one that ends last asks for less."""
+    """Two requests are under way when the account is limited; the one that ends last names a shorter time."""
 
     def slow(seconds: float, after: str) -> Answer:
         play = limited(MESSAGES, ("retry-after", after))
@@ -353,7 +353,7 @@ async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soo
     assert heard.status == 429
     assert check_error(client, 429, heard.body) == []
     assert (heard.headers["retry-after"], heard.headers["retry-after-ms"]) == ("8", "7500")
-    # And now nobody is asked.
+    # And now no account is tried.
     heard = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b", "c"]
     assert heard.status == 429
@@ -388,7 +388,7 @@ async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
 
 @each("client")
 async def test_an_error_of_the_request_has_no_retry_after(client: str, stream: bool) -> None:
-    """That another account rests meanwhile does not make a bad request worth repeating."""
+    """A cooling account does not make an invalid request worth repeating."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
     heard = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]

@@ -1,4 +1,4 @@
-"""A second account beside the first, when that one says nothing for a time: the first content counts."""
+"""A second account beside the first, when that one is silent for a time: the first content counts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ pytestmark = [
 
 @pytest.fixture
 def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """What the log says of the newest request."""
+    """Return a function for the log record of the newest request."""
     caplog.set_level(logging.INFO, "dragoman.requests")
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class SlowStore(MemoryAccountStore):
-    """Each answer takes a time."""
+    """Each call takes a time."""
 
     def __init__(self, take_s: float = 0.0, failed_s: float = 0.0) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: 
 
 
 async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
-    """It is silence that counts. Of a whole answer nothing is known before its end, so it is silent until then."""
+    """Silence counts. A whole response is silent until its end."""
     pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
     heard = await pool.call(MESSAGES, stream=stream, leaves_after=500)
     check_said(MESSAGES, heard, "Hello from a", stream=stream)
@@ -239,7 +239,7 @@ BREAKS = Answer(before=[UpstreamBroken("http://up.test: the connection broke")])
 
 
 def at_once(seconds: float, text: str, *, stream: bool) -> Answer:
-    """The content comes without a moment in which the attempt could be ended, and the rest behind it."""
+    """The content comes without a moment in which the attempt could be ended, and the remainder after it."""
     steps = list(script_of(MESSAGES, good(text), stream=stream).body)
     parts = [step for step in steps if isinstance(step, bytes)]
     words = (
@@ -288,7 +288,7 @@ def _text(heard: FakeClient) -> str:
     return "Hello from a" if b"Hello from a" in heard.body else "Hello from b"
 
 
-# What happens while the store is asked for the second account, from 1 to 2 seconds after the request went out.
+# What happens while the second account is taken from the store, from 1 to 2 seconds after the request was sent.
 MEANWHILE = [
     pytest.param(silent(1.5), "Hello from a", ["a"], id="content"),
     pytest.param(late(broken(MESSAGES), 1.5), "Hello from b", ["a", "b"], id="a failure"),
@@ -338,7 +338,7 @@ async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> Non
     assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 4)]
 
 
-# Several answers for one request, each a call of its own.
+# Several choices for one request, each a branch of its own.
 
 
 @pytest.mark.parametrize(

@@ -252,11 +252,11 @@ def test_the_policy_of_a_client_does_not_reach_an_upstream() -> None:
         assert "dragoman-loss-policy" not in dict(made.headers)
 
 
-# Seals, recalled thoughts, grammars.
+# Signatures, stored reasoning, grammars.
 
 
 def with_thought(signature: str) -> dict[str, Any]:
-    """A conversation in which the assistant thought, as a client of Messages sends it back."""
+    """A conversation with reasoning of the assistant, as a client of Messages sends it back."""
     content = [
         {"type": "thinking", "thinking": "Hm.", "signature": signature},
         {"type": "text", "text": "Ho"},

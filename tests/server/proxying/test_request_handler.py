@@ -1,4 +1,4 @@
-"""One request, one task group: who is told what, when, and that nothing outlives the request.
+"""One request, one task group: what each side gets, when, and that nothing outlives the request.
 
 Time is virtual; the upstream plays a script and the client is a pair of ASGI callables.
 """
@@ -163,7 +163,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
-    """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
+    """The interval counts from the last bytes, and no response that flows has heartbeats in it."""
     flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
     fake, _, _ = await run(flowing, client=client)
     beat = PROTOCOLS[client].endpoints[0].heartbeat
@@ -204,7 +204,7 @@ async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script
         starts = [m for _, m in fake.messages if m["type"] == "http.response.start"]
         assert len(starts) == 1
         assert fake.finished
-        # Either the failure was first, or the heartbeat and the failure is told in the stream.
+        # Either the failure was first, or the heartbeat was, and the failure is in the stream.
         assert (fake.status == 200) == (b"event: ping" in fake.body)
         assert b'"type":"error"' in fake.body
         assert record.outcome == "failed"
@@ -278,7 +278,7 @@ async def test_a_failure_before_content_is_a_plain_http_error(
 
 @pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
 async def test_lifecycle_events_are_held_until_content(client: str) -> None:
-    """The first events alone commit to nothing: an upstream that fails after them is still a plain error."""
+    """The first events by themselves commit to nothing: an upstream that fails after them is still a plain error."""
     error = UpstreamBroken("http://127.0.0.1:9: the connection broke")
     fake, _, _ = await run(Script([START, Sleep(1), error]), client=client)
     assert fake.status is not None

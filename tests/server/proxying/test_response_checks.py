@@ -1,4 +1,4 @@
-"""Schemas and demanded calls that an upstream ignores, through the gateway: the answer arrives, the breach is told."""
+"""Schemas and forced calls that an upstream ignores, through the gateway: the response arrives, the loss is noted."""
 
 import json
 import logging
@@ -78,7 +78,7 @@ def answer_of(protocol: str, text: str) -> Any:
 
 
 async def told(client: str, upstream: str, body: Any, text: str, **said: Any) -> list[str]:
-    """What the header says of a whole answer, which arrives as it is."""
+    """Return the loss header of a whole response, which arrives unchanged."""
     gateway = scripted(upstream, answer_of(upstream, text), upstream=said)
     answer = await gateway.call(PATHS[client], {"model": "up/m", **body})
     assert json.dumps(text)[1:-1].encode() in answer.body
@@ -98,7 +98,7 @@ async def test_an_ignored_schema_is_recorded(client: str, upstream: str) -> None
 
 @pytest.mark.parametrize("stood_in", ["object", "none"])
 async def test_so_it_is_where_something_stood_in_for_it(stood_in: str) -> None:
-    """A JSON mode, words, or a tool that was not called."""
+    """A JSON mode, text, or a tool that was not called."""
     assert await told(CHAT, MESSAGES, ASKING[CHAT], BROKEN, structured_output=stood_in) == NO_SCHEMA
     assert await told(CHAT, MESSAGES, ASKING[CHAT], KEPT, structured_output=stood_in) == []
 

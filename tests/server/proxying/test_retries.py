@@ -99,7 +99,7 @@ async def test_f1_no_other_account_is_tried_after_content_was_sent(
 async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     client: str, upstream: str, end: str, stream: bool
 ) -> None:
-    """The first account announces another answer, with its id and its figures, before it fails."""
+    """The first account announces another response, with its id and its usage, before it fails."""
     opening = frames(stream_of(upstream, Say("Never"), cost=Cost(prompt=5000)))[
         : 2 if upstream == RESPONSES else 1
     ]
@@ -118,7 +118,7 @@ async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
 
 
 def without_ids(heard: FakeClient) -> bytes:
-    """What the client heard, without what is new for each request."""
+    """What the client got, without what is new for each request."""
     body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
 
@@ -239,7 +239,7 @@ LIMITS = {
 }
 
 
-# Forty seconds, in the forms in which servers say it. The dates are of RFC 9110, 5.6.7.
+# Forty seconds, in the forms in which servers send it. The dates are of RFC 9110, 5.6.7.
 FORTY = [
     ("retry-after", "40"),
     ("retry-after-ms", "40000"),
@@ -279,7 +279,7 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: bool) -> None:
-    """What one account says passes; of several it is the soonest that counts."""
+    """The time of a single account is returned; of several accounts the soonest counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
     heard = await alone.call(client, stream=stream)
     assert (heard.status, heard.headers["retry-after"]) == (429, "40")
@@ -343,7 +343,7 @@ async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
 async def test_f5_no_further_attempt_for_a_client_that_has_left(
     after: float, closed: dict[str, float], stream: bool
 ) -> None:
-    """It leaves while the first error is read, and while the second account is asked."""
+    """It leaves while the first error is read, and while the second account is tried."""
     failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
     pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
     await left(pool, after, stream=stream)
@@ -379,7 +379,7 @@ async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
 async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
-    """They cannot be mended, but traffic must not go on going there."""
+    """The response is lost, but traffic must not go on going there."""
     play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
     for number in range(3):
@@ -532,7 +532,7 @@ async def test_no_resend_beyond_the_most_attempts() -> None:
 @pytest.mark.promise("R5", "R6")
 async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
     """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
-    once but for what nobody has read, and no text but that of one answer.
+    once but for unread requests, and no text but that of one response.
     """
     chance = random.Random(0)
     plays = (
@@ -561,7 +561,7 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
 
 
 class Bad(MemoryAccountStore):
-    """Answers nothing for a time, or fails."""
+    """Hangs for a time, or fails."""
 
     def __init__(self, mood: str) -> None:
         super().__init__()
@@ -593,5 +593,5 @@ async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succee
     for _ in range(30):
         begun = anyio.current_time()
         check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
-        # Each of at most ten calls waits for 50 ms, and after three failures in a row nobody waits.
+        # Each of at most ten calls waits for 50 ms, and after three failures in a row no call waits.
         assert anyio.current_time() - begun <= 0.5

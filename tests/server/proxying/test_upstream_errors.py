@@ -1,4 +1,4 @@
-"""Failures of upstreams, as clients are told of them: whose they are, what to do, whether to try again."""
+"""Failures of upstreams, as clients get them: whose they are, what to do, and if to try again."""
 
 from __future__ import annotations
 
@@ -243,8 +243,8 @@ def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
     assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
-# What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and
-# what the log says beyond it.
+# Response of an upstream with one account -> status for clients of Messages, and for OpenAI's; the text for both, and
+# what the log has beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
 MONEY = 'the money or quota of account "a" of upstream "up" is used up{}: {}'
@@ -372,7 +372,7 @@ async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, 
     assert record()["failures"][0]["status"] == 999
 
 
-# What cannot be read -> what is said of it, once.
+# Unreadable response -> the one sentence about it.
 UNREADABLE = {
     "no JSON": (b"data: {]\n\n", b'{"id":'),
     "no object": (b"data: 7\n\n", b"[]"),
@@ -452,7 +452,7 @@ async def test_whether_to_try_again(client: str, upstream: str, case: str) -> No
 
 @each("client")
 async def test_the_error_of_the_pool_counts_before_one_accounts(client: str) -> None:
-    """An account says that trying again is no use; the pool knows one that is back in 20 s."""
+    """An account's error is permanent; another account of the pool is available in 20 s."""
     plays = {
         "a": limited(CHAT, ("retry-after", "20")),
         "b": limited(CHAT, ("retry-after", "9000"), SAYS_FALSE),
@@ -587,7 +587,7 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
         "http://up.test: the connection broke",
         'upstream "else" refused the key of accou',
     ]
-    # The client is told of the second one, because time heals it.
+    # The client gets the second error, because it passes.
     said = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
     assert said == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
     assert "upstream_status" not in found
@@ -630,7 +630,7 @@ async def test_a_failed_chain_names_the_requested_model(order: str, record: Any)
 @each("upstream")
 @pytest.mark.promise("S3")
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
-    """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
+    """Servers repeat what they refuse, in error responses and inside responses, before content and after."""
     words = "no: canary-of-a, team-secret"
     error = (
         anthropic("api_error", words)

@@ -147,7 +147,7 @@ def test_references_are_put_in_once() -> None:
 SEALED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
-# What becomes of a stored item on the way to a Responses server that does not know it.
+# A stored item, as it is sent to a Responses server that does not have it.
 RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
     "without an id": ({"role": "user"}, {"role": "user"}),
@@ -206,7 +206,7 @@ BODY: dict[str, Any] = {
     "model": "m",
     "output": [],
 }
-# Answers of odd servers, and whether there is something to keep.
+# Responses of odd servers, and True if they are stored.
 KEPT: dict[str, tuple[dict[str, Any], bool]] = {
     "completed": (BODY, True),
     "incomplete": ({**BODY, "status": "incomplete"}, True),

@@ -1,4 +1,4 @@
-"""What stands below /v1/responses/{id}, as a server drives the application: had again, forgotten, listed, replayed."""
+"""The endpoints below /v1/responses/{id}, as a server drives the application: get, delete, list, replay."""
 
 import json
 from typing import Any

@@ -22,7 +22,7 @@ async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
         second = await ask(up, upstream, "three", stream=stream, previous_response_id=first["id"])
         third = await ask(up, upstream, "four five", stream=stream, previous_response_id=second["id"])
         assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
-        # Each word of the user is said back once.
+        # Each word of the user is repeated once.
         assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
         assert "previous_response_id" not in up.last.body
 
@@ -100,7 +100,7 @@ async def test_tool_calls_and_results_go_on() -> None:
 
 
 async def test_reasoning_goes_on_as_it_was() -> None:
-    """The simulated model answers 400 unless what it thought comes back as it was."""
+    """The simulated model returns 400 unless its reasoning comes back unchanged."""
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     async with gateway(**ON) as up:
         body = {
@@ -247,7 +247,7 @@ async def test_off_nothing_is_stored_and_responses_are_unchanged() -> None:
         await up.get(f"{PATH}/{first['id']}", 400)
 
 
-# Upstreams that speak Responses may know what the gateway does not.
+# Upstreams of Responses may have responses that the gateway does not have.
 
 THEIRS: dict[str, dict[str, Any]] = {
     "a response": {"previous_response_id": "resp_theirs", "input": [USER]},
@@ -269,7 +269,7 @@ async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, serv
         client = await up.call(PATH, sent)
         assert client.status == 200, client.body
         assert up.upstreams.raw[-1] == sent.replace(f"{upstream}/".encode(), b"")
-        # Of such a conversation the upstream alone knows the whole.
+        # Only the upstream has the whole of such a conversation.
         await up.get(f"{PATH}/{json.loads(client.body)['id']}", 404 if server else 400)
 
 

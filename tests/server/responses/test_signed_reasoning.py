@@ -63,7 +63,7 @@ async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[
 
 
 async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
-    """What the upstream gets when the client sends the block back, and what the client is told of losses."""
+    """Return what the upstream gets when the client sends the block back, and the loss header of the response."""
     said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
     client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": [*ASK, said, AGAIN], **REASONS})
     assert client.status == 200
@@ -162,7 +162,7 @@ def chat(messages: list[Any], **more: Any) -> dict[str, Any]:
 
 
 def turn_of(client: Any, stream: bool) -> dict[str, Any]:
-    """The assistant's turn with the calls alone, as most clients keep it."""
+    """The assistant's turn with only its calls, as most clients keep it."""
     if not stream:
         message = json.loads(client.body)["choices"][0]["message"]
         return {"role": "assistant", "content": None, "tool_calls": message["tool_calls"]}
@@ -187,7 +187,7 @@ async def second_turn(
     keys: tuple[str | None, str | None] = (None, None),
     **kept: str,
 ) -> Any:
-    """The content that the upstream gets for the assistant's turn, when its client sends the calls and `kept` alone."""
+    """Return the assistant's turn that the upstream gets if its client sends only the calls and `kept`."""
     first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
     await anyio.sleep(wait)
     said = turn_of(first, stream) | kept

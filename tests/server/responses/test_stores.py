@@ -1,4 +1,4 @@
-"""The stores of responses keep what they are given, share what is the same, and forget what is too old or too much.
+"""The stores of responses keep responses, share equal items, and drop what is too old or too much.
 
 Tests of all stores and tests of concurrency run on both backends.
 """
@@ -139,7 +139,7 @@ async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
 
 
 async def test_deleting_one_leaves_the_others_whole(kind: Kind) -> None:
-    """The conversation of the second one goes on, though the first one is forgotten."""
+    """The conversation of the second one goes on, though the first one is deleted."""
     first = response("resp_1")
     second = response("resp_2", given=(*first.input, *first.output, item("msg_3")), said=(item("msg_4"),))
     async with kind() as store:
@@ -216,7 +216,7 @@ async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
 
 
 async def test_what_responses_share_counts_once(kind: Kind) -> None:
-    """A conversation grows by what is new in each turn, not by all that was said before."""
+    """A conversation grows by what is new in each turn, not by all earlier turns."""
     async with kind(ResponseStoreLimits(100_000, 3600)) as store:
         items: tuple[StoredItem, ...] = ()
         for number in range(60):

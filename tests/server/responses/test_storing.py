@@ -1,4 +1,4 @@
-"""Which answers are kept, when, for whom, and what happens when they cannot be."""
+"""Which responses are stored, when, for whom, and what happens if they cannot be."""
 
 import json
 import logging
@@ -59,7 +59,7 @@ def real_backend(request: pytest.FixtureRequest) -> str:
 
 ANSWER: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
 
-# The end of an upstream's URL, and how its answer begins.
+# The end of an upstream's URL, and the beginning of its response.
 BEGUN: dict[str, tuple[str, bytes]] = {
     "chat": (
         "/chat/completions",
@@ -150,7 +150,7 @@ async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> 
 
 
 async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -> None:
-    """Silence calls for heartbeats, and after them an error can be told in the stream alone."""
+    """Silence causes heartbeats, and after them an error can only be sent in the stream."""
     trouble = {
         "unreachable": Script(connect=[Sleep(5), UpstreamUnreachable("no way")]),
         "refused": Script([b'{"error":{"message":"slow down"}}'], status=429, connect=[Sleep(5)]),
@@ -165,7 +165,7 @@ async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -
 
 @each_mode
 async def test_a_refused_request_is_not_stored(stream: bool, kept: list[StoredResponse]) -> None:
-    """A plain error has no id to ask for."""
+    """A plain error has no id to request."""
     cut = b'data: {"id":"1","choices":[]}\n\ndata: {"err'
     for script in (Script([b"{}"], status=429), Script(connect=[UpstreamUnreachable("no")]), Script([cut])):
         async with gateway({"/chat/completions": script}, **ON) as up:
@@ -194,7 +194,7 @@ async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str)
 async def test_one_that_failed_before_there_was_content_is_a_plain_error(
     stream: bool, status: str, kept: list[StoredResponse]
 ) -> None:
-    """So another account could be asked; and it has no id to ask for."""
+    """So another account could be tried; and it has no id to request."""
     answer = {**FAILED, "status": status}
     event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
     data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
@@ -238,7 +238,7 @@ async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
 async def test_it_is_stored_before_the_client_gets_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the client asks next may arrive while the store still writes."""
+    """The next request of the client may arrive while the store still writes."""
     order: list[str] = []
     put = MemoryResponseStore.put
 
@@ -289,7 +289,7 @@ async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -
 async def test_a_client_that_leaves_while_the_response_is_stored(
     monkeypatch: pytest.MonkeyPatch, kept: list[StoredResponse]
 ) -> None:
-    """The answer is complete, though nobody has been told."""
+    """The response is complete, though its end was not sent."""
 
     async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep(3)
@@ -409,7 +409,7 @@ async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
 async def test_a_response_that_was_not_stored_is_reported(
     stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the answer where it is not out yet; of a stream in the ledger, which the log has."""
+    """In the response if it is not sent yet; of a stream in the ledger, which the log has."""
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
     async with gateway(**ON) as up:
         with caplog.at_level(logging.INFO, "dragoman.requests"):
@@ -440,7 +440,7 @@ async def test_a_store_that_cannot_be_read_is_503(monkeypatch: pytest.MonkeyPatc
         assert errors == ["the disk is full"] * 4
 
 
-# What is kept of odd answers and requests.
+# Odd responses and requests.
 
 
 async def test_lone_surrogates_survive() -> None:

@@ -125,7 +125,7 @@ async def test_clients_that_only_connect_block_no_other(certificate: Certificate
     server, client = (certificate.server(), certificate.client()) if with_tls else (None, None)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(serving(tls=server, handshake_s=60, max_connections=2))
-        for _ in range(60):  # they say nothing, and do not close when the server does
+        for _ in range(60):  # they send nothing, and do not close when the server does
             await stack.enter_async_context(await anyio.connect_tcp(*address))
         with anyio.fail_after(30):  # half of the time that a handshake may take
             assert (await ask(address, client)).endswith(b"hello")

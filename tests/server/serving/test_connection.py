@@ -63,7 +63,7 @@ class FakeStream:
         taken = data[: int(min(self.room, len(data)))]
         self.sent += taken
         self.room -= len(taken)
-        # As often as not, somebody has to wait.
+        # As often as not, a task has to wait.
         self.waits = not self.waits
         return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
 
@@ -224,7 +224,7 @@ async def test_an_application_that_fails_is_a_500_and_no_end_of_others(
     assert [each.message for each in caplog.records] == ["the application failed"]
 
 
-# Which protocol is spoken.
+# The protocol of a connection.
 
 
 OPENINGS: list[tuple[list[bytes], bool, bytes]] = [

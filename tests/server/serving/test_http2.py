@@ -124,7 +124,7 @@ class Client:
         await settle()
 
     def take(self, kind: type[Any]) -> list[Any]:
-        """The frames of this kind that have come since the last time; the others are forgotten."""
+        """Return the frames of this kind that have come since the last call, and drop the others."""
         found = [frame for frame in self.frames if isinstance(frame, kind)]
         self.frames.clear()
         return found
@@ -192,7 +192,7 @@ class Endless:
 
 
 class Reader:
-    """Reads one message of the body whenever it is told to. messages: what it got."""
+    """Reads one message of the body on demand. messages: what it got."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -213,7 +213,7 @@ async def forever(scope: Scope, receive: Receive, send: Send) -> None:
     await anyio.sleep_forever()
 
 
-# What is held of answers.
+# Buffered parts of responses.
 
 
 async def test_an_application_waits_when_so_much_is_held() -> None:
@@ -375,7 +375,7 @@ async def test_a_body_comes_as_it_was_sent() -> None:
         assert [message["more_body"] for message in app.messages] == [True, True, False]
 
 
-# Answers.
+# Responses.
 
 
 async def test_a_response_ends_with_its_last_data() -> None:

@@ -1,4 +1,4 @@
-"""The runner, in real processes: it starts, says so, answers, drains and ends, on each backend."""
+"""The runner, in real processes: it starts, prints its address, serves, drains and exits, on each backend."""
 
 import contextlib
 import http.client
@@ -79,7 +79,7 @@ def test_ctrl_c_is_a_clean_end_too(backend: str) -> None:
 def test_an_open_request_is_finished_while_new_connections_are_refused(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
         client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
-        # An answer to a second connection proves that the loop has read what the first one sent.
+        # A response on a second connection proves that the loop has read what the first one sent.
         assert server.get("/") == b"hello"
         server.signal(signal.SIGTERM)
         server.wait_until_closed()
@@ -102,7 +102,7 @@ def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> Non
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         answer += b"".join(iter(lambda: client.recv(65536), b""))
-        # A chunked answer ends with an empty chunk. This one was cut, and the client must be able to tell.
+        # A chunked response ends with an empty chunk. This one was cut, and the client must be able to see that.
         assert not answer.endswith(b"0\r\n\r\n")
         assert server.wait() == 0
         # Less than the drain time is by default.
@@ -264,7 +264,7 @@ def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, st
 
 
 def _pids(server: Server, count: int) -> set[int]:
-    """The processes that answer. Which one accepts is the kernel's choice, so this asks until all have."""
+    """Return the processes that respond. The kernel chooses which one accepts, so this requests until all have."""
     found: set[int] = set()
     deadline = time.monotonic() + 30
     while len(found) < count and time.monotonic() < deadline:

@@ -25,7 +25,7 @@ GET = b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Application:
-    """/hello answers at once, /stream begins an answer and ends it after `length_s`."""
+    """/hello responds at once, /stream begins a response and ends it after `length_s`."""
 
     def __init__(self, *, starts: bool = True, length_s: float = float("inf")) -> None:
         self.starts = starts
@@ -69,7 +69,7 @@ class Running:
         self.ended.set()
 
     async def ask(self, path: bytes, until: bytes = b"begin") -> trio.SocketStream:
-        """A connection on which the answer has come as far as `until`."""
+        """A connection on which the response has come as far as `until`."""
         stream = await trio.open_tcp_stream(*self.address)
         await stream.send_all(GET % path)
         got = b""

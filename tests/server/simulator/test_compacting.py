@@ -1,4 +1,4 @@
-"""Conversations that the simulator sums up: at the path for it, and in a turn that asks for it."""
+"""Conversations that the simulator sums up: at the endpoint for it, and in a turn that requests it."""
 
 import json
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_summary_is_taken_back() -> None:
     asked = encoded({"model": "echo", "input": further})
     after = json.loads(body_of(reply_to(RESPONSES, asked)))
     assert after["output"][0]["content"][0]["text"] == "Go on"
-    assert after["usage"]["input_tokens"] > 5 + 3  # the five words that were said, and the summary
+    assert after["usage"]["input_tokens"] > 5 + 3  # the five words of the conversation, and the summary
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -1,4 +1,4 @@
-"""What each simulated model answers, in all protocols, streamed and whole."""
+"""The responses of each simulated model, in all protocols, streamed and whole."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ def bytes_of(reply: SimulatedReply) -> bytes:
 
 
 def answer(protocol: str, body: Body) -> Body:
-    """A whole answer of status 200 without faults."""
+    """Return a valid whole response of status 200."""
     reply = reply_to(protocol, encoded(body))
     data = bytes_of(reply)
     assert reply.status == 200, data
@@ -48,7 +48,7 @@ def meaning(protocol: str, body: Body) -> Meaning:
 
 
 def plain(block: Block) -> tuple[object, ...]:
-    """A block without the spelling of its JSON, which whole Messages answers hold decoded."""
+    """A block without the spelling of its JSON, which whole Messages responses have decoded."""
     text: object = block.text
     if block.kind == Kind.CALL and not block.custom:
         try:
@@ -59,7 +59,7 @@ def plain(block: Block) -> tuple[object, ...]:
 
 
 def refused(protocol: str, body: Body) -> tuple[int, str]:
-    """Status and message of an error answer of the protocol's own form."""
+    """Return status and message of an error in the protocol's own form."""
     reply = reply_to(protocol, encoded(body))
     data = bytes_of(reply)
     # Messages has neither 503 nor a type for it; what a proxy in between would send is of the nearest type.
@@ -67,7 +67,7 @@ def refused(protocol: str, body: Body) -> tuple[int, str]:
     return reply.status, read_error(protocol, reply.status, data).message
 
 
-# model, what else is asked, how it stops, what it says (None: see other tests)
+# model, other settings of the request, stop reason, text (None: see other tests)
 CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("echo", {"text": "Hello  there,\n\tworld "}, Stop.END, "Hello  there,\n\tworld "),
     ("echo", {"text": " "}, Stop.END, "There is no text of the user to say back."),
@@ -344,7 +344,7 @@ def _spoil_item(item: Body) -> None:
 
 
 def holders(protocol: str, first: Body) -> list[Body]:
-    """Where an answer's reasoning stands."""
+    """Return the objects that have a response's reasoning."""
     if protocol == CHAT:
         return [first["choices"][0]["message"]]
     kind = "thinking" if protocol == MESSAGES else "reasoning"

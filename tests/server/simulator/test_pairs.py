@@ -19,7 +19,7 @@ pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(
 
 
 def context(client: str, upstream: str, body: Body) -> bytes:
-    """What a client gets for a request when the simulator answers it in the upstream's protocol."""
+    """Return what a client gets for a request to which the simulator responds in the upstream's protocol."""
     asked = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(encoded(body))
     reply = reply_to(upstream, asked.body)
     data = b"".join(piece.data for piece in reply.chunks)

@@ -1,4 +1,4 @@
-"""Free-text tools with a grammar, through the whole gateway: what the model wrote arrives, and breaches are told."""
+"""Free-text tools with a grammar, through the whole gateway: the model's text arrives, and breaches are recorded."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ def asking(syntax: str = "lark", definition: str = LARK, **more: Any) -> dict[st
 
 
 def call_of(text: str, protocol: str, name: str = "apply_patch") -> Any:
-    """A whole answer in which the model calls the tool with this text."""
+    """A whole response in which the model calls the tool with this text."""
     arguments = json.dumps({"input": text})
     if protocol == MESSAGES:
         return whole(

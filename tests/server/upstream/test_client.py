@@ -507,7 +507,7 @@ async def test_the_environment_can_be_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_socks_proxy() -> None:
-    """RFC 1928: greeting and method, the wish to connect and its answer, then the bytes of the connection."""
+    """RFC 1928: greeting and method, the connect request and its reply, then the bytes of the connection."""
     wishes = []
 
     async def script(peer: Peer) -> None:

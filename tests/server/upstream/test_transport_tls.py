@@ -191,7 +191,7 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
         try:
             body = await opened(transport, get(server))
         except IdleConnectionClosed:
-            # uvloop tells of the end one turn later: then it is the race after which a request may be repeated.
+            # uvloop reports the end one turn later: then it is the race after which a request may be repeated.
             body = await opened(transport, get(server))
         assert await body.receive() == b"hello"
         assert len(server.peers) == 2
