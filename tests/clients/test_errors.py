@@ -77,8 +77,8 @@ def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str)
 def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
     """Once it is the upstream's error, once the gateway's."""
     expected = CLASSES["error-404"][pair.client == MESSAGES]
-    asked = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
-    for way, (model, hint) in itertools.product(Way, asked):
+    requested = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
+    for way, (model, hint) in itertools.product(Way, requested):
         with pytest.raises(expected, match=hint):
             ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 

@@ -74,7 +74,7 @@ def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulat
 
 
 @each_pair_and_backend
-def test_when_it_has_waited_long_enough(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
+def test_after_the_clients_timeout(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
     """A whole response has no heartbeats, so the SDK's own timeout ends it."""
     for trial in trials():
         before = simulator.settled()

@@ -22,7 +22,7 @@ from valkey_server import ValkeyServer, valkey_server
 # The state that the other gateway must have by then.
 KNOWN_WITHIN_S = 0.1
 
-ANSWER = json.dumps(
+RESPONSE = json.dumps(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.headers["authorization"].removeprefix("Bearer ")
         self.server.asked.append((key, time.monotonic()))
         busy = key in self.server.busy
-        body = BUSY if busy else ANSWER
+        body = BUSY if busy else RESPONSE
         self.send_response(429 if busy else 200)
         if busy:
             self.send_header("retry-after", "60")
@@ -76,7 +76,7 @@ class Gateway(Server):
     COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
 
     def ask(self, number: int = 0) -> int:
-        """The status of one small request to the upstream with this number."""
+        """Return the status of one small request to the upstream with this number."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
             body = json.dumps({"model": f"up{number}/m", "messages": [{"role": "user", "content": "Hi"}]})
@@ -138,8 +138,8 @@ def test_an_account_disabled_by_one_gateway_is_disabled_for_the_other(
         provider.asked.clear()
         assert first.ask(number) == 200
         assert provider.keys() == [busy, free], "the first account refused, the second answered"
-        told = provider.asked[0][1]
-        time.sleep(max(0.0, told + KNOWN_WITHIN_S - time.monotonic()))
+        reported = provider.asked[0][1]
+        time.sleep(max(0.0, reported + KNOWN_WITHIN_S - time.monotonic()))
         assert [second.ask(number) for _ in range(6)] == [200] * 6
         with trial:
             assert provider.keys()[2:] == [free] * 6
@@ -158,9 +158,9 @@ def test_the_store_dies_under_load_and_no_request_fails(
 
     def go_on(seconds: float) -> None:
         """At least so long, and for so many requests that each of the eight has begun one meanwhile."""
-        asked = len(provider.asked)
+        requested = len(provider.asked)
         time.sleep(seconds)
-        wait_until(lambda: len(provider.asked) > asked + 16)
+        wait_until(lambda: len(provider.asked) > requested + 16)
 
     with ThreadPoolExecutor(8) as pool:
         runs = [pool.submit(load, gateway) for gateway in gateways * 4]

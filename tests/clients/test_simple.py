@@ -78,8 +78,8 @@ def test_a_stream(gateway: Gateway, upstream: str, path: str) -> None:
         assert response.headers["cache-control"] == "no-cache"
         assert response.headers["connection"] == "keep-alive"
     assert check_stream(FORMS[path], body) == []
-    heard = meaning_of_client_stream(FORMS[path], body)
-    assert (heard.said(Kind.TEXT), heard.stop) == (TEXT, Stop.END)
+    received = meaning_of_client_stream(FORMS[path], body)
+    assert (received.said(Kind.TEXT), received.stop) == (TEXT, Stop.END)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -108,8 +108,8 @@ def test_heartbeats_fill_silence(gateway: Gateway, path: str, upstream: str, mod
         with stream(gateway, path, body) as response:
             sent = b"".join(response.iter_raw())
         assert check_stream(FORMS[path], sent) == []
-        heard = meaning_of_client_stream(FORMS[path], sent)
-        assert (len(heard.said(Kind.TEXT).split()), heard.stop) == (20, Stop.END)
+        received = meaning_of_client_stream(FORMS[path], sent)
+        assert (len(received.said(Kind.TEXT).split()), received.stop) == (20, Stop.END)
         beats = [line for line in sent.splitlines() if line.startswith(b"  " if path == LINES else b":")]
         with trial:
             assert beats
@@ -117,18 +117,20 @@ def test_heartbeats_fill_silence(gateway: Gateway, path: str, upstream: str, mod
 
 @pytest.mark.parametrize("model", ["cut", "cut-end", "error-mid"])
 @pytest.mark.parametrize("path", [LINES, EVENTS])
-def test_what_breaks_off_ends_in_an_error(gateway: Gateway, upstream: str, path: str, model: str) -> None:
+def test_a_stream_that_breaks_off_ends_in_an_error(
+    gateway: Gateway, upstream: str, path: str, model: str
+) -> None:
     response = post(gateway, path, asking(f"{upstream}/{model}"))
     assert response.status_code == 200
     assert check_stream(FORMS[path], response.content) == []
-    heard = meaning_of_client_stream(FORMS[path], response.content)
-    assert heard.stop is Stop.ERROR
-    assert heard.said(Kind.TEXT)
-    assert heard.failure is not None
-    assert heard.failure.message
+    received = meaning_of_client_stream(FORMS[path], response.content)
+    assert received.stop is Stop.ERROR
+    assert received.said(Kind.TEXT)
+    assert received.failure is not None
+    assert received.failure.message
 
 
-def test_what_breaks_off_whole_is_an_http_error(gateway: Gateway, upstream: str) -> None:
+def test_a_whole_response_that_breaks_off_is_an_http_error(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/cut"))
     assert response.status_code == 502
     assert check_error(SIMPLE_LINES, 502, response.content) == []
@@ -154,7 +156,7 @@ def test_chunks_come_as_they_are_made_and_a_client_that_leaves_stops_the_upstrea
     gateway: Gateway, upstream: str, simulator: Simulator, path: str
 ) -> None:
     def is_open() -> bool:
-        """The upstream has not ended its response."""
+        """Return True if the upstream has not ended its response."""
         counts = simulator.stats()
         return counts["opened"] > counts["closed"]
 

@@ -138,7 +138,7 @@ each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "respon
 @each_backend
 @each_upstream
 def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
-    previous, words = None, 0
+    previous, word_count = None, 0
     # Often enough to meet both workers.
     for turn in range(6):
         response = client.responses.create(
@@ -146,8 +146,8 @@ def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
         )
         assert response.output_text == f"turn {turn}"
         assert response.usage is not None
-        assert response.usage.input_tokens == words + 2
-        words += 4
+        assert response.usage.input_tokens == word_count + 2
+        word_count += 4
         previous = response.id
 
 
@@ -336,7 +336,7 @@ COUNTING = ["counting-messages", "counting-responses"]
 
 
 def model_at(upstream: str) -> str:
-    """The second gateway has the models under the names of its own upstreams."""
+    """Return the model's name: the second gateway has the models under the names of its own upstreams."""
     return f"{upstream}/" + (f"{upstream.removeprefix('counting-')}/echo" if upstream in COUNTING else "echo")
 
 
@@ -370,8 +370,8 @@ def test_tokens_of_responses(client: openai.OpenAI, upstream: str) -> None:
 
 def test_an_estimate_is_marked(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Hello"}]
-    told = claude.messages.with_raw_response.count_tokens(model="chat/echo", messages=messages)
-    assert told.headers["dragoman-estimate"] == "true"
+    reported = claude.messages.with_raw_response.count_tokens(model="chat/echo", messages=messages)
+    assert reported.headers["dragoman-estimate"] == "true"
     other = client.responses.input_tokens.with_raw_response.count(model="chat/echo", input="Hello")
     assert other.headers["dragoman-estimate"] == "true"
     # For this gateway, the second one is an upstream that counts tokens.
@@ -380,7 +380,7 @@ def test_an_estimate_is_marked(claude: anthropic.Anthropic, client: openai.OpenA
     assert "dragoman-estimate" not in theirs.headers
 
 
-def test_what_cannot_be_counted(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
+def test_requests_that_cannot_be_counted(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Hello"}]
     with pytest.raises(anthropic.NotFoundError):
         claude.messages.count_tokens(model="nobody-knows", messages=messages)

@@ -71,7 +71,7 @@ def running(
 
 
 def answering(coding: str, body: bytes, media_type: str) -> Script:
-    """A script for one request a connection: what is kept alive would go on with the script of an earlier test."""
+    """Return a script for one request a connection: a kept one would go on with the script of an earlier test."""
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-encoding: {coding}\r\nconnection: close\r\n\r\n"
 
     def script(conversation: Conversation) -> None:
@@ -82,7 +82,7 @@ def answering(coding: str, body: bytes, media_type: str) -> Script:
 
 
 def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, float]:
-    """What the call gives, and the longest time for which the gateway worked before others had a healthz meanwhile."""
+    """Return the result of the call, and the longest time for which the gateway delayed a healthz meanwhile."""
     ended, longest = threading.Event(), 0.0
 
     def watch() -> None:
@@ -102,7 +102,7 @@ def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, flo
 
 
 def drained(client: socket.socket) -> bytes:
-    """The beginning and the end of a stream, which may be long."""
+    """Return the beginning and the end of a stream, which may be long."""
     begin = tail = b""
     while data := client.recv(MIB):
         begin = begin if len(begin) > 2000 else begin + data
@@ -136,9 +136,9 @@ def test_a_stream_that_unpacks_without_end_ends_with_an_error(
             client.sendall(post(path, {**chat(), "max_tokens": 10}))
             return drained(client)
 
-    answer, waited = watched(gateway, call)
-    assert b"Hello" in answer
-    assert any(words in answer for words in TOO_MUCH), answer
+    response, waited = watched(gateway, call)
+    assert b"Hello" in response
+    assert any(text in response for text in TOO_MUCH), response
     assert waited < PATIENCE_S
     assert gateway.resident_bytes - before < 100 * MIB
 
@@ -155,10 +155,10 @@ def test_a_whole_response_that_decompresses_without_end_is_an_error(
             client.sendall(post(CHAT_PATH, chat(stream=False)))
             return read_response(client)
 
-    answer, waited = watched(gateway, call)
-    assert answer.startswith(b"HTTP/1.1 502")
-    assert b"times its size" in answer
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
+    response, waited = watched(gateway, call)
+    assert response.startswith(b"HTTP/1.1 502")
+    assert b"times its size" in response
+    assert json.loads(response.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
     assert waited < PATIENCE_S
 
 

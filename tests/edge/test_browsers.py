@@ -1,5 +1,5 @@
-"""What a browser may send for a page, over both versions of HTTP: nothing is spent and nothing told for pages that are
-not allowed, whatever they put where.
+"""Requests that a browser sends for a page, over both versions of HTTP: no upstream is called for pages that are
+not allowed, whatever their headers are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BODY = json.dumps(chat(stream=False)).encode()
 JSON = "application/json"
 
 
-def answers(conversation: Conversation) -> None:
+def responses(conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(CHAT_WHOLE))
 
@@ -56,7 +56,7 @@ class Site:
 def site(
     request: pytest.FixtureRequest, gateways: Gateways, certificate: Certificate, tls: str
 ) -> Iterator[Site]:
-    with gateways.lend(request.param, answers, server=tls) as (upstream, gateway):
+    with gateways.lend(request.param, responses, server=tls) as (upstream, gateway):
         yield Site(gateway, upstream, certificate)
 
 
@@ -132,7 +132,7 @@ def test_only_pages_that_are_listed_may_send_requests(site: Site, version: str, 
     assert b"access-control-allow-credentials" not in head
 
 
-# Requests of HTTP/1.1 with two hosts or none. None of them may be 200.
+# Heads of HTTP/1.1 whose host or origin is missing, repeated or another site's. None of them may be 200.
 HEADS: dict[str, tuple[str, int]] = {
     "no host": (f"POST {CHAT_PATH} HTTP/1.0\r\n", 421),
     "an empty host": (f"POST {CHAT_PATH} HTTP/1.1\r\nhost:\r\n", 421),
@@ -164,12 +164,12 @@ HEADS: dict[str, tuple[str, int]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.each_choice
-def test_a_request_is_sent_once(site: Site, name: str) -> None:
+def test_an_ambiguous_head_is_refused(site: Site, name: str) -> None:
     head, status = HEADS[name]
     before = site.spent
-    found, answer = http1(site, f"{head}content-type: {JSON}\r\ncontent-length: 0\r\n\r\n".encode())
+    found, response = http1(site, f"{head}content-type: {JSON}\r\ncontent-length: 0\r\n\r\n".encode())
     assert found == status or (status == 0 and 400 <= found < 500)
-    assert b"access-control-" not in answer
+    assert b"access-control-" not in response
     assert site.spent == before
 
 

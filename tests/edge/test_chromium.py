@@ -117,7 +117,7 @@ SIMPLE_API = Path(__file__).parents[2] / "docs" / "simple-api.md"
 (EXAMPLE,) = re.findall(r"^```js\n(.*?)^```", SIMPLE_API.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def answers(conversation: Conversation) -> None:
+def responses(conversation: Conversation) -> None:
     while (request := conversation.read()) is not None:
         if b'"stream":true' in request.replace(b" ", b""):
             conversation.send(STREAM_HEAD + CHAT_STREAM)
@@ -126,10 +126,10 @@ def answers(conversation: Conversation) -> None:
 
 
 class Browsed:
-    """What the pages saw, by their names, and the number of requests that the upstream got until each report."""
+    """Return what the pages saw, by their names, and the number of requests that the upstream got until each report."""
 
     def __init__(self, tmp_path: Path) -> None:
-        with PageServer() as server, Upstream(answers) as upstream:
+        with PageServer() as server, Upstream(responses) as upstream:
             known = f"http://known.example:{server.port}"
             settings = (
                 f'secret = "{ADMIN_KEY}x"\nadmin_key = "{ADMIN_KEY}"\ndefault_model = "up/m"\n'
@@ -170,7 +170,7 @@ def test_a_page_of_another_origin_sees_nothing(browsed: Browsed) -> None:
     assert {name for name, text in seen.items() if text == "opaque 0 "} <= opaque
 
 
-def test_a_page_that_has_rebound_its_name_sees_the_refusal_alone(browsed: Browsed) -> None:
+def test_a_page_that_has_rebound_its_name_sees_only_the_refusal(browsed: Browsed) -> None:
     for status, text in browsed.seen["rebound"].values():
         assert status == 421
         assert "server.allowed_hosts" in text

@@ -1,4 +1,4 @@
-"""HTTP/1.1 at the client's side: what is a request, where it ends, how long it may take, and what is seen of a client
+"""HTTP/1.1 at the client's side: where requests begin and end, their deadlines, and how the gateway notices a client
 that leaves.
 """
 
@@ -79,7 +79,7 @@ class Served:
         return self.clients[-1]
 
     def lines(self, path: str, count: int = 1) -> list[dict[str, Any]]:
-        """The lines of the log about a path, when there are so many."""
+        """Return the lines of the log about a path, when there are so many."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             found = [line for line in self.gateway.log() if line.get("path") == path]
@@ -115,7 +115,7 @@ class Client:
         return status, headers, self._file.read(int(headers.get("content-length", "0")))
 
     def status(self) -> int | None:
-        """Of the next response."""
+        """Return the status of the next response."""
         found = self.answer()
         return None if found is None else found[0]
 
@@ -131,7 +131,7 @@ class Client:
 
 
 @pytest.mark.promise("S5", "S7")
-def test_which_bytes_are_requests(served: Served) -> None:
+def test_bytes_that_are_requests(served: Served) -> None:
     """One connection for each row of the table: the responses, and if it is open afterwards."""
     wrong = {}
     for name, case in CASES.items():
@@ -168,8 +168,8 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
 ) -> None:
     sent, status = REFUSED[name]
     path = f"{endpoint}/{name}"
-    asked = impatient if status == 408 else served
-    client = asked.connect()
+    requested = impatient if status == 408 else served
+    client = requested.connect()
     client.send(sent % path.encode())
     answer = client.answer()
     assert answer is not None
@@ -181,7 +181,7 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
         assert document["type"] == "error"
         assert document["request_id"] == headers["dragoman-request-id"]
     assert document["error"]["message"].startswith("the request's head ")
-    (line,) = asked.lines(path)
+    (line,) = requested.lines(path)
     assert (line["outcome"], line["status"], line["error"]) == (
         "refused",
         status,
@@ -334,7 +334,7 @@ PHASES: dict[str, tuple[Script, bool]] = {
 
 @pytest.mark.promise("R1", "R2")
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: Served, phase: str) -> None:
+def test_a_client_that_leaves_is_noticed_despite_pipelined_data(served: Served, phase: str) -> None:
     script, stream = PHASES[phase]
     served.upstream.script = script
     for behind, data in BEHIND.items():
@@ -343,7 +343,7 @@ def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: S
                 count = len(served.upstream.conversations)
                 client = served.connect()
                 client.send(post(CHAT_PATH, chat(stream=stream)) + data)
-                conversation = _asked(served.upstream, count)
+                conversation = _requested(served.upstream, count)
                 while script is waits and b"Hello" not in client.socket.recv(65536):
                     pass
                 with trial:
@@ -353,8 +353,8 @@ def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: S
                     assert took < LEAVING_S, (behind, how)
 
 
-def _asked(upstream: Upstream, before: int) -> Conversation:
-    """The conversation behind the first so many, when it has a request."""
+def _requested(upstream: Upstream, before: int) -> Conversation:
+    """Return the conversation behind the first so many, when it has a request."""
     found: list[Conversation] = []
     wait_until(
         lambda: found.extend(each for each in upstream.conversations[before:] if each.requests) or found
@@ -410,7 +410,7 @@ def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: 
     assert served.gateway.resident_bytes - resident < 8 * 2**20
 
 
-def test_bytes_behind_the_handshake_of_a_websocket_are_no_second_refusal(served: Served) -> None:
+def test_bytes_after_the_handshake_of_a_websocket_cause_no_second_refusal(served: Served) -> None:
     """The application responds to the handshake; bytes after it get no response of their own."""
     handshake = (
         b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"

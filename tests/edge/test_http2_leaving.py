@@ -63,7 +63,7 @@ def ask(peer: Peer, stream_id: int, **more: object) -> None:
 # What the upstream does, by the name that is in the request.
 
 
-def says_nothing(conversation: Conversation) -> None:
+def sends_nothing(conversation: Conversation) -> None:
     conversation.until_closed()
 
 
@@ -81,7 +81,7 @@ def floods(conversation: Conversation) -> None:
         conversation.closed_at = time.monotonic()
 
 
-PHASES = {each.__name__: each for each in (says_nothing, begins, floods)}
+PHASES = {each.__name__: each for each in (sends_nothing, begins, floods)}
 
 
 def play(conversation: Conversation) -> None:
@@ -145,7 +145,7 @@ def test_a_client_that_leaves_closes_its_upstream(
 
 
 @pytest.mark.promise("R1", "R10")
-def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway, upstream: Upstream) -> None:
+def test_a_cancelled_stream_does_not_affect_the_others(gateway: EdgeGateway, upstream: Upstream) -> None:
     for trial in trials():
         begun = len(upstream.asked)
         with Peer(gateway.connect()) as peer:
@@ -226,7 +226,7 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
 
 
 def refused(gateway: EdgeGateway) -> list[int]:
-    """The statuses of the refusals that the log has."""
+    """Return the statuses of the refusals that the log has."""
     return [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
 
 

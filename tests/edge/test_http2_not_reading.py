@@ -95,7 +95,7 @@ def ask(peer: Peer, stream_id: int) -> list[Frame]:
 
 
 def conversation_of(upstream: Upstream, count: int) -> Conversation:
-    """The newest one, when there are so many."""
+    """Return the newest one, when there are so many."""
     return upstream.wait_for(count)
 
 
@@ -106,7 +106,7 @@ def test_a_closed_window_pauses_only_its_upstream(
         begun = len(upstream.asked)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
-            asked_at = time.monotonic()
+            requested_at = time.monotonic()
             peer.send(window(0, MOST_WINDOW - 65535), *ask(peer, 1))
             stalled = conversation_of(upstream, begun + 1)
             peer.send(*ask(peer, 3), window(3, MOST_WINDOW))
@@ -122,7 +122,7 @@ def test_a_closed_window_pauses_only_its_upstream(
                     assert code_of(frame) == "CANCEL"
                     ended = time.monotonic()
                     peer.contents[3].clear()
-            assert STALL_S <= ended - asked_at < DEFAULT_S
+            assert STALL_S <= ended - requested_at < DEFAULT_S
             assert 1 not in peer.contents
             closed = upstream.wait_closed(stalled)
             assert fast.sent[stalled] < MOST_ON_THE_WAY

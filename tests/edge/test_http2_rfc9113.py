@@ -1,4 +1,4 @@
-"""RFC 9113, section by section: frames that a client may send or must not, and what it gets for them.
+"""RFC 9113, section by section: frames that a client may send or must not, and the responses to them.
 
 The cases are those of h2spec, and those that a request can be malformed in. After every one that concerns a single
 stream the connection goes on: it acknowledges a ping.
@@ -86,12 +86,12 @@ def block(peer: Peer, fields: Headers = HEADERS) -> bytes:
 
 
 def chat(peer: Peer, stream_id: int = 1) -> Sent:
-    """A request whose response is a stream that does not end."""
+    """Return a request whose response is a stream that does not end."""
     return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
 
 
-def answered_first(peer: Peer) -> Sent:
-    """A request that has its response when these frames have been sent."""
+def responded_first(peer: Peer) -> Sent:
+    """Return a request that has its response when these frames have been sent."""
     peer.send(peer.request(1))
     assert peer.answer(1) == "200"
     return []
@@ -174,12 +174,12 @@ ROWS = [
         lambda p: [*chat(p), reset(1), PriorityFrame(1), window(1, 9), reset(1)],
         "",
     ),
-    Row("5.1", "DATA when closed", lambda p: [*answered_first(p), data(1, b"x")], "RST 1 STREAM_CLOSED"),
-    Row("5.1", "HEADERS when closed", lambda p: [*answered_first(p), p.request(1)], "GOAWAY STREAM_CLOSED"),
+    Row("5.1", "DATA when closed", lambda p: [*responded_first(p), data(1, b"x")], "RST 1 STREAM_CLOSED"),
+    Row("5.1", "HEADERS when closed", lambda p: [*responded_first(p), p.request(1)], "GOAWAY STREAM_CLOSED"),
     Row(
         "5.1",
         "PRIORITY, WINDOW_UPDATE, RST_STREAM when closed",
-        lambda p: [*answered_first(p), PriorityFrame(1), window(1, 9), reset(1)],
+        lambda p: [*responded_first(p), PriorityFrame(1), window(1, 9), reset(1)],
         "",
     ),
     Row("5.1.1", "an even number", lambda p: [p.request(2)], PROTOCOL_ERROR),
@@ -494,8 +494,8 @@ def test_a_ping_is_acknowledged_with_its_data(gateway: EdgeGateway) -> None:
     """6.7."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        answer = peer.settle(b"\x00\xffabcdef")[-1]
-        assert "ACK" in answer.flags
+        response = peer.settle(b"\x00\xffabcdef")[-1]
+        assert "ACK" in response.flags
 
 
 def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:

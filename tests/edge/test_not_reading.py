@@ -63,7 +63,7 @@ class Flood:
         reader.join()
 
     def wait_until_paused(self, gateway: EdgeGateway) -> int:
-        """The bytes that were taken when a gateway that could take more has taken nothing for a while."""
+        """Return the bytes that were read when a gateway that could read more has read nothing for a while."""
         before = -1
 
         def is_paused() -> bool:
@@ -81,7 +81,7 @@ class Flood:
 
     @property
     def _has_room(self) -> bool:
-        """Whether the kernel would take more for the gateway."""
+        """True if the kernel would accept more for the gateway."""
         if self._conversation is None or self._conversation.socket.fileno() < 0:
             return False
         return bool(select.select([], [self._conversation.socket], [], 0)[1])
@@ -111,7 +111,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.promise("R9", "R10", "S10")
-def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) -> None:
+def test_it_pauses_its_upstream_and_is_disconnected_after_the_limit(running: Running) -> None:
     upstream, gateway = running
     flood = upstream.script = Flood()
     resident = gateway.resident_bytes

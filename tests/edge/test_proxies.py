@@ -153,7 +153,7 @@ def _exchange(port: int, sent: bytes) -> None:
 
 
 def _seen(lines: list[str]) -> Counter[str]:
-    """Of lines that name requests: how often which is there."""
+    """Return how often each name of a request is in the lines."""
     return Counter(found[0] for line in lines if (found := re.search(r"/seen/\d+/\d+", line)))
 
 

@@ -58,7 +58,7 @@ class Running:
     upstream: Upstream
 
     async def call(self, times: int = 1) -> str:
-        """The keys that so many requests went out with."""
+        """Return the keys that so many requests went out with."""
         before = len(self.upstream.used)
         for _ in range(times):
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -98,7 +98,7 @@ def key(left: float | None) -> Script:
     return whole({"data": {"label": "k", "limit": left and 100, "limit_remaining": left, "usage": 1}})
 
 
-TOLD = [
+REPORTED = [
     (DEEPSEEK, {"a": balance(deepseek("5.00")), "b": balance(deepseek("110.00"))}, "b"),
     # In dollars, where it has several currencies.
     (
@@ -117,7 +117,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("host", "balances", "richest"), TOLD)
+@pytest.mark.parametrize(("host", "balances", "richest"), REPORTED)
 @pytest.mark.each_choice
 async def test_the_account_with_the_most_money_is_next(
     host: tuple[str, str], balances: dict[str, Script], richest: str

@@ -1,4 +1,4 @@
-"""Money: what a request costs by the price list, and what becomes of a key whose budget is spent."""
+"""Money: the cost of a request by the price list, and the budgets of keys."""
 
 import json
 import logging
@@ -201,7 +201,7 @@ async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: st
 
 
 @pytest.mark.anyio
-async def test_a_model_that_leads_nowhere_is_not_found_rather_than_not_priced() -> None:
+async def test_a_model_without_a_route_is_not_found_rather_than_not_priced() -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
     assert (await gateway.ask(model="nowhere")).status == 404
 
@@ -248,7 +248,7 @@ CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("upstream", "answer", "dollars"),
+    ("upstream", "reply", "dollars"),
     [
         (CHAT, CACHED_CHAT, 2 * 0.01 + 8 * 0.001 + 0.1),
         (MESSAGES, CACHED_MESSAGES, 0.01 + 8 * 0.001 + 0.02 + 0.1),
@@ -256,10 +256,10 @@ CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_the_log_has_the_price_and_caches_count(
-    protocol: str, upstream: str, answer: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
+    protocol: str, upstream: str, reply: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     price = Price(model="*", input=1e4, output=1e5, cached_input=1e3, cache_write=2e4)
-    gateway = limited(upstream, whole(answer), keys={"red": {}}, prices=[price])
+    gateway = limited(upstream, whole(reply), keys={"red": {}}, prices=[price])
     with caplog.at_level(logging.INFO):
         assert (await gateway.ask(protocol)).status == 200
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
@@ -274,23 +274,23 @@ SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dolla
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
-async def test_what_requests_under_way_may_cost_is_reserved(left: float, served: int) -> None:
+async def test_the_possible_cost_of_requests_under_way_is_reserved(left: float, served: int) -> None:
     slow = Script([Sleep(1), *ANSWERS[CHAT].body])
     gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
-    heard: list[FakeClient] = []
+    response: list[FakeClient] = []
 
     async def one() -> None:
-        heard.append(await gateway.ask())
+        response.append(await gateway.ask())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(40):
             tasks.start_soon(one)
-    assert [client.status for client in heard].count(200) == served
+    assert [client.status for client in response].count(200) == served
     assert len(gateway.upstreams.sent) == served
 
 
 @pytest.mark.anyio
-async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> None:
+async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
     """For responses, errors of upstreams, requests that are refused later, and clients that leave."""
     keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
     scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
@@ -316,7 +316,7 @@ async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> No
 
 
 @pytest.mark.anyio
-async def test_what_a_request_had_reserved_is_free_again_when_it_is_cut_before_it_passed() -> None:
+async def test_the_reservation_is_released_if_the_request_is_cancelled_before_it_passed() -> None:
     class Slow(MemoryAccountStore):
         async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
             await anyio.sleep_forever()

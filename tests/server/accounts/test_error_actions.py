@@ -1,4 +1,4 @@
-"""What a failed attempt means for its account: the three tiers of the first pools, and what the field has learned."""
+"""The effect of a failed attempt on its account: the rules of other pools, and known cases of vendors."""
 
 from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman_server.accounts.error_actions import (

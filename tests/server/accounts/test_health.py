@@ -31,7 +31,7 @@ def test_disabled_until_it_is_reset() -> None:
     assert health.after_reset() == FRESH
 
 
-def test_a_reset_forgets_all_but_the_last_use() -> None:
+def test_a_reset_clears_all_but_the_last_use() -> None:
     health = Health(9.0, "why", None, (1.0,), 2, last_used=7.0, remaining=0.5)
     assert health.after_reset() == Health(last_used=7.0)
 
@@ -63,9 +63,9 @@ def test_a_cooldown_without_a_named_time_doubles() -> None:
 
 @pytest.mark.promise("R7")
 def test_a_later_error_never_shortens_a_cooldown() -> None:
-    resting = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=20.0)
-    assert after(resting, ErrorAction.COOL_DOWN, 101.0, retry_after=3.0) is resting
-    longer = after(resting, ErrorAction.COOL_DOWN, 101.0, retry_after=30.0)
+    cooling = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=20.0)
+    assert after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=3.0) is cooling
+    longer = after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=30.0)
     # Both were on their way at once: one strike.
     assert (longer.cooldown_until, longer.consecutive_cooldowns) == (131.0, 1)
     assert after(longer, ErrorAction.COOL_DOWN, 140.0, retry_after=1.0).consecutive_cooldowns == 2
@@ -80,7 +80,7 @@ def test_f8_single_troubles_are_borne_many_are_not() -> None:
     assert (health.cooldown_until, health.failures, health.consecutive_cooldowns) == (34.0, (), 1)
 
 
-def test_troubles_are_forgotten_in_time() -> None:
+def test_failures_expire() -> None:
     health = Health(failures=(10.0, 20.0))
     assert after(health, ErrorAction.RETRY_LATER, 75.0).failures == (20.0, 75.0)
     assert after(health, ErrorAction.RETRY_LATER, 81.0).failures == (81.0,)

@@ -1,4 +1,4 @@
-"""What a client key may use: models, requests and tokens by the minute. Through the application, in every dialect."""
+"""The limits of a client key: models, requests and tokens per minute. Through the application, in every protocol."""
 
 import json
 import logging
@@ -68,12 +68,12 @@ ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
 ]
 
 
-async def test_which_models_a_key_may_use() -> None:
-    for models, asked, status in ALLOWED_MODELS:
+async def test_models_that_a_key_may_use() -> None:
+    for models, requested, status in ALLOWED_MODELS:
         gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
-        client = await gateway.ask(model=asked)
+        client = await gateway.ask(model=requested)
         assert client.status == status, client.body
-        assert len(gateway.upstreams.sent) == (status == 200), (models, asked)
+        assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
 
 
 @dialects
@@ -142,7 +142,7 @@ async def test_the_list_of_models_has_only_those_of_the_key() -> None:
     assert {"fast", "slow"} <= {each["id"] for each in blue["data"]}
 
 
-async def test_what_was_never_admitted_is_not_sent() -> None:
+async def test_a_refused_request_is_not_sent() -> None:
     """An endpoint without the check sends nothing."""
 
     class Forgetful(ProtocolEndpoint):
@@ -173,7 +173,7 @@ async def test_requests_by_the_minute(protocol: str) -> None:
 
 
 # The headers that the libraries of each vendor read.
-TOLD = {
+REPORTED = {
     CHAT: {
         "x-ratelimit-limit-requests": "2",
         "x-ratelimit-remaining-requests": "0",
@@ -185,7 +185,7 @@ TOLD = {
         "anthropic-ratelimit-requests-reset": "2026-11-21T12:00:30Z",
     },
 }
-TOLD[RESPONSES] = TOLD[CHAT]
+REPORTED[RESPONSES] = REPORTED[CHAT]
 
 
 @dialects
@@ -201,7 +201,9 @@ async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, stream
         "the client key red may use 2 requests a minute; try again in 30.000s" in error_of(client)["message"]
     )
     assert (client.headers["retry-after"], client.headers["retry-after-ms"]) == ("30", "30000")
-    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == TOLD[protocol]
+    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == REPORTED[
+        protocol
+    ]
 
 
 async def test_the_simple_api_reports_when_to_try_again() -> None:
@@ -228,11 +230,11 @@ LIMIT_ENDS: list[tuple[str, float, str]] = [
 
 
 async def test_the_header_for_the_end_of_a_limit() -> None:
-    for protocol, wait, told in LIMIT_ENDS:
+    for protocol, wait, reported in LIMIT_ENDS:
         headers = dict(
             limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
         )
-        assert next(value for name, value in headers.items() if "reset" in name) == told, (protocol, wait)
+        assert next(value for name, value in headers.items() if "reset" in name) == reported, (protocol, wait)
         assert int(headers["retry-after"]) >= max(0.0, wait), (protocol, wait)
         assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000, (protocol, wait)
 
@@ -283,7 +285,7 @@ async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, strea
     assert (await gateway.ask(protocol)).status == 200
 
 
-async def test_a_key_within_its_tokens_goes_on() -> None:
+async def test_a_key_within_its_tokens_is_not_limited() -> None:
     gateway = limited(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
     assert [(await gateway.ask()).status for _ in range(4)] == [200, 200, 200, 429]
 
@@ -372,7 +374,7 @@ async def test_a_relayed_stream_without_figures_is_estimated() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 500])
-async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
+async def test_an_error_of_the_upstream_uses_no_tokens(status: int) -> None:
     gateway = limited(
         CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
     )
@@ -430,7 +432,7 @@ async def test_a_key_without_limits_uses_no_store() -> None:
     assert (await gateway.ask()).status == 200
 
 
-async def test_what_is_counted_when_the_server_stops() -> None:
+async def test_requests_are_counted_when_the_server_stops() -> None:
     """A request that is cancelled in its middle has used what it has used."""
     slow = stream(*(chunk({"content": word}) for word in WORDS))
     slow.body = [*slow.body, Sleep(3600)]
@@ -449,7 +451,7 @@ def test_the_record_has_nothing_about_limits() -> None:
 
 
 async def test_a_whole_response_without_usage_is_estimated() -> None:
-    answer = whole(chat_answer({"content": "Hello"}, usage=None))
-    gateway = limited(CHAT, answer, keys={"red": {"tokens_per_minute": 5}})
+    response = whole(chat_answer({"content": "Hello"}, usage=None))
+    gateway = limited(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
     assert (await gateway.ask()).status == 200
     assert (await gateway.ask()).status == 429

@@ -132,8 +132,8 @@ def made() -> tuple[FakeStore, ResilientStore]:
 
 
 async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
-    answer = await store.take(candidates, None, lease, now)
-    return answer.account if isinstance(answer, AccountGrant) else None
+    response = await store.take(candidates, None, lease, now)
+    return response.account if isinstance(response, AccountGrant) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
@@ -207,11 +207,11 @@ async def test_after_a_few_failures_no_request_waits() -> None:
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.HANGS
         await take_until_open(careful)
-        asked, began = len(store.asked), anyio.current_time()
+        requested, began = len(store.asked), anyio.current_time()
         for call in CALLS.values():
             await call(careful)
         assert anyio.current_time() == began
-        assert len(store.asked) == asked
+        assert len(store.asked) == requested
 
 
 async def test_single_failures_do_not_open_it() -> None:
@@ -226,7 +226,7 @@ async def test_single_failures_do_not_open_it() -> None:
         assert careful.local_decisions == 10
 
 
-async def test_it_closes_by_itself_without_a_request_that_waits_for_that() -> None:
+async def test_the_breaker_closes_without_a_waiting_request() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
@@ -306,7 +306,7 @@ async def test_local_decisions_start_from_the_last_known_state() -> None:
         assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
 
 
-async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> None:
+async def test_accounts_take_turns_during_the_failure() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -370,7 +370,7 @@ async def test_a_change_during_the_replay_is_sent_after_it() -> None:
         assert careful.health() == {"up/a": Health()}
 
 
-async def test_what_another_gateway_changes_meanwhile_is_seen() -> None:
+async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -421,7 +421,7 @@ async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always
         assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
-async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
+async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -434,7 +434,7 @@ async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
         assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
-async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
+async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -465,7 +465,7 @@ async def test_a_change_that_always_fails_is_given_up() -> None:
         assert not careful.is_open
 
 
-async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
+async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS

@@ -1,4 +1,4 @@
-"""Stores of accounts that several gateways share, and what becomes of them when file or server are in trouble.
+"""Stores of accounts that several gateways share, also when file or server fail.
 
 On both backends, with a real file and a real server.
 """
@@ -74,12 +74,12 @@ async def cool(store: AccountStore, account: str, after: float = 1000.0, now: fl
 
 
 async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
-    answer = await store.take(candidates, None, "lease", now)
-    return answer.account if isinstance(answer, AccountGrant) else None
+    response = await store.take(candidates, None, "lease", now)
+    return response.account if isinstance(response, AccountGrant) else None
 
 
 async def until(true: Callable[[], bool]) -> float:
-    """How long it took, in seconds."""
+    """Wait until the condition holds, and return how many seconds it took."""
     began = time.perf_counter()
     with anyio.fail_after(PATIENCE_S):
         while not true():  # noqa: ASYNC110  there is no event for a changed view
@@ -179,14 +179,14 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
 
     async with stores[0].running(), stores[1].running():
         for number in range(150):
-            words, call = calls.next()
+            name, call = calls.next()
             store = stores[number % 3 % 2]
-            if words.startswith("succeeded"):
+            if name.startswith("succeeded"):
                 # Most successes change nothing, so the store reads only its view.
                 await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
             expected = await call(model)
             calls.took(expected)
-            assert await call(store) == expected, words
+            assert await call(store) == expected, name
         for store in stores:
             await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
 
@@ -267,7 +267,7 @@ BAD_FILES = {
 
 @one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
-async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
+async def test_a_file_of_another_program_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
     statement, message = BAD_FILES[name]
     path = tmp_path / "a.db"
     if statement:
@@ -388,7 +388,7 @@ async def test_with_tls_the_server_has_to_prove_its_name(
                     await take(store, A)
 
 
-async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: ValkeyServer) -> None:
+async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
         assert await take(store, A) == "up/a"
@@ -423,7 +423,7 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
         }
 
 
-async def test_what_changed_while_it_was_away_a_gateway_reads_when_it_is_back(server: ValkeyServer) -> None:
+async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
@@ -466,7 +466,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
     )
     times: list[float] = []
     limited = Candidate("up/limited", max_concurrent_requests=1)
-    resting = Candidate("up/resting")
+    cooling = Candidate("up/resting")
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
@@ -477,10 +477,10 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
     async with store.running():
         await store.take([limited], None, "held", NOW)
         await cool(store, "up/resting")
-        await request(resting, limited)
+        await request(cooling, limited)
         server.kill()
         for _ in range(200):
-            await request(resting, limited)
+            await request(cooling, limited)
         assert store.is_open
         assert store.local_decisions >= 200
         # What is learned meanwhile counts here at once, and for all when the server is back.
@@ -491,7 +491,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
         await until(lambda: not store.is_open)
         decisions = store.local_decisions
         for _ in range(20):
-            await request(resting)
+            await request(cooling)
         assert store.local_decisions == decisions
         async with plain.running():
             await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))

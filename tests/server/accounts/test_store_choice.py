@@ -1,4 +1,4 @@
-"""Which store of accounts a gateway has, and how its server is named."""
+"""The choice of the store of accounts, and the URL of its server."""
 
 from contextlib import nullcontext
 from pathlib import Path

@@ -62,9 +62,9 @@ async def take(
     conversation: str | None = None,
     lease: str = "l",
 ) -> str | float:
-    """The account, or from when on there is room, in seconds after NOW."""
-    answer = await store.take(candidates, conversation, lease, now)
-    return answer.account if isinstance(answer, AccountGrant) else answer.until - NOW
+    """Return the account, or from when on there is room, in seconds after NOW."""
+    response = await store.take(candidates, conversation, lease, now)
+    return response.account if isinstance(response, AccountGrant) else response.until - NOW
 
 
 async def fail(
@@ -107,11 +107,11 @@ async def test_a_burst_is_whole_though_sevenths_are_not_exact(kind: Kind) -> Non
         assert await take(store, seven, now=NOW + 0.3) == pytest.approx(0.3 + 60 / 7)
 
 
-async def test_who_has_no_room_is_passed_over(kind: Kind) -> None:
+async def test_accounts_at_their_limit_are_passed_over(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        answers = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
-        assert answers == ["up/a", "up/a", "up/a", "up/a", "up/b"]
+        responses = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
+        assert responses == ["up/a", "up/a", "up/a", "up/a", "up/b"]
 
 
 async def test_without_a_free_account_the_time_of_the_first_is_reported(kind: Kind) -> None:
@@ -133,7 +133,7 @@ async def test_tokens_are_a_debt_that_is_paid_off(kind: Kind) -> None:
         assert await take(store, TOKENS, now=NOW + 90.0) == "up/a"
 
 
-async def test_so_many_at_once(kind: Kind) -> None:
+async def test_the_limit_of_concurrent_requests(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, lease="first") == "up/a"
@@ -155,16 +155,16 @@ async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
 async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
     five = Candidate("up/a", max_concurrent_requests=5)
     store = kind()
-    answers: list[str | float] = []
+    responses: list[str | float] = []
 
     async def request(number: int) -> None:
-        answers.append(await take(store, five, lease=str(number)))
+        responses.append(await take(store, five, lease=str(number)))
 
     async with store.running():
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(request, number)
-        assert sorted(answers, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
+        assert sorted(responses, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
 
 
 # Conversations.
@@ -179,7 +179,7 @@ async def test_a_conversation_stays_with_its_account(kind: Kind) -> None:
         assert await take(store, B, A) == "up/b"
 
 
-async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> None:
+async def test_a_conversation_moves_from_a_full_account_and_stays_there(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
@@ -189,7 +189,7 @@ async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> Non
         assert await take(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
 
 
-async def test_it_is_forgotten_after_a_while_from_its_last_request_on(kind: Kind) -> None:
+async def test_a_conversation_expires_after_its_last_request(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await take(store, A, B, conversation="c")
@@ -198,7 +198,7 @@ async def test_it_is_forgotten_after_a_while_from_its_last_request_on(kind: Kind
         assert await take(store, B, A, conversation="c", now=NOW + 3 * CONVERSATION_S - 2) == "up/b"
 
 
-async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(kind: Kind) -> None:
+async def test_of_too_many_conversations_the_least_recent_is_dropped(kind: Kind) -> None:
     store = kind()
     async with store.running():
         for number in range(MOST_CONVERSATIONS):
@@ -226,7 +226,7 @@ async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
         assert await take(store, A, now=NOW + 30) == "up/a"
 
 
-async def test_one_that_is_disabled_has_none_until_it_is_reset(kind: Kind) -> None:
+async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await store.disable("up/a", "by hand")
@@ -320,12 +320,12 @@ async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: i
     taken: set[str] = set()
     async with store.running():
         for _ in range(250):
-            words, call = calls.next()
+            text, call = calls.next()
             expected = await call(model)
             calls.took(expected)
             if isinstance(expected, AccountGrant):
                 taken.add(expected.account)
-            assert await call(store) == expected, words
-            assert store.health() == model.health(), words
+            assert await call(store) == expected, text
+            assert store.health() == model.health(), text
     assert taken == {each.account for each in CANDIDATES}, "the calls are of no use"
     assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not asked"

@@ -108,11 +108,9 @@ def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
     """By its text, not by its bytes: an image of a megabyte is no million tokens."""
-    words = "word " * 1000
+    text = "word " * 1000
     body = ask(client) | (
-        {"input": words}
-        if client == PROTOCOL_NAMES[2]
-        else {"messages": [{"role": "user", "content": words}]}
+        {"input": text} if client == PROTOCOL_NAMES[2] else {"messages": [{"role": "user", "content": text}]}
     )
     usage = usage_of(record(), planned(client, upstream, body), measured(1))
     assert usage.input is not None

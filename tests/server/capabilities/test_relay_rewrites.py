@@ -193,7 +193,7 @@ def test_relays_are_rewritten_where_the_server_needs_it() -> None:
             assert relay_at(url, protocol, model, relay=said) == said, (url, protocol, model)
 
 
-def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
+def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
     """A rewritten Responses request keeps its `store`, though the server's Chat Completions may check bodies."""
     local: dict[str, Any] = {
         "protocol": CHAT,
@@ -269,10 +269,10 @@ def test_chat_clients_of_strict_hosts(
     body = {"model": f"up/{model}", **FROM_AGENT}
     plan = planned(body, protocol=CHAT, base_url=url)
     turn = {**SENT_TURN, **reasoning}
-    system, asked, _, result = FROM_AGENT["messages"]
+    system, requested, _, result = FROM_AGENT["messages"]
     assert json.loads(plan.translated.body) == {
         "model": model,
-        "messages": [{**system, "role": "system"}, asked, turn, result],
+        "messages": [{**system, "role": "system"}, requested, turn, result],
         "max_tokens": 9,
         **settings,
     }
@@ -280,13 +280,13 @@ def test_chat_clients_of_strict_hosts(
 
 def test_openais_newest_get_no_effort_beside_tools_from_chat_clients() -> None:
     function = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    asked = {
+    requested = {
         "model": "up/gpt-5.6-luna",
         "messages": [{"role": "user", "content": "Hi"}],
         "tools": [function],
         "reasoning_effort": "high",
     }
-    plan = planned(asked, protocol=CHAT, base_url=OPENAI)
+    plan = planned(requested, protocol=CHAT, base_url=OPENAI)
     sent = json.loads(plan.translated.body)
     assert (sent["reasoning_effort"], sent["tools"]) == ("none", [function])
     assert [loss.path for loss in plan.translated.losses] == ["/reasoning_effort"]
@@ -300,8 +300,8 @@ async def test_a_rewritten_upstream_counts_tokens() -> None:
     gateway = scripted(
         MESSAGES, whole({"input_tokens": 42}), upstream={"relay": "rewrite", "counts_tokens": True}
     )
-    asked = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
-    client = await gateway.call("/v1/messages/count_tokens", asked)
+    requested = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    client = await gateway.call("/v1/messages/count_tokens", requested)
     assert (client.status, json.loads(client.body)) == (200, {"input_tokens": 42})
     assert gateway.sent[0].url.endswith("/v1/messages/count_tokens")
     assert gateway.sent[0].body.keys() == {"model", "messages"}
@@ -315,19 +315,19 @@ async def test_a_rewritten_upstream_compacts() -> None:
 
 
 async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
-    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite"})
-    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite"})
+    requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "odd-2026-01-01"}
-    client = await gateway.call("/v1/messages", asked, headers)
+    client = await gateway.call("/v1/messages", requested, headers)
     sent = gateway.sent[0].headers
     assert client.status == 200
     assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "odd-2026-01-01")
 
 
 async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
-    answer = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-    gateway = scripted(MESSAGES, answer, upstream={"relay": "rewrite", "unwraps_signatures": True})
-    asked = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
-    await gateway.call("/v1/messages", asked)
-    assert gateway.sent[0].body == {**asked, "model": "m"}
+    response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite", "unwraps_signatures": True})
+    requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
+    await gateway.call("/v1/messages", requested)
+    assert gateway.sent[0].body == {**requested, "model": "m"}

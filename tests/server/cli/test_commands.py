@@ -139,7 +139,7 @@ def test_show_with_origin_prints_the_precedence() -> None:
     assert CANARY not in result.output
 
 
-def test_what_show_prints_is_toml() -> None:
+def test_config_show_prints_toml() -> None:
     Path("dragoman.toml").write_text(LOCAL + '[models]\n"gpt-4.1" = "local/x"\n')
     result = run("config", "show", LOCAL_KEY=CANARY)
     server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
@@ -205,7 +205,7 @@ def upstream(name: str, *models: str) -> UpstreamSettings:
     return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
 
 
-TOLD: ModelLists = {
+REPORTED: ModelLists = {
     "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
     "b": "it answered with status 404",
 }
@@ -219,19 +219,19 @@ EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
         {},
         Example("a/d"),
     ),
-    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
+    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), REPORTED, Example("m")),
     (
         Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
         {},
         Example("a/y"),
     ),
-    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
+    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, Example("m", 32_768)),
     (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
     (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
     # Then what an upstream lists that can be talked to.
-    (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
+    (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, Example("a/small", 32_768)),
     (Settings(upstreams=(upstream("a"),)), {}, None),
-    (Settings(upstreams=(upstream("b"),)), TOLD, None),
+    (Settings(upstreams=(upstream("b"),)), REPORTED, None),
 ]
 
 
@@ -286,27 +286,27 @@ def test_claude_code_gets_the_context_window_of_the_model() -> None:
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
-    words = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
-    assert list(words) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+    arguments = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
+    assert list(arguments) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
 
     for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
-        curl = words[title]
+        curl = arguments[title]
         assert url + path in curl
         assert json.loads(curl[curl.index("-d") + 1])["model"] == model
 
     for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
-        assert words[title][:2] == ["python", "-c"]
-        strings = [n.value for n in ast.walk(ast.parse(words[title][2])) if isinstance(n, ast.Constant)]
+        assert arguments[title][:2] == ["python", "-c"]
+        strings = [n.value for n in ast.walk(ast.parse(arguments[title][2])) if isinstance(n, ast.Constant)]
         assert {base, model} <= set(strings)
 
-    assert words["Claude Code"] == [
+    assert arguments["Claude Code"] == [
         f"ANTHROPIC_BASE_URL={url}",
         "ANTHROPIC_AUTH_TOKEN=any",
         f"ANTHROPIC_MODEL={model}",
         "claude",
     ]
 
-    codex = words["Codex"]
+    codex = arguments["Codex"]
     assert codex[:3] == ["codex", "-c", "model_provider=dragoman"]
     assert codex[-2:] == ["-m", model]
     # Codex reads the value of -c as TOML.
@@ -420,7 +420,7 @@ SECRET = "a-secret-of-some-length-0123456789-wq7zk"
 
 
 def add(name: str, **environ: str) -> tuple[str, str]:
-    """A new key, and the configuration with it."""
+    """Return a new key, and the configuration with it."""
     result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
     assert result.exit_code == 0
     key, _, lines = result.stdout.partition("\n")
@@ -475,9 +475,7 @@ def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
         (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key of the name 'odl'; there are old"),
     ],
 )
-def test_what_the_key_commands_refuse(
-    arguments: tuple[str, ...], environ: dict[str, str], message: str
-) -> None:
+def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
     if environ:
         Path("dragoman.toml").write_text(add("old")[1])
     result = run("keys", *arguments, **environ)
@@ -519,8 +517,8 @@ def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: 
     Path("dragoman.toml").write_text(text)
     result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    told = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
-    assert told in result.stderr
+    reported = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
+    assert reported in result.stderr
 
 
 def test_a_file_that_disappeared_is_reported() -> None:

@@ -16,7 +16,7 @@ from command.process import Server
 
 pytestmark = pytest.mark.process
 
-ANSWER = {
+RESPONSE = {
     "id": "a",
     "object": "chat.completion",
     "created": 1,
@@ -56,7 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
         model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
         self.server.asked.append(model)
         known = model in self.server.models
-        self._answer(200 if known else 404, ANSWER if known else {"error": {"message": f"no model {model}"}})
+        self._answer(
+            200 if known else 404, RESPONSE if known else {"error": {"message": f"no model {model}"}}
+        )
 
     def _answer(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
@@ -94,9 +96,9 @@ def message(model: str) -> dict[str, Any]:
 
 
 def run_curl(gateway: Gateway) -> tuple[int, str]:
-    """What the printed curl line does."""
-    words = shlex.split(next(line for line in gateway.output if line.startswith("  curl ")))
-    return post(gateway, urlsplit(words[1]).path, json.loads(words[words.index("-d") + 1]))
+    """Send the request of the printed curl line."""
+    text = shlex.split(next(line for line in gateway.output if line.startswith("  curl ")))
+    return post(gateway, urlsplit(text[1]).path, json.loads(text[text.index("-d") + 1]))
 
 
 def named(directory: Path, fake: Fake) -> tuple[str, ...]:

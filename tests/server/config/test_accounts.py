@@ -43,7 +43,7 @@ def test_accounts_belong_to_their_upstreams() -> None:
     assert [each.id for each in settings.accounts_of(cloud)] == ["cloud/a"]
 
 
-def test_all_that_an_account_can_have() -> None:
+def test_every_setting_of_an_account() -> None:
     more = """\
 api_key = "${KEY}"
 proxy = "socks5://user:${KEY}@proxy:1080"
@@ -68,7 +68,7 @@ max_concurrent_requests = 4
     assert CANARY not in repr(settings)
 
 
-def test_how_an_upstream_uses_its_accounts() -> None:
+def test_the_settings_for_the_accounts_of_an_upstream() -> None:
     more = 'selection = "most_remaining"\nsticky = false\nhedge_s = 2.5\n'
     upstream = load_text(LOCAL + more).settings.upstreams[0]
     assert (upstream.selection, upstream.sticky, upstream.hedge_s) == ("most_remaining", False, 2.5)
@@ -76,7 +76,7 @@ def test_how_an_upstream_uses_its_accounts() -> None:
     assert (upstream.selection, upstream.sticky, upstream.hedge_s) == ("least_recently_used", True, 0)
 
 
-def test_all_that_a_rule_can_have() -> None:
+def test_every_setting_of_a_rule() -> None:
     text = """\
 [[rules]]
 action = "try_next"
@@ -115,7 +115,7 @@ def test_a_rule_has_any_action_and_any_condition() -> None:
             assert rule.action == action, (action, condition)
 
 
-def test_a_model_may_lead_to_a_chain() -> None:
+def test_a_model_may_be_a_chain() -> None:
     text = (
         TWO
         + '[models]\nfast = ["local/small", "cloud/${SIZE}", "sim/echo"]\n"gpt-*" = ["cloud/x"]\none = "local/y"\n'
@@ -135,7 +135,7 @@ def test_a_model_may_lead_to_a_chain() -> None:
         assert [(each.settings.name, each.upstream_model) for each in found] == expected
 
 
-def test_what_is_shown_of_accounts_has_no_keys() -> None:
+def test_accounts_are_shown_without_keys() -> None:
     text = LOCAL + account(more='api_key = "${KEY}"\nproxy = "http://user:${KEY}@proxy:1"\nweight = 2\n')
     text += '[[rules]]\naction = "try_next"\nstatuses = [400]\n[models]\nfast = ["local/a", "sim/echo"]\n'
     loaded = load_text(text, {"KEY": CANARY})

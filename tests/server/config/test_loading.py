@@ -288,7 +288,7 @@ def test_a_byte_order_mark_is_no_key() -> None:
     assert load_text(b"\xef\xbb\xbfserver.port = 1\n").settings.server.port == 1
 
 
-def test_what_a_variable_holds_is_not_expanded_again() -> None:
+def test_the_value_of_a_variable_is_not_expanded_again() -> None:
     settings = load_text(LOCAL + 'api_key = "${A}"\n', {"A": "$${A}"}).settings
     assert settings.upstreams[0].api_key == Secret("$${A}")
 
@@ -400,7 +400,7 @@ def test_a_key_in_the_environment_makes_an_upstream() -> None:
         ("https://api.openai.com.evil.example/v1", ("openai_chat",)),
     ],
 )
-def test_what_an_openai_key_speaks(url: str | None, protocols: tuple[str, ...]) -> None:
+def test_the_protocols_of_an_openai_key(url: str | None, protocols: tuple[str, ...]) -> None:
     environ = {"OPENAI_API_KEY": CANARY} | ({"OPENAI_BASE_URL": url} if url else {})
     (upstream,) = load(environ=environ).settings.upstreams
     assert upstream.protocols == protocols

@@ -1,4 +1,4 @@
-"""Patterns of model names: a table of names and patterns in, what each `*` stands for out."""
+"""Patterns of model names: a table of names and patterns in, the text of each `*` out."""
 
 from dragoman_server.settings.patterns import captures, matches, substitute
 
@@ -45,10 +45,10 @@ FILLED = [
 ]
 
 
-def test_a_target_takes_the_texts_in_order() -> None:
+def test_a_target_gets_the_texts_in_order() -> None:
     for target, texts, full in FILLED:
         assert substitute(target, texts) == full, target
 
 
-def test_a_long_name_takes_no_time_worth_mentioning() -> None:
+def test_a_long_name_is_matched_fast() -> None:
     assert captures("a" * 100_000, "*a" * 20 + "*b") is None

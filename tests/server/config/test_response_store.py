@@ -1,4 +1,4 @@
-"""The settings of the response store and of counts: what fits together, and what well-known hosts do themselves."""
+"""The settings of the response store and of counts: valid combinations, and defaults for well-known hosts."""
 
 from collections.abc import Mapping
 from pathlib import Path

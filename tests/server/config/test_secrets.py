@@ -1,4 +1,4 @@
-"""Configuration: nothing secret is shown, by whatever way."""
+"""Configuration: no secret is shown in any way."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_secret_shows_itself_to_reveal_alone() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
     for text in (

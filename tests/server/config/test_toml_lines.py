@@ -1,4 +1,4 @@
-"""Where the keys of a TOML document stand."""
+"""The lines of the keys of a TOML document."""
 
 import json
 import tomllib
@@ -85,9 +85,7 @@ TABLES = st.dictionaries(KEYS, VALUES, max_size=4)
     top=TABLES,
     tables=st.dictionaries(KEYS, st.one_of(TABLES, st.lists(TABLES, min_size=1, max_size=3)), max_size=3),
 )
-def test_every_key_of_any_document_is_found_where_it_stands(
-    top: dict[str, object], tables: dict[str, object]
-) -> None:
+def test_every_key_of_any_document_has_its_line(top: dict[str, object], tables: dict[str, object]) -> None:
     lines: list[str] = []
     expected: dict[tuple[str | int, ...], int] = {}
 

@@ -1,4 +1,4 @@
-"""The application as a server drives it: routes, errors in the right dialect, CORS, secrets, log lines."""
+"""The application as a server drives it: routes, errors in the right protocol, CORS, secrets, log lines."""
 
 import io
 import json
@@ -552,7 +552,7 @@ async def test_options_without_a_preflight_is_empty() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+async def test_the_first_request_of_claude_code(method: str) -> None:
     app, _ = app_of()
     client = await call(app, "/api/hello", method=method)
     assert client.status == 200
@@ -572,18 +572,20 @@ PREFLIGHT_PATHS = [*PATHS.values(), "/v1/models"]
 async def test_a_preflight(origins: tuple[str, ...]) -> None:
     for path in PREFLIGHT_PATHS:
         app, _ = app_of(settings=settings_of(cors_origins=origins))
-        asked = {
+        requested = {
             "origin": ORIGIN,
             "access-control-request-method": "POST",
             "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
         }
-        client = await call(app, path, method="OPTIONS", headers=asked)
+        client = await call(app, path, method="OPTIONS", headers=requested)
         assert client.status == 200, path
         assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN), path
         assert {"GET", "POST", "OPTIONS"} <= set(
             client.headers["access-control-allow-methods"].split(", ")
         ), path
-        assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"], path
+        assert (
+            client.headers["access-control-allow-headers"] == requested["access-control-request-headers"]
+        ), path
         assert "access-control-allow-credentials" not in client.headers, path
 
 
@@ -651,17 +653,17 @@ DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key"
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
     body = ODD.replace(b"STREAM", str(stream).lower().encode())
-    answer = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    response = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
     if stream:
-        answer = ODD_STREAMS[protocol]
+        response = ODD_STREAMS[protocol]
     # In pieces that respect nothing.
-    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    pieces = [response[at : at + 7] for at in range(0, len(response), 7)]
     app, door = app_of(*pieces, settings=settings_of(protocol))
     client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
     assert client.status == 200
     assert door.content == body.replace(b'"up/m"', b'"m"')
     assert {name for name, _ in door.sent_headers} <= DECLARED
-    assert client.body == answer
+    assert client.body == response
 
 
 # Routing depends only on the path.
@@ -728,7 +730,7 @@ UPSTREAM_NOISE = [
     ("x-internal", "upstream-canary-5"),
     ("server", "upstream-canary-6"),
 ]
-ANSWERS: dict[str, dict[str, Any]] = {
+REPLIES: dict[str, dict[str, Any]] = {
     "a stream": {"body": [START + END]},
     "an error": {"body": [b'{"error":{"message":"no","type":"invalid_request_error"}}'], "status": 401},
     "no JSON": {"body": [b"<html>no</html>"], "status": 503},
@@ -739,11 +741,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("response", REPLIES)
 @pytest.mark.each_choice
-async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:
+async def test_secrets_stay_on_their_side(
+    protocol: str, stream: bool, response: str, lines: LogLines
+) -> None:
     settings = settings_of()
-    script = Script(headers=UPSTREAM_NOISE, **ANSWERS[answer])
+    script = Script(headers=UPSTREAM_NOISE, **REPLIES[response])
     upstreams = FakeUpstreams(script)
     app = create_app(settings, client=upstreams)
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
@@ -856,8 +860,8 @@ async def test_mounted_in_another_application() -> None:
         outer.router.lifespan_context(outer),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http,
     ):
-        answer = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
-        assert answer.json()["content"][0]["text"] == "Hi"
+        response = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
+        assert response.json()["content"][0]["text"] == "Hi"
         assert (await http.get("/llm/readyz")).status_code == 200
         wrong = await http.get("/llm/v1/messages")
         assert check_error(MESSAGES, wrong.status_code, wrong.content) == []
@@ -936,14 +940,14 @@ async def test_hypercorn_refuses_a_websocket_with_426(anyio_backend: str) -> Non
             await serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[operator]
 
         tasks.start_soon(run)
-        answer = b""
+        response = b""
         with anyio.fail_after(30):
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 await stream.send(HANDSHAKE)
-                while b'"error"' not in answer:
-                    answer += await stream.receive()
+                while b'"error"' not in response:
+                    response += await stream.receive()
         stop.set()
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 426 ")
     assert b"content-type: application/json" in head.lower()
     assert check_error(RESPONSES, 426, body) == []

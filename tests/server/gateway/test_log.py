@@ -1,4 +1,4 @@
-"""Log lines: a record in, one line out, whatever stands in it."""
+"""Log lines: a record in, one line out, whatever its content."""
 
 import io
 import json
@@ -215,8 +215,8 @@ def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> N
     """Unless its application configures logging: lines go where the application sends them."""
     with caplog.at_level(logging.INFO, logger="dragoman"):
         log_request(record())
-    (heard,) = caplog.records
-    assert heard.dragoman["id"] == "abc"  # type: ignore[attr-defined]
+    (response,) = caplog.records
+    assert response.dragoman["id"] == "abc"  # type: ignore[attr-defined]
 
 
 # Any text in any field, with what is dangerous more often than chance has it.
@@ -345,7 +345,7 @@ def uncaught() -> None:
     ],
     ids=["asyncio", "trio", "a warning", "uncaught", "in a thread", "unraisable"],
 )
-def test_what_others_write_is_a_line_of_ours(
+def test_lines_of_libraries_are_formatted_like_ours(
     others: Callable[[str], Callable[[], list[Any]]], form: str, cause: Callable[[], object], expected: str
 ) -> None:
     read = others(form)

@@ -47,7 +47,7 @@ def watched() -> Iterator[list[tuple[str, Any]]]:
     _watched = None
 
 
-def answers(protocol: str, conversation: Conversation) -> None:
+def responses(protocol: str, conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(document(protocol, Say("Hello"))))
 
@@ -69,8 +69,8 @@ HEADERS = {
 }
 
 
-def asked(client: str) -> list[dict[str, Any]]:
-    """All requests of the laws, without streams, and one with URLs where they are the most tempting; one that is
+def requested(client: str) -> list[dict[str, Any]]:
+    """Return all requests of the laws, without streams, and one with URLs where they are the most tempting; one that is
     redirected, and one for a model that is a URL.
     """
     more = {
@@ -95,7 +95,7 @@ def asked(client: str) -> list[dict[str, Any]]:
 async def test_nothing_is_connected_to_but_the_upstream(
     protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
 ) -> None:
-    with Upstream(partial(answers, protocol)) as upstream, Upstream(redirects) as moved:
+    with Upstream(partial(responses, protocol)) as upstream, Upstream(redirects) as moved:
         ports = {"up": upstream.port, "moved": moved.port}
         path = "" if protocol == MESSAGES else "/v1"
         named = [
@@ -110,7 +110,7 @@ async def test_nothing_is_connected_to_but_the_upstream(
         statuses = []
         async with app.lifespan():
             for client in PROTOCOL_NAMES:
-                for body in asked(client):
+                for body in requested(client):
                     fake = FakeClient(json.dumps(body).encode())
                     scope = http_scope(endpoint_of(client).path, headers=HEADERS)
                     await app(scope, fake.receive, fake.send)

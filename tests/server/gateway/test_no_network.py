@@ -137,8 +137,8 @@ def test_a_command_that_does_not_serve_opens_no_connection(
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     watched.environ["DRAGOMAN_CONFIG"] = str(file)
-    words = command.split()
-    assert watched.run(f"from dragoman_server.cli.commands import main; main({words!r})") != ""
+    arguments = command.split()
+    assert watched.run(f"from dragoman_server.cli.commands import main; main({arguments!r})") != ""
     assert watched.attempts == []
 
 

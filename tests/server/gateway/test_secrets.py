@@ -51,7 +51,7 @@ from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 pytestmark = pytest.mark.anyio
 
 
-class Heard(logging.Handler):
+class Received(logging.Handler):
     """All that the log is given, before anything is taken out of the lines."""
 
     def __init__(self) -> None:
@@ -66,8 +66,8 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def log() -> Iterator[Heard]:
-    logger, handler = logging.getLogger("dragoman"), Heard()
+def log() -> Iterator[Received]:
+    logger, handler = logging.getLogger("dragoman"), Received()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -87,11 +87,11 @@ def test_every_setting_that_holds_a_secret_has_a_canary() -> None:
     )
 
 
-def error_of(upstream: str, words: str) -> dict[str, Any]:
+def error_of(upstream: str, message: str) -> dict[str, Any]:
     """Secrets in every member of an error."""
     if upstream == MESSAGES:
-        return anthropic("api_error", words)
-    return {"error": {"message": words, "type": words, "param": words, "code": "server_error"}}
+        return anthropic("api_error", message)
+    return {"error": {"message": message, "type": message, "param": message, "code": "server_error"}}
 
 
 # Behaviour of an upstream -> its response to a request for a stream.
@@ -152,13 +152,15 @@ def ways(upstream: str) -> dict[str, Script]:
         "a connection that breaks": Script(
             [*good[:-3], UpstreamBroken("http://up.corp.test: reading the body failed")]
         ),
-        "its address": Script([b"".join(good[:-3]), _told(upstream)]),
+        "its address": Script([b"".join(good[:-3]), _reported(upstream)]),
     }
 
 
-def _told(upstream: str) -> bytes:
-    words = "bad gateway: http://up.corp.test/v1 of up.corp.test:80, organization org-0123456789abcdefghij01"
-    return in_band(upstream, InBand(error_of(upstream, words), bare=True), stream=True)
+def _reported(upstream: str) -> bytes:
+    message = (
+        "bad gateway: http://up.corp.test/v1 of up.corp.test:80, organization org-0123456789abcdefghij01"
+    )
+    return in_band(upstream, InBand(error_of(upstream, message), bare=True), stream=True)
 
 
 def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
@@ -168,16 +170,16 @@ def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
 
 async def ask(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
     body = {**client_request(client, "", None, stream=stream), "model": "up/m", **more}
-    heard = FakeClient(json.dumps(body).encode())
-    await app(http_scope(PATHS[client]), heard.receive, heard.send)
-    assert heard.finished
-    return heard
+    response = FakeClient(json.dumps(body).encode())
+    await app(http_scope(PATHS[client]), response.receive, response.send)
+    assert response.finished
+    return response
 
 
-def told(heard: FakeClient) -> str:
+def reported(response: FakeClient) -> str:
     """Return all that the client got; of JSON its decoded texts, too."""
-    text = heard.body.decode() + repr(heard.messages)
-    for line in [*heard.body.decode().splitlines(), heard.body.decode()]:
+    text = response.body.decode() + repr(response.messages)
+    for line in [*response.body.decode().splitlines(), response.body.decode()]:
         try:
             text += repr(json.loads(line.removeprefix("data: ")))
         except ValueError:
@@ -187,13 +189,13 @@ def told(heard: FakeClient) -> str:
 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("way", ways(MESSAGES))
-async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: str, log: Heard) -> None:
+async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: str, log: Received) -> None:
     for client, upstream in product(PROTOCOL_NAMES, PROTOCOL_NAMES):
-        heard = await ask(gateway(upstream, ways(upstream)[way]), client)
-        assert leaked(told(heard)) == [], (client, upstream)
+        response = await ask(gateway(upstream, ways(upstream)[way]), client)
+        assert leaked(reported(response)) == [], (client, upstream)
         assert leaked(log.text) == [], (client, upstream)
-        assert "up.corp.test" not in told(heard)
-        assert "org-01234" not in told(heard) + log.text
+        assert "up.corp.test" not in reported(response)
+        assert "org-01234" not in reported(response) + log.text
         assert '"outcome"' in log.text.replace("'", '"')
 
 
@@ -202,7 +204,7 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
 async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
     good = frames(stream_of(CHAT, Say("Hello")))
     script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
-    assert leaked(told(await ask(gateway(CHAT, script), CHAT))) == []
+    assert leaked(reported(await ask(gateway(CHAT, script), CHAT))) == []
 
 
 @pytest.mark.promise("S3", "S18")
@@ -211,10 +213,10 @@ async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: d
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
-    client: str, upstream: str, way: str, log: Heard
+    client: str, upstream: str, way: str, log: Received
 ) -> None:
-    heard = await ask(gateway(upstream, ways(upstream)[way]), client, stream=False)
-    assert leaked(told(heard)) == []
+    response = await ask(gateway(upstream, ways(upstream)[way]), client, stream=False)
+    assert leaked(reported(response)) == []
     assert leaked(log.text) == []
 
 
@@ -227,8 +229,8 @@ async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
     sent = b"".join(good[:-3]) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
     )
-    heard = await ask(gateway(protocol, Script([sent])), protocol)
-    assert heard.body == sent
+    response = await ask(gateway(protocol, Script([sent])), protocol)
+    assert response.body == sent
 
 
 @pytest.mark.promise("S3")
@@ -256,12 +258,12 @@ async def test_admin_shows_no_cause_with_a_secret() -> None:
     refused = whole({"error": {"message": repeated(), "code": repeated()}}, 401)
     app = create_app(replace(made, accounts=(*made.accounts, another)), client=ScriptedUpstreams([refused]))
     await ask(app, "openai_chat", model="two/m")
-    heard = FakeClient()
+    response = FakeClient()
     key = CANARIES["ServerSettings", "admin_key"].reveal()
-    await app(http_scope("/admin/accounts", "GET", {"x-api-key": key}), heard.receive, heard.send)
-    assert heard.status == 200
-    assert b"disabled" in heard.body
-    assert leaked(told(heard)) == []
+    await app(http_scope("/admin/accounts", "GET", {"x-api-key": key}), response.receive, response.send)
+    assert response.status == 200
+    assert b"disabled" in response.body
+    assert leaked(reported(response)) == []
 
 
 @pytest.mark.promise("S3")
@@ -282,10 +284,10 @@ async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPa
         handler.setFormatter(formatter(settings().mask))
         logger.addHandler(handler)
         try:
-            heard = await ask(app, "openai_chat")
+            response = await ask(app, "openai_chat")
         finally:
             logger.removeHandler(handler)
-        assert (heard.status, leaked(told(heard))) == (500, [])
+        assert (response.status, leaked(reported(response))) == (500, [])
         assert "a bug that tells ****" in out.getvalue()
         assert leaked(out.getvalue()) == []
         out.truncate(0)
@@ -459,13 +461,13 @@ def test_a_mask_of_nothing_changes_nothing() -> None:
 
 def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
     """Return what a gateway logs by itself, in real time, and the response to the request that causes it."""
-    heard, handler, logger = FakeClient(), Heard(), logging.getLogger("dragoman")
+    response, handler, logger = FakeClient(), Received(), logging.getLogger("dragoman")
     level = logger.level
 
     async def run() -> None:
         handler.came = anyio.Event()
         async with app.lifespan():
-            await app(http_scope(path, "GET"), heard.receive, heard.send)
+            await app(http_scope(path, "GET"), response.receive, response.send)
             with anyio.fail_after(30):
                 await handler.came.wait()
 
@@ -476,16 +478,16 @@ def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    return handler.text, heard
+    return handler.text, response
 
 
 @pytest.mark.promise("S3")
 @pytest.mark.parametrize("status", [200, 401, 500])
 def test_a_list_of_models_that_is_an_error(status: int) -> None:
     refused = whole({"error": {"message": repeated()}, repeated(): repeated()}, status)
-    text, heard = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
+    text, response = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
     assert "cannot be listed" in text
-    assert leaked(text + told(heard)) == []
+    assert leaked(text + reported(response)) == []
 
 
 class ScriptedLists(ScriptedUpstreams):

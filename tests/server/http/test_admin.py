@@ -1,4 +1,4 @@
-"""The admin routes: nothing without the key, nothing of a secret with it, and what can be done to accounts."""
+"""The admin routes: nothing without the key, no secret with it, and changes of accounts."""
 
 import json
 import logging
@@ -172,7 +172,7 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
+async def test_the_admin_key_is_no_client_key(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
 
@@ -248,7 +248,7 @@ async def accounts(app: Any) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(client.body)["accounts"]}
 
 
-async def test_all_accounts_are_listed_and_nothing_of_their_keys() -> None:
+async def test_all_accounts_are_listed_without_their_keys() -> None:
     client = await call(app_of(), "/admin/accounts", headers=ADMIN)
     assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
     assert b"canary" not in client.body
@@ -296,8 +296,8 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
 
 
 def test_an_account_in_json() -> None:
-    for health, told in SHOWN:
-        assert account_json(ACCOUNT, health, NOW) == BASE | told, health
+    for health, reported in SHOWN:
+        assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
 
 
 # What can be done.

@@ -1,6 +1,6 @@
-"""Real clients at the gateway: their headers, keys, API versions, and packed bodies.
+"""Real clients at the gateway: their headers, keys, API versions, and compressed bodies.
 
-Strategy: each client's own request is sent with its own headers to an upstream of each protocol, and what the
+Each client's own request is sent with its own headers to an upstream of each protocol, and what the
 upstream gets is compared whole, so a header that passes by chance is a failure too.
 """
 
@@ -174,7 +174,7 @@ async def test_both_api_versions_with_either_key(case: Case, version: str, key_h
 
 
 @pytest.mark.parametrize(("upstream", "mark"), [(MESSAGES, "?beta=true"), (CHAT, ""), (RESPONSES, "")])
-async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark: str) -> None:
+async def test_the_query_for_beta_forms_is_only_for_messages(upstream: str, mark: str) -> None:
     """It is in the address of Claude Code's requests, and the vendor takes some fields nowhere else."""
     async with gateway() as running:
         assert (await send(running, FIRST["claude-code", MESSAGES], upstream, {})).status == 200
@@ -185,7 +185,7 @@ async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark
 @messages_clients
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
 @pytest.mark.each_choice
-async def test_betas_and_versions_are_for_messages_alone(case: Case, upstream: str) -> None:
+async def test_betas_and_versions_are_only_for_messages(case: Case, upstream: str) -> None:
     headers = {"anthropic-beta": "a-2026-01-01,b-2026-01-01", "anthropic-version": NEWEST}
     async with gateway() as running:
         assert (await send(running, case, upstream, headers)).status == 200

@@ -1,4 +1,4 @@
-"""What passes between client and upstream, in both directions: allowlists, checked name by name."""
+"""Headers that are forwarded between client and upstream, in both directions: allowlists, checked name by name."""
 
 import pytest
 
@@ -123,7 +123,7 @@ AUTH_HEADERS: list[tuple[str, str, str, str]] = [
 ]
 
 
-def test_how_the_key_is_sent() -> None:
+def test_the_header_for_the_upstreams_key() -> None:
     for protocol, auth, name, value in AUTH_HEADERS:
         client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
         headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
@@ -170,7 +170,7 @@ def test_i4_betas_are_the_clients_or_the_translations_and_the_configured() -> No
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_i4_betas_go_to_messages_alone(protocol: str) -> None:
+def test_i4_betas_are_sent_only_to_messages(protocol: str) -> None:
     own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
     for client in PROTOCOL_NAMES:
         headers = dict(
@@ -188,8 +188,8 @@ def test_g13_the_clients_accept_encoding_stays_with_us() -> None:
 
 
 def test_g11_the_coding_of_a_response_is_undone_and_its_header_removed() -> None:
-    told = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
-    assert client_response_headers(told, UPSTREAMS[CHAT]) == []
+    reported = [("content-encoding", "gzip"), ("content-length", "9"), ("transfer-encoding", "chunked")]
+    assert client_response_headers(reported, UPSTREAMS[CHAT]) == []
 
 
 # Headers of an upstream's response that reach the client.
@@ -271,10 +271,10 @@ def test_losses_in_a_header(paths: list[str], value: str) -> None:
 
 
 def test_losses_of_request_and_response_in_one_header() -> None:
-    answer = Ledger()
-    answer.add(LossCode.ESTIMATED, "/usage", "why")
-    assert loss_header(ledger(), answer) == [("dragoman-loss", "1; estimated=answer:/usage")]
-    assert loss_header(ledger("/seed"), answer) == [
+    response = Ledger()
+    response.add(LossCode.ESTIMATED, "/usage", "why")
+    assert loss_header(ledger(), response) == [("dragoman-loss", "1; estimated=answer:/usage")]
+    assert loss_header(ledger("/seed"), response) == [
         ("dragoman-loss", "2; dropped=/seed, estimated=answer:/usage")
     ]
     assert loss_header(ledger("/seed"), Ledger()) == [("dragoman-loss", "1; dropped=/seed")]

@@ -191,7 +191,7 @@ async def test_a_model_in_the_form_of_anthropic() -> None:
 
 
 @pytest.mark.parametrize("protocol", HEADERS)
-async def test_each_listed_name_is_found_alone(protocol: str) -> None:
+async def test_each_listed_name_is_found(protocol: str) -> None:
     async with running() as app:
         for entry in (await body(app, "/v1/models", protocol))["data"]:
             assert await body(app, f"/v1/models/{entry['id']}", protocol) == entry
@@ -204,9 +204,7 @@ async def test_each_listed_name_is_found_alone(protocol: str) -> None:
         ("plain", ["fast", "claude-x", "claude-old", "local/q"], "anthropic/claude-x"),
     ],
 )
-async def test_which_names_are_listed_is_a_setting_and_all_are_found(
-    form: str, names: list[str], other: str
-) -> None:
+async def test_unlisted_names_are_found_too(form: str, names: list[str], other: str) -> None:
     async with running(settings_of(model_names=form)) as app:
         assert ids(await body(app, "/v1/models", MESSAGES)) == names
         assert (await body(app, f"/v1/models/{other}"))["id"] == other
@@ -260,7 +258,7 @@ async def test_mounted_below_another_path() -> None:
 
 
 async def pages(app: Application, first: str, name: str, cursor: str) -> list[list[str]]:
-    """All pages, as the vendor's SDK goes from one to the next."""
+    """Return all pages, as the vendor's SDK goes from one to the next."""
     found = []
     page = await body(app, f"/v1/models?{first}", MESSAGES)
     while True:
@@ -324,12 +322,12 @@ INVALID_PAGES: list[tuple[str, str]] = [
 
 
 async def test_an_invalid_page_is_refused() -> None:
-    for query, words in INVALID_PAGES:
+    for query, message in INVALID_PAGES:
         async with running() as app:
             client = await get(app, f"/v1/models?{query}", MESSAGES)
         assert client.status == 400, query
         assert check_error(MESSAGES, 400, client.body) == [], query
-        assert words in json.loads(client.body)["error"]["message"], query
+        assert message in json.loads(client.body)["error"]["message"], query
 
 
 @pytest.mark.parametrize(
@@ -372,7 +370,7 @@ async def test_a_client_key_lists_only_the_models_that_it_may_use(protocol: str)
             assert (await get(app, "/v1/models", protocol)).status == 401, models
 
 
-async def test_a_page_has_only_what_the_key_may_use() -> None:
+async def test_a_page_has_only_models_that_the_key_may_use() -> None:
     key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
     async with running(settings_of(key)) as app:
         headers = {"authorization": "Bearer drk_red"}
@@ -411,8 +409,8 @@ async def test_a_disabled_account_requests_no_list() -> None:
             "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
         )
         assert "claude-x" in await gateway.catalog.entries()
-    (asked,) = [each for each in upstreams.asked if "anthropic" in each.url]
-    assert asked.headers["x-api-key"] == "sk-three-0123456789"
+    (request,) = [each for each in upstreams.asked if "anthropic" in each.url]
+    assert request.headers["x-api-key"] == "sk-three-0123456789"
 
 
 # The log.

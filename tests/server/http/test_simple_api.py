@@ -176,11 +176,11 @@ async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: 
         assert meaning_of_whole(SIMPLE_LINES, client.body).said(Kind.TEXT)
     else:
         assert check_stream(FORMS[path], client.body) == []
-        heard = meaning_of_client_stream(FORMS[path], client.body)
-        assert (bool(heard.said(Kind.TEXT)), heard.stop) == (True, Stop.END)
+        response = meaning_of_client_stream(FORMS[path], client.body)
+        assert (bool(response.said(Kind.TEXT)), response.stop) == (True, Stop.END)
 
 
-async def test_what_was_lost_is_in_a_header() -> None:
+async def test_losses_are_in_a_header() -> None:
     app, _ = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(top_p=0.5))
     assert "unknown_field=/top_p" in client.headers["dragoman-loss"]
@@ -304,8 +304,8 @@ async def test_a_response_that_breaks_off(cut: str) -> None:
         client = await call(app, path, asking())
         assert client.status == 200
         assert check_stream(FORMS[path], client.body) == []
-        heard = meaning_of_client_stream(FORMS[path], client.body)
-        assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.ERROR)
+        response = meaning_of_client_stream(FORMS[path], client.body)
+        assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.ERROR)
     app, _ = app_of(Script([START, MORE, *end]))
     client = await call(app, JSON, asking())
     assert client.status == 502
@@ -322,8 +322,8 @@ async def test_silence_is_filled(path: str, beat: bytes) -> None:
     beats = [when for when, message in client.messages if message.get("body") == beat]
     assert beats == [pytest.approx(10), pytest.approx(25), pytest.approx(35)]
     assert check_stream(FORMS[path], client.body) == []
-    heard = meaning_of_client_stream(FORMS[path], client.body)
-    assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.END)
+    response = meaning_of_client_stream(FORMS[path], client.body)
+    assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.END)
 
 
 async def test_lines_with_heartbeats_are_each_valid_json() -> None:

@@ -1,4 +1,4 @@
-"""The names of models: which there are, and how old what is known of the upstreams' lists may be."""
+"""The names of models, and the age and refresh of the upstreams' lists."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -131,7 +131,7 @@ def test_names_of_the_catalog() -> None:
         ("plain", ["fast", "claude-x", "local/q"], ["anthropic/claude-x"]),
     ],
 )
-def test_which_of_its_names_a_model_is_listed_under(form: str, listed: list[str], hidden: list[str]) -> None:
+def test_the_name_under_which_a_model_is_listed(form: str, listed: list[str], hidden: list[str]) -> None:
     settings = settings_of(
         upstream("anthropic", MESSAGES), upstream("local"), models={"fast": "local/q"}, model_names=form
     )
@@ -203,9 +203,9 @@ def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
 # How old they are.
 
 
-def later(seconds: float, answer: Script) -> Script:
-    """The same response after so long."""
-    return Script(answer.body, answer.status, answer.headers, connect=[Sleep(seconds)])
+def later(seconds: float, response: Script) -> Script:
+    """Return the same response after so long."""
+    return Script(response.body, response.status, response.headers, connect=[Sleep(seconds)])
 
 
 @dataclass
@@ -229,7 +229,9 @@ async def running(
     *upstreams: UpstreamSettings, server: Mapping[str, Any] | None = None, **scripts: list[Script]
 ) -> AsyncIterator[Running]:
     """scripts: the responses of the upstream of this name."""
-    client = ListingUpstreams({f"http://{name}.test/v1/models": answers for name, answers in scripts.items()})
+    client = ListingUpstreams(
+        {f"http://{name}.test/v1/models": responses for name, responses in scripts.items()}
+    )
     own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
     catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
     async with client, catalog.running():
@@ -252,7 +254,7 @@ async def test_the_first_list_is_waited_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
+async def test_a_list_that_decides_a_route_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
         await it.catalog.ensure_list_for("qwen3")
         await it.catalog.ensure_list_for("up/claude-opus-5-5")
@@ -309,8 +311,8 @@ async def test_many_at_once_are_one_question() -> None:
 
 @pytest.mark.anyio
 async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> None:
-    answers = [openai_list("old"), later(5, openai_list("new"))]
-    async with running(up=answers) as it:
+    responses = [openai_list("old"), later(5, openai_list("new"))]
+    async with running(up=responses) as it:
         assert await it.names() == ["up/old"]
         assert await it.names(at=TTL_S - 0.1) == ["up/old"]
         assert it.upstreams.asked_at("up.test") == [0]
@@ -359,10 +361,10 @@ async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
     failure: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.models")
-    answers = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
+    responses = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
     # Reads at this interval start a request each time, even if the one before ended late.
     step = RETRY_S + REFRESH_S + 2
-    async with running(up=answers) as it:
+    async with running(up=responses) as it:
         assert await it.names() == ["up/a"]
         assert await it.names(at=TTL_S) == ["up/a"]
         assert await it.names(at=TTL_S + step) == ["up/a"]
@@ -394,7 +396,7 @@ async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> Non
 
 
 @pytest.mark.anyio
-async def test_an_upstream_never_takes_longer_than_its_time() -> None:
+async def test_an_upstream_has_a_deadline() -> None:
     async with running(up=[later(1e6, openai_list("a")), openai_list("b")]) as it:
         await it.names(takes=FIRST_WAIT_S)
         assert it.upstreams.open_now == 1

@@ -1,4 +1,4 @@
-"""What is read from a vendor's list of models: bodies in, models out."""
+"""The lists of models of vendors: bodies in, models out."""
 
 import json
 from typing import Any

@@ -60,20 +60,20 @@ async def test_the_request_for_a_model_list() -> None:
         upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
         upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
         assert await ids_of(upstreams, upstream) == ["a", "b"], base_url
-        (asked,) = upstreams.asked
-        assert asked.headers["x-team"] == "red", base_url
-        assert asked.headers["accept"] == "application/json", base_url
-        assert asked.headers["user-agent"].startswith("dragoman/"), base_url
-        assert "content-type" not in asked.headers, base_url
+        (request,) = upstreams.asked
+        assert request.headers["x-team"] == "red", base_url
+        assert request.headers["accept"] == "application/json", base_url
+        assert request.headers["user-agent"].startswith("dragoman/"), base_url
+        assert "content-type" not in request.headers, base_url
         if protocol == MESSAGES:
-            assert asked.query == {"limit": "1000"}, base_url
-            assert asked.headers["x-api-key"] == KEYS[0], base_url
-            assert asked.headers["anthropic-version"] == "2023-06-01", base_url
-            assert "authorization" not in asked.headers, base_url
+            assert request.query == {"limit": "1000"}, base_url
+            assert request.headers["x-api-key"] == KEYS[0], base_url
+            assert request.headers["anthropic-version"] == "2023-06-01", base_url
+            assert "authorization" not in request.headers, base_url
         else:
-            assert asked.query == {}, base_url
-            assert asked.headers["authorization"] == f"Bearer {KEYS[0]}", base_url
-            assert "anthropic-version" not in asked.headers, base_url
+            assert request.query == {}, base_url
+            assert request.headers["authorization"] == f"Bearer {KEYS[0]}", base_url
+            assert "anthropic-version" not in request.headers, base_url
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
     upstreams = ListingUpstreams({url: pages})
     base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
     assert await ids_of(upstreams, upstream_of(protocol, base)) == ["a", "b", "c&d=/", "e"]
-    assert [asked.query.get(cursor) for asked in upstreams.asked] == [None, "b", "c&d=/"]
-    assert {asked.query.get("limit") for asked in upstreams.asked} == {
+    assert [request.query.get(cursor) for request in upstreams.asked] == [None, "b", "c&d=/"]
+    assert {request.query.get("limit") for request in upstreams.asked} == {
         "1000" if protocol == MESSAGES else None
     }
 
@@ -131,7 +131,7 @@ async def test_there_are_only_so_many_models() -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(0, True), (1, False)])
-async def test_all_pages_together_have_only_so_many_bytes(
+async def test_all_pages_together_have_a_limit_of_bytes(
     size: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = [anthropic_list("a", has_more=True), anthropic_list("b")]
@@ -168,9 +168,9 @@ FAILURES = {
 )
 @pytest.mark.each_choice
 async def test_a_failure(failure: str, pages: list[Script]) -> None:
-    script, words = FAILURES[failure]
+    script, text = FAILURES[failure]
     upstreams = ListingUpstreams({OPENAI_URL: [*pages, script]})
-    with pytest.raises(ModelListError, match=words) as caught:
+    with pytest.raises(ModelListError, match=text) as caught:
         await ids_of(upstreams, accounts=2)
     assert "canary" not in str(caught.value)
     # It is not the account's error, so no other one is tried.
@@ -181,7 +181,7 @@ async def test_a_failure(failure: str, pages: list[Script]) -> None:
 async def test_after_a_refused_account_the_next_one_is_tried(status: int) -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
     assert await ids_of(upstreams, accounts=2) == ["a"]
-    assert [asked.headers["authorization"] for asked in upstreams.asked] == [
+    assert [request.headers["authorization"] for request in upstreams.asked] == [
         f"Bearer {key}" for key in KEYS[:2]
     ]
 

@@ -181,8 +181,11 @@ DECIDING: list[tuple[tuple[UpstreamSettings, ...], dict[str, str], str, Upstream
 
 
 def test_the_model_list_that_decides_a_guess() -> None:
-    for upstreams, models, name, asked in DECIDING:
-        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked, (name, models)
+    for upstreams, models, name, requested in DECIDING:
+        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is requested, (
+            name,
+            models,
+        )
 
 
 ADVICE = 'write "upstream/model" with one of the upstreams {}'
@@ -257,7 +260,7 @@ def test_an_unknown_name_gets_advice() -> None:
         assert resolve(settings, C, model) == UnknownModel(model, message, suggestion), model
 
 
-def test_a_suggestion_leads_somewhere() -> None:
+def test_a_suggestion_has_a_route() -> None:
     for settings, model, _, suggestion in UNKNOWN:
         if suggestion is not None:
             assert isinstance(resolve(settings, C, model), UnknownModel)

@@ -104,12 +104,12 @@ def test_the_instructions_belong_to_the_beginning(field: str, body: Json) -> Non
     assert key(body) != key({name: value for name, value in body.items() if name != field})
 
 
-def test_a_text_stands_for_one_message() -> None:
+def test_a_text_is_one_message() -> None:
     assert key({"input": "Hi"}) == key({"input": "Hi"}) is not None
     assert key({"input": "Hi"}) != key({"input": "Ho"})
 
 
-def test_of_a_long_beginning_some_thousand_bytes_count() -> None:
+def test_only_the_first_bytes_of_a_long_beginning_count() -> None:
     long = "x" * 9000
     assert key({"system": long + "a"}) == key({"system": long + "b"})
     assert key({"system": "a" + long}) != key({"system": "b" + long})

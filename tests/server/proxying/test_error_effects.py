@@ -1,6 +1,6 @@
-"""What each class of error does: to the client, to the account it came from, and to the next one.
+"""The effects of each class of error: on the client, on the account it came from, and on the next one.
 
-A provider with two accounts fails with the first in every way that is known of vendors: by status and body, inside of
+A provider with two accounts fails with the first in every known way of vendors: by status and body, inside
 a body with status 200, and on the wire. Three protocols of clients, three of providers, streaming and not.
 """
 
@@ -44,14 +44,14 @@ def form_of(case: Case) -> str:
 
 
 def on_each(action: ErrorAction) -> pytest.MarkDecorator:
-    """One case of each protocol and form."""
+    """Parametrize a test with one case of each protocol and form."""
     found = {(case.protocol, form_of(case)): case for case in reversed(cases(action))}
     ids = [f"{name_of(case.protocol)}-{case.name}" for case in found.values()]
     return pytest.mark.parametrize("case", found.values(), ids=ids)
 
 
 def failing(case: Case) -> PoolGateway:
-    """The first account fails so, again and again; the second one is good."""
+    """Return a pool whose first account always fails so; the second one is good."""
     return pool_of(case.protocol, {"a": case.play, "b": good("Hello from b")})
 
 
@@ -64,9 +64,9 @@ def untouched(health: Health) -> bool:
     )
 
 
-def check_told(client: str, case: Case, heard: FakeClient) -> None:
+def check_client_error(client: str, case: Case, response: FakeClient) -> None:
     """Check that the client got the error in its own form, with the provider's text and class."""
-    status, body = heard.status or 0, heard.body
+    status, body = response.status or 0, response.body
     assert check_error(client, status, body) == []
     if isinstance(case.play, Answer) and case.play.status != 200:
         data = case.play.parts[0]
@@ -96,12 +96,12 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
     for case in cases(*ErrorAction):
         if case.protocol == upstream:
             pool = failing(case)
-            heard = await pool.call(client, stream=stream)
+            response = await pool.call(client, stream=stream)
             assert action_taken(pool) is case.action, case.name
             if case.action is ErrorAction.RETURN_TO_CLIENT:
-                check_told(client, case, heard)
+                check_client_error(client, case, response)
             else:
-                check_said(client, heard, "Hello from b", stream=stream)
+                check_said(client, response, "Hello from b", stream=stream)
 
 
 @each("client")
@@ -109,11 +109,11 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
 @pytest.mark.each_choice
 async def test_an_error_of_the_request_is_returned_at_once(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a"]
-    check_told(client, case, heard)
+    check_client_error(client, case, response)
     assert untouched(pool.health("a"))
-    assert "retry-after" not in heard.headers
+    assert "retry-after" not in response.headers
 
 
 @each("client")
@@ -254,7 +254,7 @@ ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 
 
 def behind_a_proxy(a: Answer) -> PoolGateway:
-    """Two accounts behind one proxy, and a third one of another upstream behind another."""
+    """Return two accounts behind one proxy, and a third one of another upstream behind another."""
     plays = {"a": a, "b": good("Hello from b"), "c": good("Hello from c")}
     return pool_of(
         MESSAGES,
@@ -269,8 +269,8 @@ def behind_a_proxy(a: Answer) -> PoolGateway:
 async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: Answer, stream: bool) -> None:
     pool = behind_a_proxy(failure)
     for _ in range(3):
-        heard = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, heard, "Hello from b", stream=stream)
+        response = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, response, "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"] * 3
     assert [request.proxy for request in pool.provider.requests[:2]] == [ONE.reveal()] * 2
     assert untouched(pool.health("a"))
@@ -280,22 +280,22 @@ async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: Answer
 async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool) -> None:
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
-    for asked in (["a", "b", "c"], ["a", "c"], ["c"]):
+    for requested in (["a", "b", "c"], ["a", "c"], ["c"]):
         before = len(pool.asked)
-        heard = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, heard, "Hello from c", stream=stream)
-        assert pool.asked[before:] == asked
+        response = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, response, "Hello from c", stream=stream)
+        assert pool.asked[before:] == requested
     assert pool.provider.requests[-1].proxy == TWO.reveal()
     assert untouched(pool.health("a"))
     assert untouched(pool.health("b"))
     await anyio.sleep(5)
     pool.provider.play("a", good("Hello from a"))
-    heard = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
 
 
 async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: bool) -> None:
-    """What is known of the proxy does not hide what is known of the accounts."""
+    """The state of the proxy does not replace the state of the accounts."""
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
     for _ in range(2):
@@ -328,8 +328,8 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
     for _ in range(3):
         await pool.call(MESSAGES, stream=stream, model="m")
     assert pool.rests_for("a") == 5
-    heard = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, heard, "Hello from b", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, response, "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"] * 3 + ["b"]
 
 
@@ -348,17 +348,17 @@ async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soo
         "c": limited(upstream, ("retry-after", "90")),
     }
     pool = pool_of(upstream, plays)
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b", "c"]
-    assert heard.status == 429
-    assert check_error(client, 429, heard.body) == []
-    assert (heard.headers["retry-after"], heard.headers["retry-after-ms"]) == ("8", "7500")
+    assert response.status == 429
+    assert check_error(client, 429, response.body) == []
+    assert (response.headers["retry-after"], response.headers["retry-after-ms"]) == ("8", "7500")
     # And now no account is tried.
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b", "c"]
-    assert heard.status == 429
-    assert check_error(client, 429, heard.body) == []
-    assert heard.headers["retry-after"] == "8"
+    assert response.status == 429
+    assert check_error(client, 429, response.body) == []
+    assert response.headers["retry-after"] == "8"
 
 
 @each("client")
@@ -366,10 +366,10 @@ async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soo
 async def test_a_passing_error_is_returned_before_a_lasting_one(client: str, stream: bool) -> None:
     """The client can try again when the first account is back; of the second it would think that it never can."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status == 429
-    assert heard.headers["retry-after"] == "30"
+    assert response.status == 429
+    assert response.headers["retry-after"] == "30"
 
 
 @each("client")
@@ -378,22 +378,22 @@ async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
 ) -> None:
     pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
     for _ in range(2):  # the request that finds the last key refused, and those behind it
-        heard = await pool.call(client, stream=stream)
+        response = await pool.call(client, stream=stream)
         assert pool.asked == ["a", "b"]
-        assert (heard.status, heard.headers["x-should-retry"]) == (503, "false")
-        assert check_error(client, heard.status or 0, heard.body) == []
-        assert "operator" in json.loads(heard.body)["error"]["message"]
-        assert "retry-after" not in heard.headers
+        assert (response.status, response.headers["x-should-retry"]) == (503, "false")
+        assert check_error(client, response.status or 0, response.body) == []
+        assert "operator" in json.loads(response.body)["error"]["message"]
+        assert "retry-after" not in response.headers
 
 
 @each("client")
 async def test_an_error_of_the_request_has_no_retry_after(client: str, stream: bool) -> None:
     """A cooling account does not make an invalid request worth repeating."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status == 400
-    assert "retry-after" not in heard.headers
+    assert response.status == 400
+    assert "retry-after" not in response.headers
 
 
 # The upstream's own rules.

@@ -162,7 +162,7 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
 
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
+async def test_sent_bytes_postpone_the_next_heartbeat(client: str) -> None:
     """The interval counts from the last bytes, and no response that flows has heartbeats in it."""
     flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
     fake, _, _ = await run(flowing, client=client)
@@ -400,8 +400,8 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
     )
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
     for client in PROTOCOL_NAMES:
-        asked = json.dumps(BODIES[client]).encode()
-        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", asked, id="a", now=0)
+        requested = json.dumps(BODIES[client]).encode()
+        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", requested, id="a", now=0)
         fake = FakeClient()
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")
@@ -428,13 +428,13 @@ async def test_a_response_is_freed_at_once(
     client: str, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
-    answers: list[weakref.ref[Any]] = []
+    responses: list[weakref.ref[Any]] = []
     make = Plan.response_machine
 
     def noting(self: Plan, **more: Any) -> Any:
-        answer = make(self, **more)
-        answers.append(weakref.ref(answer))
-        return answer
+        response = make(self, **more)
+        responses.append(weakref.ref(response))
+        return response
 
     monkeypatch.setattr(Plan, "response_machine", noting)
     gc.collect()
@@ -442,6 +442,6 @@ async def test_a_response_is_freed_at_once(
     try:
         script = Script([START, WORD, END] if stream else [WHOLE])
         assert (await run(script, client=client, stream=stream))[0].status == 200
-        assert [answer() for answer in answers] == [None]
+        assert [response() for response in responses] == [None]
     finally:
         gc.enable()

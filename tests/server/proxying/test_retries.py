@@ -1,4 +1,4 @@
-"""F. Retries, the pool and cancelling: the failures that users of gateways have met, one by one."""
+"""F. Retries, the pool and cancelling: the known failures of gateways, one by one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection wa
 
 
 def overloaded(protocol: str) -> dict[str, Any]:
-    """An error as it stands in a stream."""
+    """Return an error as it stands in a stream."""
     if protocol == MESSAGES:
         return anthropic("overloaded_error", "Overloaded")
     return openai("The server is overloaded", "server_error", "server_error")
@@ -64,7 +64,7 @@ ENDS: dict[str, Any] = {
 
 
 def begun(protocol: str, said: str) -> list[Step]:
-    """A stream up to its first content, each frame in a read of its own."""
+    """Return a stream up to its first content, each frame in a read of its own."""
     parts = frames(stream_of(protocol, *SAID[said]))
     word = b"Hello" if said == "text" else b"call_a"
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
@@ -81,15 +81,15 @@ async def test_f1_no_other_account_is_tried_after_content_was_sent(
     play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")})
     tools = [{"name": "add", "input_schema": {"type": "object"}}]
-    heard = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
+    received = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
     assert pool.asked == ["a"]
-    assert heard.status == 200
-    meaning = meaning_of_client_stream(client, heard.body)
+    assert received.status == 200
+    meaning = meaning_of_client_stream(client, received.body)
     assert meaning.stop is Stop.ERROR
     assert len(meaning.blocks) <= 1
     assert meaning.said(Kind.TEXT) == ("Hello" if said == "text" else "")
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
-    assert heard.body.count(begins[client]) == 1
+    assert received.body.count(begins[client]) == 1
 
 
 @BOTH
@@ -111,15 +111,15 @@ async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     ]
     failing = pool_of(upstream, {"a": Answer([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
     alone = pool_of(upstream, {"b": good("Hello")})
-    heard, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
+    received, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
     assert failing.asked == ["a", "b"]
-    check_said(client, heard, "Hello", stream=stream)
-    assert without_ids(heard) == without_ids(expected)
+    check_said(client, received, "Hello", stream=stream)
+    assert without_ids(received) == without_ids(expected)
 
 
-def without_ids(heard: FakeClient) -> bytes:
-    """What the client got, without what is new for each request."""
-    body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
+def without_ids(received: FakeClient) -> bytes:
+    """Return what the client got, without what is new for each request."""
+    body = received.body.replace(received.headers["dragoman-request-id"].encode(), b"ID")
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
 
 
@@ -226,10 +226,10 @@ async def test_a_response_begins_with_its_first_content(client: str, upstream: s
     ]
     sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
     pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
-    heard = await pool.call(client)
+    received = await pool.call(client)
     assert pool.asked == (["a"] if seen else ["a", "b"])
     if not seen:
-        check_said(client, heard, "Hello from b", stream=True)
+        check_said(client, received, "Hello from b", stream=True)
 
 
 LIMITS = {
@@ -271,8 +271,8 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
                 random=0,
                 backoff=Backoff(),
             )
-    asked = [each.at for each in pool.provider.requests if each.account == "a"]
-    assert asked == [0, pytest.approx(back + 0.01)]
+    requested = [each.at for each in pool.provider.requests if each.account == "a"]
+    assert requested == [0, pytest.approx(back + 0.01)]
 
 
 @BOTH
@@ -281,22 +281,22 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
 async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: bool) -> None:
     """The time of a single account is returned; of several accounts the soonest counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
-    heard = await alone.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "40")
-    assert heard.headers[LIMITS[upstream][0]] == "0"
+    received = await alone.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "40")
+    assert received.headers[LIMITS[upstream][0]] == "0"
     plays = {
         name: limited(upstream, ("retry-after", after), LIMITS[upstream])
         for name, after in (("a", "20"), ("b", "70"), ("c", "90"))
     }
     pool = pool_of(upstream, plays)
-    heard = await pool.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
-    assert heard.headers["retry-after-ms"] == "20000"
-    assert heard.headers[LIMITS[upstream][0]] == "0"
+    received = await pool.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "20")
+    assert received.headers["retry-after-ms"] == "20000"
+    assert received.headers[LIMITS[upstream][0]] == "0"
     await anyio.sleep(5)
-    heard = await pool.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "15")
-    assert check_error(client, 429, heard.body) == []
+    received = await pool.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "15")
+    assert check_error(client, 429, received.body) == []
 
 
 # What clients of Messages may see, and what OpenAI's may.
@@ -324,17 +324,17 @@ async def test_f4_the_class_of_the_last_error_reaches_the_client(
         if case.action in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)
     )
     pool = pool_of(upstream, {"a": play, "b": play})
-    heard = await pool.call(client, stream=stream)
+    received = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status in KEPT[status][0 if client == MESSAGES else 1]
-    assert check_error(client, heard.status or 0, heard.body) == []
+    assert received.status in KEPT[status][0 if client == MESSAGES else 1]
+    assert check_error(client, received.status or 0, received.body) == []
 
 
 async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
     """A client that leaves, and an hour in which something might still happen."""
-    heard = await pool.call(MESSAGES, stream=stream, leaves_after=after)
+    received = await pool.call(MESSAGES, stream=stream, leaves_after=after)
     assert anyio.current_time() == after
-    assert not heard.finished
+    assert not received.finished
     await anyio.sleep(3600)
 
 
@@ -347,7 +347,7 @@ async def test_f5_no_further_attempt_for_a_client_that_has_left(
     failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
     pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
     await left(pool, after, stream=stream)
-    assert {asked.account: asked.door.closed_at for asked in pool.provider.requests} == closed
+    assert {request.account: request.door.closed_at for request in pool.provider.requests} == closed
 
 
 WAITING: dict[str, Any] = {
@@ -358,20 +358,20 @@ WAITING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("where", WAITING)
-async def test_f6_nor_before_the_first_token(where: str) -> None:
+async def test_f6_a_client_that_leaves_before_the_first_token_ends_the_request(where: str) -> None:
     """The client is watched from the moment its request was read."""
     pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
     await left(pool, 5, stream=True)
-    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
 @pytest.mark.parametrize("where", ["for the connection", "for the first byte", "for the rest"])
-async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
+async def test_f7_a_client_that_leaves_a_whole_response_ends_the_request(where: str) -> None:
     plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
     pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
     await left(pool, 5, stream=False)
-    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
@@ -471,21 +471,21 @@ BAD = {
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.each_choice
-async def test_f10_what_no_account_can_cure_is_tried_once(
+async def test_f10_an_error_of_the_request_is_tried_once(
     client: str, upstream: str, bad: str, stream: bool
 ) -> None:
     plays = {"a": BAD[bad](upstream), "b": good("Hello"), "c": good("Hello")}
     pool = pool_of(upstream, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/m", "else/m")})
-    heard = await pool.call(client, stream=stream, model="m")
+    received = await pool.call(client, stream=stream, model="m")
     assert pool.asked == ["a"]
-    assert heard.status == plays["a"].status
-    assert check_error(client, heard.status or 0, heard.body) == []
+    assert received.status == plays["a"].status
+    assert check_error(client, received.status or 0, received.body) == []
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
+async def test_a_connection_that_breaks_after_the_end_is_no_failure(client: str, upstream: str) -> None:
     parts = script_of(upstream, good("Hello"), stream=True).body
     pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
     check_said(client, await pool.call(client), "Hello", stream=True)
@@ -505,8 +505,8 @@ async def test_an_unread_request_is_sent_again_counted_and_logged(
 ) -> None:
     pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
     with caplog.at_level("INFO", "dragoman.requests"):
-        heard = await pool.call(CHAT, stream=stream)
-    check_said(CHAT, heard, "Hello", stream=stream)
+        received = await pool.call(CHAT, stream=stream)
+    check_said(CHAT, received, "Hello", stream=stream)
     assert pool.asked == ["a", "a"]
     assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
     (line,) = lines_of(caplog)
@@ -517,7 +517,7 @@ async def test_an_unread_request_is_sent_again_counted_and_logged(
     assert failure["seconds"] == 0
 
 
-async def test_it_is_sent_once_more_only_once_and_then_the_pool_decides() -> None:
+async def test_an_unread_request_is_sent_again_only_once() -> None:
     pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
     check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
     assert pool.asked == ["a", "a", "b"]
@@ -550,11 +550,11 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
         accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
         most = chance.randint(1, 5)
         pool = pool_of(CHAT, accounts, max_attempts=most)
-        heard = await pool.call(CHAT, stream=True)
+        received = await pool.call(CHAT, stream=True)
         assert 1 <= len(pool.asked) <= most
-        for name, answers in accounts.items():
-            assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
-        assert heard.body.count(b"Hello") <= 1
+        for name, responses in accounts.items():
+            assert pool.asked.count(name) <= (2 if responses[0] is LOST else 1), (accounts, pool.asked)
+        assert received.body.count(b"Hello") <= 1
 
 
 # A store of accounts that is slow or down, and upstreams that fail at the same time.

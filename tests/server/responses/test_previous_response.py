@@ -63,7 +63,7 @@ async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> N
 
 
 @each_translated
-async def test_what_is_kept_here_is_no_loss(upstream: str) -> None:
+async def test_a_stored_response_is_no_loss(upstream: str) -> None:
     body = {"model": f"{upstream}/echo", "input": "one", "store": True}
     async with gateway(**ON, loss_policy="refuse") as up:
         client = await up.call(PATH, body)
@@ -273,12 +273,12 @@ async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, serv
         await up.get(f"{PATH}/{json.loads(client.body)['id']}", 404 if server else 400)
 
 
-async def test_what_only_looks_like_a_reference_is_none() -> None:
+async def test_a_lookalike_is_no_reference() -> None:
     async with gateway() as up:
         assert text_of(await ask(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
 
 
-async def test_what_an_upstream_keeps_is_not_kept_here() -> None:
+async def test_a_response_that_the_upstream_stores_is_not_stored_here() -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "openai", "one")
         await up.get(f"{PATH}/{first['id']}", 404)

@@ -80,7 +80,7 @@ def response(
     return StoredResponse(id, owner, created, body, given, said)
 
 
-async def test_what_is_put_comes_back(kind: Kind) -> None:
+async def test_a_stored_response_is_found_unchanged(kind: Kind) -> None:
     given = (item("a"), item("b"), item("a"), item("c", "語"))
     kept = response(body=b'{"id":"resp_1"}', given=given, said=(item("d"), item("b")))
     async with kind() as store:
@@ -95,14 +95,14 @@ async def test_no_items_at_all(kind: Kind) -> None:
         assert await store.get("", "resp_1", NOW) == kept
 
 
-async def test_what_was_never_put_is_not_there(kind: Kind) -> None:
+async def test_an_unknown_id_is_not_found(kind: Kind) -> None:
     async with kind() as store:
         assert await store.get("", "resp_1", NOW) is None
         assert await store.item("", "msg_1", NOW) is None
         assert not await store.delete("", "resp_1")
 
 
-async def test_a_second_one_of_the_same_id_takes_the_place_of_the_first(kind: Kind) -> None:
+async def test_a_response_with_the_same_id_replaces_the_first(kind: Kind) -> None:
     async with kind() as store:
         await store.put(response(given=(item("old"),)))
         await store.put(response(given=(item("new"),)))
@@ -173,7 +173,7 @@ async def test_owners_do_not_see_each_other(kind: Kind) -> None:
 # Limits.
 
 
-async def test_what_is_too_old_is_gone(kind: Kind) -> None:
+async def test_old_responses_expire(kind: Kind) -> None:
     async with kind() as store:
         await store.put(response("resp_old", given=(item("old"),), said=()))
         await store.put(response("resp_new", created=NOW + 1, given=(item("new"),), said=()))
@@ -215,7 +215,7 @@ async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
         assert await ids_of(store, 8) == [5, 6, 7]
 
 
-async def test_what_responses_share_counts_once(kind: Kind) -> None:
+async def test_shared_items_count_once(kind: Kind) -> None:
     """A conversation grows by what is new in each turn, not by all earlier turns."""
     async with kind(ResponseStoreLimits(100_000, 3600)) as store:
         items: tuple[StoredItem, ...] = ()
@@ -231,7 +231,7 @@ async def test_what_responses_share_counts_once(kind: Kind) -> None:
         assert found.input == items
 
 
-async def test_one_that_is_larger_than_the_limit_is_not_kept_and_drops_nothing(kind: Kind) -> None:
+async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(kind: Kind) -> None:
     async with kind(ResponseStoreLimits(20_000, 3600)) as store:
         assert await store.put(large(0))
         assert not await store.put(response("resp_1", given=(item("m", "x" * 20_000),)))
@@ -266,7 +266,7 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
 
 
 @one_backend
-async def test_memory_is_given_back_to_the_last_byte() -> None:
+async def test_memory_is_freed_to_the_last_byte() -> None:
     store = MemoryResponseStore(LIMITS)
     for number in range(3):
         await store.put(response(f"resp_{number}", given=(item("shared"), item(f"m{number}"))))
@@ -346,7 +346,7 @@ async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
 
 
 @one_backend
-async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
+async def test_deleted_content_is_not_left_in_the_file(sqlite: Kind) -> None:
     secret = "a word that must not stay"
     async with sqlite() as store:
         await store.put(response(given=(item("msg_1", secret),)))
@@ -390,7 +390,7 @@ BAD_FILES = {
 
 @one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
-async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) -> None:
+async def test_a_file_of_another_program_is_not_changed(sqlite: Kind, name: str) -> None:
     statements, message = BAD_FILES[name]
     make_database(sqlite.path, *statements)
     with pytest.raises(ResponseStoreError, match=message):
@@ -414,7 +414,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 @one_backend
-async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_another_process_has_locked(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     async with sqlite() as store:
         await store.put(response())
@@ -492,7 +492,7 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
 
 
 @one_backend
-async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
+async def test_it_works_only_inside_its_block(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
         await sqlite().get("", "resp_1", NOW)
 

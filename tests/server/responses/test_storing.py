@@ -57,7 +57,7 @@ def real_backend(request: pytest.FixtureRequest) -> str:
 
 # What is kept.
 
-ANSWER: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
+RESPONSE: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
 
 # The end of an upstream's URL, and the beginning of its response.
 BEGUN: dict[str, tuple[str, bytes]] = {
@@ -115,14 +115,14 @@ async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
         last = frames(client.body)[-1]
         assert last["type"] == "response.failed"
-        told = last["response"]
-        found = await up.get(f"{PATH}/{told['id']}")
-        assert (found["status"], found["error"]) == ("failed", told["error"])
+        reported = last["response"]
+        found = await up.get(f"{PATH}/{reported['id']}")
+        assert (found["status"], found["error"]) == ("failed", reported["error"])
         # What had begun is there as well.
-        assert found["output"] == told["output"]
+        assert found["output"] == reported["output"]
         assert [item["status"] for item in found["output"]] == ["incomplete"]
-        (asked,) = (await up.get(f"{PATH}/{told['id']}/input_items"))["data"]
-        assert asked["content"][0]["text"] == "one"
+        (item,) = (await up.get(f"{PATH}/{reported['id']}/input_items"))["data"]
+        assert item["content"][0]["text"] == "one"
         await refuses_to_go_on_from(up, found)
 
 
@@ -143,10 +143,10 @@ async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> 
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(1), UpstreamBroken("cut")])}, **ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/m", "input": "one", "stream": True})
-        told = frames(client.body)[-1]["response"]
-        assert told["status"] == "failed"
-        found = await up.get(f"{PATH}/{told['id']}")
-        assert (found["status"], found["error"]) == ("failed", told["error"])
+        reported = frames(client.body)[-1]["response"]
+        assert reported["status"] == "failed"
+        found = await up.get(f"{PATH}/{reported['id']}")
+        assert (found["status"], found["error"]) == ("failed", reported["error"])
 
 
 async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -> None:
@@ -158,9 +158,9 @@ async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -
     for script in trouble.values():
         async with gateway({"/chat/completions": script}, **ON, keepalive_s=1.0) as up:
             client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": True})
-            told = frames(client.body)[-1]["response"]
-            assert (told["status"], told["output"]) == ("failed", [])
-            assert (await up.get(f"{PATH}/{told['id']}"))["error"] == told["error"]
+            reported = frames(client.body)[-1]["response"]
+            assert (reported["status"], reported["output"]) == ("failed", [])
+            assert (await up.get(f"{PATH}/{reported['id']}"))["error"] == reported["error"]
 
 
 @each_mode
@@ -174,30 +174,30 @@ async def test_a_refused_request_is_not_stored(stream: bool, kept: list[StoredRe
     assert kept == []
 
 
-FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
+FAILED = {**RESPONSE, "error": {"code": "server_error", "message": "oops"}}
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str) -> None:
-    answer = {**FAILED, "status": status}
-    event = {"type": f"response.{status}", "sequence_number": 3, "response": answer}
+    reply = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 3, "response": reply}
     end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
     async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
         await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})
-        found = await up.get(f"{PATH}/{answer['id']}")
-        assert found == {**answer, "store": True, "previous_response_id": None}
+        found = await up.get(f"{PATH}/{reply['id']}")
+        assert found == {**reply, "store": True, "previous_response_id": None}
         await refuses_to_go_on_from(up, found)
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @each_mode
-async def test_one_that_failed_before_there_was_content_is_a_plain_error(
+async def test_a_failure_before_content_is_a_plain_error(
     stream: bool, status: str, kept: list[StoredResponse]
 ) -> None:
     """So another account could be tried; and it has no id to request."""
-    answer = {**FAILED, "status": status}
-    event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
-    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
+    reply = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 0, "response": reply}
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(reply)
     async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
         client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
         assert client.status >= 400
@@ -264,11 +264,11 @@ async def test_it_is_stored_before_the_client_gets_the_end(
 
 async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -> None:
     """The last event comes long before the end of the body, and the client goes on at once."""
-    answer = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
+    reply = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
     events = [
-        {"type": "response.created", "sequence_number": 0, "response": {**answer, "status": "in_progress"}},
+        {"type": "response.created", "sequence_number": 0, "response": {**reply, "status": "in_progress"}},
         {"type": "response.output_text.delta", "sequence_number": 1, "delta": "x"},
-        {"type": "response.completed", "sequence_number": 2, "response": answer},
+        {"type": "response.completed", "sequence_number": 2, "response": reply},
     ]
     steps = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
     found: list[int | None] = []
@@ -377,7 +377,7 @@ def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tm
 
 @pytest.fixture
 def errors() -> Iterator[list[str]]:
-    """What is written to the log of errors."""
+    """The records of the log of errors."""
     found: list[str] = []
 
     class Lines(logging.Handler):
@@ -456,12 +456,12 @@ async def test_lone_surrogates_survive() -> None:
 
 
 async def test_a_response_without_an_id_is_not_stored() -> None:
-    answer = {"object": "response", "status": "completed", "model": "m", "output": []}
-    async with gateway({"/responses": Script([json.dumps(answer).encode()])}, **ON) as up:
-        assert await ask(up, "forgetful", "one") == answer
+    reply = {"object": "response", "status": "completed", "model": "m", "output": []}
+    async with gateway({"/responses": Script([json.dumps(reply).encode()])}, **ON) as up:
+        assert await ask(up, "forgetful", "one") == reply
 
 
-async def test_a_conversation_that_was_summed_up_goes_on_from_the_summary() -> None:
+async def test_a_compacted_conversation_continues_from_the_summary() -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "messages", "a long story that need not be told again")
         trigger = {"type": "compaction_trigger"}

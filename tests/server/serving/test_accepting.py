@@ -1,4 +1,4 @@
-"""Accepting in this process, on real sockets: what is not a connection yet, and what is one too many."""
+"""Accepting in this process, on real sockets: handshakes, and connections beyond the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client connection on a byte stream that is scripted, in virtual time, on both kinds of event loop."""
+"""One client connection on a scripted byte stream, in virtual time, on both kinds of event loop."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_an_idle_connection_is_ended_after_its_time() -> None:
 
 
 @pytest.mark.promise("R9")
-async def test_a_client_that_has_left_is_forgotten_at_once() -> None:
+async def test_a_client_that_has_left_is_dropped_at_once() -> None:
     stream = FakeStream([GET], leaves=True)
     connection = connect(hello, stream)
     await connection.run()
@@ -206,7 +206,7 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     assert line.exc_info is None
 
 
-async def test_what_is_no_exception_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_base_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
     with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
@@ -241,10 +241,10 @@ OPENINGS: list[tuple[list[bytes], bool, bytes]] = [
 
 
 async def test_http2_in_clear_text_begins_with_its_preface() -> None:
-    for first, http2, answer in OPENINGS:
+    for first, http2, response in OPENINGS:
         stream = FakeStream(list(first))
         await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
-        assert stream.sent.startswith(answer), first
+        assert stream.sent.startswith(response), first
 
 
 async def test_with_tls_it_is_what_was_agreed_upon() -> None:
@@ -257,7 +257,9 @@ async def test_with_tls_it_is_what_was_agreed_upon() -> None:
 
 
 @pytest.mark.promise("R10", "S10")
-async def test_who_takes_nothing_for_five_minutes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_reads_nothing_for_five_minutes_is_disconnected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream, app = FakeStream([GET], room=5000), Floods()
     await connect(app, stream).run()
     assert app.cancelled == [300]
@@ -266,7 +268,7 @@ async def test_who_takes_nothing_for_five_minutes_is_let_go(caplog: pytest.LogCa
     assert line.message == "a client took nothing for 300 seconds; its requests are cancelled"
 
 
-async def test_a_client_that_left_does_not_let_an_application_run_for_ever() -> None:
+async def test_the_application_of_a_client_that_left_has_a_deadline() -> None:
     """It goes on sending, into nothing; the others still run."""
     stream, app = FakeStream([GET], leaves=True), Floods()
     with anyio.move_on_after(3) as scope:

@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection: frames in, frames out, with an application that is scripted, in virtual time."""
+"""HTTP/2 on one connection: frames in, frames out, with a scripted application, in virtual time."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ async def forever(scope: Scope, receive: Receive, send: Send) -> None:
 # Buffered parts of responses.
 
 
-async def test_an_application_waits_when_so_much_is_held() -> None:
+async def test_an_application_waits_when_the_buffer_is_full() -> None:
     app = Endless()
     async with serving(app, {4: 0}) as client:
         await client.send(client.request(1))
@@ -231,7 +231,7 @@ async def test_an_application_waits_when_so_much_is_held() -> None:
 
 
 @pytest.mark.promise("R10")
-async def test_one_large_message_is_not_held_at_once() -> None:
+async def test_one_large_message_is_not_buffered_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))
         assert client.protocol._buffered == STREAM_BUFFER
@@ -291,7 +291,7 @@ async def test_a_last_message_that_is_not_taken_is_cancelled_in_time() -> None:
         assert client.idle
 
 
-async def test_nothing_is_held_for_a_client_that_has_left() -> None:
+async def test_nothing_is_buffered_for_a_client_that_has_left() -> None:
     async with serving(Endless(), {4: 0}) as client:
         await client.send(client.request(1), client.request(3))
         streams = list(client.protocol._streams.values())
@@ -309,7 +309,7 @@ async def test_nothing_is_held_for_a_client_that_has_left() -> None:
 
 
 @pytest.mark.promise("R9")
-async def test_room_is_given_back_when_the_application_has_read() -> None:
+async def test_the_window_is_given_back_when_the_application_has_read() -> None:
     app = Reader()
     async with serving(app) as client:
         await client.send(client.request(1, POST, end=False), *(data(1, bytes(16384)) for _ in range(15)))
@@ -533,14 +533,14 @@ async def test_requests_beyond_the_limit_are_refused() -> None:
 
 
 async def test_a_request_that_is_reset_in_the_same_read_is_never_begun() -> None:
-    asked = []
+    requested = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.append(scope["path"])
+        requested.append(scope["path"])
 
     async with serving(app) as client:
         await client.send(client.request(1), reset(1), client.request(3, headers(path="/b")))
-        assert asked == ["/b"]
+        assert requested == ["/b"]
 
 
 # Counting. `now` is passed in, so these need no loop.
@@ -564,7 +564,7 @@ def receive(connection: HTTP2Connection, now: float, *frames: Frame | bytes) -> 
 
 
 @pytest.mark.promise("S3")
-async def test_what_is_malformed_is_not_in_the_log(
+async def test_malformed_bytes_are_not_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """h2's errors name the value of a header that it does not take."""
@@ -579,7 +579,7 @@ async def test_what_is_malformed_is_not_in_the_log(
 
 
 @pytest.mark.promise("S11")
-def test_what_clients_do_is_never_too_much() -> None:
+def test_normal_clients_stay_below_the_limits() -> None:
     """Minutes of a client with 128 streams: pings each second, half of the streams cancelled every three seconds."""
     connection, client = counting()
     next_id = 1
@@ -673,7 +673,7 @@ def test_the_goaway_of_a_stop_is_followed_by_responses() -> None:
     assert [type(frame) for frame in frames_of(sent)] == [GoAwayFrame, HeadersFrame, DataFrame]
 
 
-def test_what_comes_before_the_settings_is_an_error() -> None:
+def test_a_frame_before_the_settings_is_an_error() -> None:
     connection = HTTP2Connection(STREAMS, 65536, 0.0)
     connection.begin()
     connection.data_to_send()

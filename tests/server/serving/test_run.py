@@ -84,26 +84,26 @@ def test_an_open_request_is_finished_while_new_connections_are_refused(backend: 
         server.signal(signal.SIGTERM)
         server.wait_until_closed()
         client.sendall(b"cd")
-        answer = b"".join(iter(lambda: client.recv(65536), b""))
-        assert answer.startswith(b"HTTP/1.1 200")
-        assert b"abcd" in answer
+        reply = b"".join(iter(lambda: client.recv(65536), b""))
+        assert reply.startswith(b"HTTP/1.1 200")
+        assert b"abcd" in reply
         assert server.wait() == 0
 
 
 @each_backend
 @pytest.mark.promise("R2")
-def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> None:
+def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
     with Server(*arguments).ready() as server, server.connect() as client:
         client.sendall(b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n")
-        answer = b""
-        while b"begin" not in answer:
-            answer += client.recv(65536)
+        reply = b""
+        while b"begin" not in reply:
+            reply += client.recv(65536)
         started = time.monotonic()
         server.signal(signal.SIGTERM)
-        answer += b"".join(iter(lambda: client.recv(65536), b""))
+        reply += b"".join(iter(lambda: client.recv(65536), b""))
         # A chunked response ends with an empty chunk. This one was cut, and the client must be able to see that.
-        assert not answer.endswith(b"0\r\n\r\n")
+        assert not reply.endswith(b"0\r\n\r\n")
         assert server.wait() == 0
         # Less than the drain time is by default.
         assert time.monotonic() - started < 25
@@ -176,7 +176,7 @@ def test_a_port_in_use_is_one_line(backend: str) -> None:
     assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
 
 
-def test_a_host_that_is_not_ours() -> None:
+def test_an_address_of_another_host() -> None:
     with Server("--host", "192.0.2.1", "--port", "0", "--allow-public-without-keys") as server:
         assert server.wait() == 1
     assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"

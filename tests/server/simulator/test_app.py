@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_ends_the_script(model: str, stream: bool) ->
     assert not served.complete
 
 
-async def test_a_client_that_leaves_inside_its_request_is_forgotten() -> None:
+async def test_a_client_that_leaves_inside_its_request_is_dropped() -> None:
     served = await Server(PATHS[CHAT], b"{}", complete=False, leaves_s=1).run()
     assert served.status == 0
 

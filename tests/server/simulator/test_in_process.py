@@ -24,7 +24,7 @@ BASE = "http://simulator.invalid"
 
 
 async def timed(response: SimulatedResponse) -> list[tuple[float, bytes]]:
-    """The reads of a body, each with the seconds since the head."""
+    """Return the reads of a body, each with the seconds since the head."""
     begun = anyio.current_time()
     reads = []
     while data := await response.receive():

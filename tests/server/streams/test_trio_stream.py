@@ -35,7 +35,7 @@ def pair() -> Iterator[tuple[TrioStream, socket.socket]]:
 Pair = tuple[TrioStream, socket.socket]
 
 
-async def test_what_has_arrived_is_given_at_once_and_then_the_end(pair: Pair) -> None:
+async def test_arrived_bytes_are_returned_at_once_and_then_the_end(pair: Pair) -> None:
     stream, peer = pair
     peer.send(b"ab")
     peer.send(b"c")
@@ -71,7 +71,7 @@ async def test_without_a_timeout_it_waits_for_ever(
     assert got == [(b"x", LONG_S)]
 
 
-async def test_a_cancelled_wait_takes_nothing(pair: Pair, nursery: trio.Nursery) -> None:
+async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
     stream, peer = pair
     nursery.start_soon(stream.receive, None)
     await trio.testing.wait_all_tasks_blocked()
@@ -105,19 +105,19 @@ async def test_a_peer_that_reads_slowly_gets_everything(
 @pytest.mark.parametrize("wait", ["receive", "send"])
 async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery, wait: str) -> None:
     stream, _ = pair
-    told = trio.Event()
+    reported = trio.Event()
 
     async def waiting() -> None:
         with pytest.raises(ConnectionAbortedError):
             await (stream.receive(None) if wait == "receive" else stream.send_all(MEGABYTES, None))
-        told.set()
+        reported.set()
 
     nursery.start_soon(waiting)
     await trio.testing.wait_all_tasks_blocked()
     stream.abort()
     stream.abort()
     with trio.fail_after(30):
-        await told.wait()
+        await reported.wait()
     with pytest.raises(ConnectionAbortedError):
         await stream.receive(1)
     with pytest.raises(ConnectionAbortedError):
@@ -190,7 +190,7 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
-async def test_a_peer_that_speaks_no_tls_is_an_error_of_the_system(pair: Pair) -> None:
+async def test_a_peer_without_tls_is_an_error_of_the_system(pair: Pair) -> None:
     stream, peer = pair
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):

@@ -1,4 +1,4 @@
-"""The grammar check: grammar and text in, a reason or nothing out; and that nothing can make it work for long."""
+"""The grammar check: grammar and text in, a reason or nothing out, in bounded time."""
 
 import importlib.util
 import itertools
@@ -264,7 +264,7 @@ def test_an_unknown_syntax_and_great_lengths(syntax: str, definition: str, text:
         check(definition, text, syntax)
 
 
-def test_what_is_just_not_too_long_is_checked() -> None:
+def test_a_text_at_the_limit_is_checked() -> None:
     assert check("start: /b/", "a" * MAX_TEXT) is not None
     assert check("b" * MAX_DEFINITION, "a", "regex") is not None
 
@@ -289,7 +289,7 @@ def test_work_has_a_bound() -> None:
         assert time.process_time() - begun < 3, name  # it takes a fifth of a second; a machine may be busy
 
 
-def test_what_is_in_doubt_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undecided_check_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:
     text = GOOD_PATCH.replace("+Text", "Text")
     assert check(PATCH, text) is not None
     monkeypatch.setattr(grammar_module, "MAX_STEPS", 50)

@@ -1,4 +1,4 @@
-"""The upstream client: what a caller gets, what it may show, and what it never does."""
+"""The upstream client: responses, errors without secrets, proxies and limits."""
 
 import gzip
 import sys
@@ -80,7 +80,7 @@ async def test_a_response() -> None:
 
 
 @one_backend
-async def test_what_the_server_is_sent() -> None:
+async def test_the_bytes_that_the_server_gets() -> None:
     headers = [
         ("Authorization", f"Bearer {KEY}"),
         ("x-name", "caf\xe9"),
@@ -403,7 +403,7 @@ class Parts(httpx2.AsyncByteStream):
 
 
 @one_backend
-async def test_any_httpx2_transport_can_take_the_place_of_ours() -> None:
+async def test_any_httpx2_transport_can_replace_ours() -> None:
     stream = Parts(b"he", b"", b"llo")
     async with mocked(lambda _: httpx2.Response(200, stream=stream)) as client:
         async with client.open("GET", "http://up.example/") as response:
@@ -452,7 +452,7 @@ async def test_an_error_inside_the_body_of_another_transport() -> None:
 
 
 async def proxied(server: ScriptedServer, client: UpstreamClient, **options: object) -> list[bytes]:
-    """The request lines that `server` has seen after a request to a host that does not exist."""
+    """Return the request lines that `server` has seen after a request to a host that does not exist."""
     async with client:
         assert await get(client, "http://up.invalid/v1", **options) == b"hello"
     return [request.split(b"\r\n")[0] for peer in server.peers for request in peer.requests]
@@ -500,7 +500,7 @@ async def test_no_proxy_is_obeyed(no_proxy: str, monkeypatch: pytest.MonkeyPatch
 
 
 @one_backend
-async def test_the_environment_can_be_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
     async with ScriptedServer(answering(HELLO)) as server, client_of(trust_env=False) as client:
         assert await get(client, server.url) == b"hello"

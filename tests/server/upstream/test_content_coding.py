@@ -127,7 +127,7 @@ def test_a_zstd_frame_cannot_demand_a_large_window() -> None:
 
 
 @pytest.mark.parametrize("coding", PACKERS)
-def test_what_comes_out_has_a_limit(coding: str) -> None:
+def test_decompressed_data_has_a_limit(coding: str) -> None:
     def unpack(size: int) -> int:
         decoder = decoder_for(coding, 100)
         assert decoder is not None
@@ -140,7 +140,7 @@ def test_what_comes_out_has_a_limit(coding: str) -> None:
 
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize("coding", PACKERS)
-def test_what_comes_out_has_a_limit_in_proportion_to_what_came(coding: str) -> None:
+def test_decompressed_data_has_a_limit_in_proportion_to_its_input(coding: str) -> None:
     def unpack(size: int) -> int:
         decoder = decoder_for(coding, ratio=2)
         assert decoder is not None
@@ -153,7 +153,7 @@ def test_what_comes_out_has_a_limit_in_proportion_to_what_came(coding: str) -> N
 
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize("coding", PACKERS)
-def test_empty_frames_are_not_unpacked_for_ever(coding: str) -> None:
+def test_empty_frames_have_a_limit(coding: str) -> None:
     """To take 8 bytes costs a decoder, and a copy of what is behind them."""
     empty = (
         gzip.compress(b"", mtime=0) if coding == "gzip" else b"\x50\x2a\x4d\x18\0\0\0\0"

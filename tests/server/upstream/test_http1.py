@@ -1,4 +1,4 @@
-"""Request and response heads as bytes, and which bodies a response can have."""
+"""Request and response heads as bytes, and the bodies that a response can have."""
 
 import pytest
 

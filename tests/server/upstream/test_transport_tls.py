@@ -60,9 +60,9 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
 
 async def test_large_bodies_both_ways(certificate: Certificate) -> None:
     size = 2_000_000
-    answer = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
+    reply = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
     async with (
-        ScriptedServer(answering(*answer), tls=certificate.server()) as server,
+        ScriptedServer(answering(*reply), tls=certificate.server()) as server,
         Http1Transport(tls=certificate.client()) as transport,
     ):
         body = await opened(transport, get(server, content=b"q" * size))
@@ -102,7 +102,7 @@ async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
             await opened(transport, request)
 
 
-async def test_a_server_that_does_not_speak_tls() -> None:
+async def test_a_server_without_tls() -> None:
     async def plain(peer: Peer) -> None:
         await peer.stream.receive()
         await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
