@@ -60,7 +60,7 @@ def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> 
     assert second.meaning.said(Kind.TEXT) == "look returned: one thing\nsee returned: another"
     assert second.meaning.stop is Stop.END
     assert not second.meaning.calls
-    # What stood before the assistant's turn is cached: the user's three words.
+    # Input before the assistant's turn is cached: the user's three words.
     usage = usage_of(second)
     assert (usage.cached, usage.output) == (3, 7)
     # Three words of the user, two of the arguments of each call, three of the results.

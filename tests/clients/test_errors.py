@@ -83,7 +83,7 @@ def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
             ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
-# A relay leaves the judgement to the upstream.
+# In a relay, the upstream decides.
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if not pair.relayed], ids=str)
 def test_a_request_that_the_gateway_refuses(pair: Pair, sdk: Sdk) -> None:
     """A request that cannot be translated is refused with its place, before an upstream is called."""

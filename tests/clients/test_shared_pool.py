@@ -137,7 +137,7 @@ def test_an_account_disabled_by_one_gateway_is_disabled_for_the_other(
         provider.busy.add(busy)
         provider.asked.clear()
         assert first.ask(number) == 200
-        assert provider.keys() == [busy, free], "the first account refused, the second answered"
+        assert provider.keys() == [busy, free], "the first account refused, the second responded"
         reported = provider.asked[0][1]
         time.sleep(max(0.0, reported + KNOWN_WITHIN_S - time.monotonic()))
         assert [second.ask(number) for _ in range(6)] == [200] * 6

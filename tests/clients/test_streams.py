@@ -65,7 +65,7 @@ def test_slow_responses_are_complete_despite_heartbeats(gateway: Gateway) -> Non
     assert {response.meaning.stop for response in responses} == {Stop.END}
 
 
-# A silence of three and a half times what a heartbeat waits for.
+# A silence of three and a half heartbeat intervals.
 SILENT = f"silent@{KEEPALIVE_S * 3.5:g}"
 
 
@@ -82,7 +82,7 @@ def test_the_stream_helpers_ignore_heartbeats(gateway: Gateway, sdk_of: Any) -> 
 
 @each_backend
 def test_there_are_heartbeats(gateway: Gateway) -> None:
-    """So the tests before can fail. All heartbeats stand before the first word."""
+    """A check of the tests before. All heartbeats are before the first content."""
 
     def count(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello") | {"stream": True}

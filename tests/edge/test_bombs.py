@@ -32,7 +32,7 @@ from dragoman_server.upstream.content_coding import zstd
 pytestmark = [pytest.mark.process, pytest.mark.promise("S8", "R10")]
 
 MIB = 1024 * 1024
-# As others see a gateway that is busy with a bomb: what a healthz may take on a machine with other work.
+# The longest time of a healthz while the gateway decompresses a bomb, on a machine with other work.
 PATIENCE_S = 0.5
 
 
@@ -47,7 +47,7 @@ def zstandard(first: bytes, piece: bytes) -> bytes:
 
 
 PACKERS: dict[str, Callable[[bytes, bytes], bytes]] = {"gzip": gzipped, "zstd": zstandard}
-# What is repeated up to 256 MiB (gzip) or 512 MiB (zstd) behind the first event.
+# Repeated up to 256 MiB (gzip) or 512 MiB (zstd) after the first event.
 PIECES = {
     "comments": b": x\n\n" * (MIB // 5),
     "blank lines": b"\n" * MIB,

@@ -95,13 +95,13 @@ def http2(site: Site, headers: Mapping[str, str], body: bytes | None, method: st
     return 0, b""
 
 
-# What a page sends, and what it gets; 200: the upstream was called.
+# Headers of a page's request, and the status; 200: the upstream was called.
 REQUESTS: dict[str, tuple[dict[str, str], int]] = {
     "no page": ({}, 200),
     "a page of this machine": ({"origin": PAGE}, 200),
     "another page": ({"origin": EVIL}, 403),
     "another page, without a preflight": ({"origin": EVIL, "content-type": "text/plain"}, 403),
-    "no origin told": ({"origin": "null"}, 403),
+    "no origin sent": ({"origin": "null"}, 403),
     "a form of this machine": ({"origin": PAGE, "content-type": "text/plain"}, 415),
     "a rebound name": ({"host": REBOUND}, 421),
     "a rebound name and its page": ({"host": REBOUND, "origin": f"https://{REBOUND}"}, 421),

@@ -78,7 +78,7 @@ def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: st
                 assert not response.startswith(b"HTTP/1.1 101")
 
 
-# What a client leaves behind.
+# Resources of a client that has left.
 
 
 @pytest.mark.promise("R9", "S10")

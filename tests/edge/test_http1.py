@@ -56,7 +56,7 @@ def served(gateways: Gateways, backend: str) -> Iterator[Served]:
 
 @pytest.fixture
 def impatient(gateways: Gateways, backend: str) -> Iterator[Served]:
-    """Only for what is about time: a pause of this process would end any other request too."""
+    """Only for tests of time: a pause of this process would end any other request too."""
     yield from _served(gateways, backend, f"header_timeout_s = {SLOW_S}\nbody_timeout_s = {SLOW_S}")
 
 
@@ -127,7 +127,7 @@ class Client:
         self.socket.close()
 
 
-# What is a request.
+# Requests.
 
 
 @pytest.mark.promise("S5", "S7")
@@ -148,7 +148,7 @@ def test_bytes_that_are_requests(served: Served) -> None:
 
 
 REFUSED = {
-    # What is sent behind `METHOD target HTTP/1.1`, its end included; the status.
+    # Bytes after `METHOD target HTTP/1.1`, its line end included; the status.
     "400": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nhost: b\r\n\r\n", 400),
     "414": (b"GET %s?" + b"a" * 9000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414),
     "417": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nexpect: x\r\n\r\n", 417),
@@ -204,7 +204,7 @@ CHUNKED = (
 )
 BROKEN_BODIES = {
     "a chunk size that is none": b"x\r\nhello\r\n0\r\n\r\n",
-    "a chunk that is longer than it says": b"3\r\nhello\r\n0\r\n\r\n",
+    "a chunk that is longer than its size": b"3\r\nhello\r\n0\r\n\r\n",
     "a chunk that ends in LF": b"5\r\nhello\n0\r\n\r\n",
     "a trailer that is none": b"5\r\nhello\r\n0\r\na b\r\n\r\n",
     "a trailer that ends in LF": b"5\r\nhello\r\n0\r\na: b\n\n",
@@ -260,7 +260,7 @@ def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(s
     assert served.gateway.resident_bytes - resident < 2**27
 
 
-# How long it may take.
+# Deadlines.
 
 
 @pytest.mark.promise("S10")
@@ -301,7 +301,7 @@ def test_a_head_that_trickles_is_refused(impatient: Served) -> None:
     assert client.status() == 200
 
 
-# What is behind a request.
+# Bytes after a request.
 
 
 def silent(conversation: Conversation) -> None:
@@ -323,12 +323,12 @@ BEHIND = {
     "half a request": SECOND[:10],
     "more than is held": b"GET /seen/3 HTTP/1.1\r\nhost: localhost\r\na: " + b"a" * 300_000,
 }
-# Name -> what the upstream does, and whether the client wants a stream.
+# Name -> behaviour of the upstream, and `stream` of the client's request.
 PHASES: dict[str, tuple[Script, bool]] = {
     "before the head of a stream": (silent, True),
     "in the middle of a stream": (waits, True),
-    "before the head of a whole answer": (silent, False),
-    "in the middle of a whole answer": (half_a_body, False),
+    "before the head of a whole response": (silent, False),
+    "in the middle of a whole response": (half_a_body, False),
 }
 
 
@@ -354,7 +354,7 @@ def test_a_client_that_leaves_is_noticed_despite_pipelined_data(served: Served, 
 
 
 def _requested(upstream: Upstream, before: int) -> Conversation:
-    """Return the conversation behind the first so many, when it has a request."""
+    """Return the conversation after the first so many, when it has a request."""
     found: list[Conversation] = []
     wait_until(
         lambda: found.extend(each for each in upstream.conversations[before:] if each.requests) or found

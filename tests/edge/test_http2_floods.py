@@ -37,7 +37,7 @@ def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[Edge
 
 
 class Flood(NamedTuple):
-    """frames: what goes out, each of `count` times. outcome: the code of the GOAWAY."""
+    """frames: bytes to send, each of `count` times. outcome: the code of the GOAWAY."""
 
     what: str
     count: int
@@ -63,7 +63,7 @@ def bomb(peer: Peer, _: int) -> list[bytes]:
 
 
 def table_sizes(peer: Peer, _: int) -> list[bytes]:
-    """Return a request behind 160,000 changes of the decoder's table, of a byte each, which add nothing to the list."""
+    """Return a request after 160,000 changes of the decoder's table, of a byte each, which add nothing to the list."""
     changes = bytes([0x20]) * 16_000
     more = [raw(9, 0, 1, changes)] * 9
     return [raw(1, 0x1, 1, changes), *more, raw(9, 0x4, 1, peer.encoder.encode(HEADERS))]

@@ -60,7 +60,7 @@ def ask(peer: Peer, stream_id: int, **more: object) -> None:
     peer.send(peer.request(stream_id, POST, end=False), data(stream_id, body(**more), end=True))
 
 
-# What the upstream does, by the name that is in the request.
+# Behaviour of the upstream, by the name in the request.
 
 
 def sends_nothing(conversation: Conversation) -> None:
@@ -281,7 +281,7 @@ def test_with_tls_too_a_refusal_leaves_the_other_streams_as_they_are(
             assert peer.answer(5) == "200"
             peer.send(reset(1))
             upstream.wait_closed(upstream.conversations[0])
-        # What is no preface gets a GOAWAY, whatever it is.
+        # Any bytes but the preface get a GOAWAY.
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.send(b"GET / HTTP/1.1\r\n\r\n")
             (found,) = answered(peer.until_closed(), GoAwayFrame)

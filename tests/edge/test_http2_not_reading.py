@@ -25,11 +25,11 @@ POST = headers(method="POST", path=CHAT_PATH)
 CHAT = json.dumps(chat()).encode()
 MIB = 1024 * 1024
 
-# What the tests set send_timeout_s to, and less than it is by default.
+# send_timeout_s in the tests, less than its default.
 STALL_S = 0.6
 DEFAULT_S = 25.0
 
-# How soon the upstream of a request is closed that has ended.
+# The time until the upstream of an ended request is closed.
 LEAVING_S = 0.25
 
 # What the sockets on both sides hold, and the gateway's buffer towards its upstream (256 KiB): the kernel lets a
@@ -111,7 +111,7 @@ def test_a_closed_window_pauses_only_its_upstream(
             stalled = conversation_of(upstream, begun + 1)
             peer.send(*ask(peer, 3), window(3, MOST_WINDOW))
             moving = conversation_of(upstream, begun + 2)
-            # The other stream of the connection goes on meanwhile, and when the first has been let go.
+            # The other stream of the connection goes on meanwhile, and after the first was reset.
             ended = None
             while ended is None or len(peer.contents[3]) < 4 * MIB:
                 frame = peer.receive()

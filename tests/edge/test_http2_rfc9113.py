@@ -57,7 +57,7 @@ def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[Edge
     with gateways.lend(request.param, waits) as running:
         known = len(running.gateway.log())
         yield running.gateway
-        # None of the cases is an error of ours.
+        # None of the cases is an internal error.
         assert [
             line
             for line in running.gateway.log()[known:]
@@ -508,7 +508,7 @@ def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
         peer.send(settings({4: 1}))
         peer.until(lambda frame: isinstance(frame, DataFrame))
         assert len(peer.contents[1]) == 1
-        # Below zero: two have to be given before one is had.
+        # Below zero: a window of two makes one available.
         peer.send(settings({4: 0}), window(1, 1))
         assert answered(peer.settle(), DataFrame) == []
         peer.send(window(1, 1))

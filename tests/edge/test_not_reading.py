@@ -32,7 +32,7 @@ from trials import trials
 
 pytestmark = pytest.mark.process
 
-# What the tests set send_timeout_s to, and less than it is by default.
+# send_timeout_s in the tests, less than its default.
 STALL_S = 0.75
 DEFAULT_S = 25.0
 PIECE = chunk("x" * 60_000)

@@ -25,7 +25,7 @@ from http_heads import CASES, CHUNKED, HELLO, SECOND, get, post
 
 pytestmark = pytest.mark.process
 
-# Beside the table: what has come through proxies elsewhere. Each is followed by a second request.
+# Beside the table: requests that have passed other proxies. Each is followed by a second request.
 LENGTH_2 = b"content-length: %d\r\n" % len(SECOND)
 NO_CHUNKS = b"0\r\n\r\n"
 MORE = {

@@ -111,7 +111,7 @@ def repeats(protocol: str, way: str) -> Script:
                 conversation.send(bytes([byte]))
         elif way == "JSON with 200":
             conversation.send(whole(json.loads(in_band(protocol, bare, stream=False)), headers=close))
-        elif way == "an error answer":
+        elif way == "an error response":
             conversation.send(
                 whole(error, f"500 {KEY}", f"{close}x-ratelimit-a: {KEY}\r\nx-request-id: {TEAM}\r\n")
             )
@@ -124,7 +124,7 @@ def repeats(protocol: str, way: str) -> Script:
     return script
 
 
-WAYS = ("before content", "after content", "JSON with 200", "an error answer", "a redirect")
+WAYS = ("before content", "after content", "JSON with 200", "an error response", "a redirect")
 
 
 @pytest.mark.promise("S3", "S18")
@@ -209,7 +209,7 @@ OF_CLIENT = {
     "x-goog-api-key": "canary-of-google",
     "openai-organization": "canary-of-the-org",
 }
-# RFC 9110, 7.6.1: they belong to this connection, and so does what the first one names. HTTP/2 has none.
+# RFC 9110, 7.6.1: they belong to this connection, and so do the headers that the first one names. HTTP/2 has none.
 HOP_BY_HOP = {
     "connection": "close, x-nominated",
     "x-nominated": "canary-nominated",

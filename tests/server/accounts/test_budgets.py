@@ -116,7 +116,7 @@ def error_of(client: FakeClient) -> dict[str, Any]:
     return error
 
 
-# The status and the type that a spent budget has in each dialect, and the code where there is one.
+# The status, the type and the code (if any) of a spent budget in each protocol.
 SPENT = {
     CHAT: (429, "insufficient_quota", "insufficient_quota"),
     RESPONSES: (429, "insufficient_quota", "insufficient_quota"),
@@ -142,7 +142,7 @@ async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
     assert (error["type"], error.get("code")) == (named, code)
     assert "budget of the client key red is spent: 2 US dollars a month" in error["message"]
     assert "starts again at 2026-12-01T00:00:00Z" in error["message"]
-    # Neither a wait that is worth it nor a second try: SDKs would make one of any 429.
+    # No retry-after and no second try: SDKs would retry any 429.
     assert client.headers["x-should-retry"] == "false"
     assert "retry-after" not in client.headers
     assert len(gateway.upstreams.sent) == 2

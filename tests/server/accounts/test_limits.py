@@ -56,7 +56,7 @@ ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
     (("up/m",), "up/n", 403),
     (("up/*",), "up/n", 200),
     (("up/*",), "two/n", 403),
-    (("m",), "up/m", 403),  # by the name that the client sends, wherever it leads
+    (("m",), "up/m", 403),  # by the name that the client sends, not by its route
     (("fast",), "fast", 200),
     (("fast",), "up/m", 403),
     (("up/*",), "fast", 403),
@@ -64,7 +64,7 @@ ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
     (("fast",), " fast", 403),
     (("f[a]st", "f?st"), "fast", 403),
     (("nowhere",), "nowhere", 404),
-    (("fast",), "nowhere", 403),  # not a word about which models there are
+    (("fast",), "nowhere", 403),  # nothing about existing models
 ]
 
 
@@ -99,7 +99,7 @@ WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
 
 
 async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> None:
-    """Whatever is added later: a new path that lets a forbidden model pass fails here."""
+    """A new endpoint that accepts a forbidden model fails here."""
     gateway = limited(CHAT, keys={"red": {"models": ("other",)}})
     paths = [
         route.path
@@ -168,7 +168,7 @@ async def test_requests_by_the_minute(protocol: str) -> None:
     assert statuses == [200, 200, 429]
     assert len(gateway.upstreams.sent) == 2
     assert (await gateway.ask(protocol, key="blue")).status == 200
-    gateway.clock.now += 30  # room comes back steadily, not at the full minute
+    gateway.clock.now += 30  # the limit recovers steadily, not at the full minute
     assert [(await gateway.ask(protocol)).status for _ in range(2)] == [200, 429]
 
 
@@ -279,7 +279,7 @@ async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, strea
     assert refused.status == 429
     name = "anthropic-ratelimit-tokens-limit" if protocol == MESSAGES else "x-ratelimit-limit-tokens"
     assert refused.headers[name] == f"{TOKENS - 1}"
-    # One token too many: there is room again when it has come back.
+    # One token too many: the next request passes when it has recovered.
     assert int(refused.headers["retry-after-ms"]) == 60_000 // (TOKENS - 1)
     gateway.clock.now += 60 / (TOKENS - 1)
     assert (await gateway.ask(protocol)).status == 200
@@ -401,7 +401,7 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("no route to the store")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
 async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.LogCaptureFixture) -> None:
     store = Broken(silent)
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
@@ -433,7 +433,7 @@ async def test_a_key_without_limits_uses_no_store() -> None:
 
 
 async def test_requests_are_counted_when_the_server_stops() -> None:
-    """A request that is cancelled in its middle has used what it has used."""
+    """A request that is cancelled in its middle is charged for its tokens so far."""
     slow = stream(*(chunk({"content": word}) for word in WORDS))
     slow.body = [*slow.body, Sleep(3600)]
     gateway = limited(CHAT, slow, ANSWERS[CHAT], keys={"red": {"tokens_per_minute": 10}})

@@ -422,7 +422,7 @@ def test_weights_are_kept_over_many_draws() -> None:
     assert chosen.count("b") == 750
 
 
-# Whatever happens
+# Properties
 
 IDS = ["a", "b", "c", "d", "e"]
 ERRORS = [BUSY, WRONG, DOWN, WireError(ErrorKind.BILLING, "empty", status=402)]

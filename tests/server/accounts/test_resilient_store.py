@@ -317,7 +317,7 @@ async def test_accounts_take_turns_during_the_failure() -> None:
         assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
 
 
-# What it has missed.
+# Missed changes.
 
 
 async def test_changes_are_sent_in_order_after_recovery() -> None:

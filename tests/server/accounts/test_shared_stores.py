@@ -39,7 +39,7 @@ from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
-# For what takes milliseconds, on a machine that does other things as well.
+# For calls of milliseconds, on a busy machine.
 PATIENCE_S = 20.0
 
 
@@ -116,7 +116,7 @@ async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(k
                 await one.disable(account.account, "by hand")
             # There was no time for the news.
             assert await take(other, account, B) == "up/b"
-            assert not other.health()[account.account].usable(NOW), "now it knows"
+            assert not other.health()[account.account].usable(NOW), "now it has the change"
 
 
 async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) -> None:
@@ -146,7 +146,7 @@ async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
 
 
 async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
-    """Each of them was worked out from what was known, and none overwrites another."""
+    """Each change is based on the known state, and none overwrites another."""
     stores = [kind() for _ in range(3)]
     many = 5
     patient = REST.__class__(max_failures=1000, window_s=1000.0)
@@ -410,7 +410,7 @@ async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer
 
 
 async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
-    """A gateway that comes back late must not undo what has been decided since."""
+    """A gateway that comes back late must not undo later decisions."""
     store = ValkeyAccountStore(server.url)
     async with store.running():
         await store.reset("up/a")
@@ -483,7 +483,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
             await request(cooling, limited)
         assert store.is_open
         assert store.local_decisions >= 200
-        # What is learned meanwhile counts here at once, and for all when the server is back.
+        # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
         await store.disable("up/bad", "by hand")
         assert await take(store, Candidate("up/late"), Candidate("up/bad")) is None

@@ -62,7 +62,7 @@ async def take(
     conversation: str | None = None,
     lease: str = "l",
 ) -> str | float:
-    """Return the account, or from when on there is room, in seconds after NOW."""
+    """Return the account, or the time of the next free one in seconds after NOW."""
     response = await store.take(candidates, conversation, lease, now)
     return response.account if isinstance(response, AccountGrant) else response.until - NOW
 
@@ -73,7 +73,7 @@ async def fail(
     await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
 
 
-# Room.
+# Limits of accounts.
 
 
 async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind) -> None:
@@ -328,4 +328,4 @@ async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: i
             assert await call(store) == expected, text
             assert store.health() == model.health(), text
     assert taken == {each.account for each in CANDIDATES}, "the calls are of no use"
-    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not asked"
+    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not called"

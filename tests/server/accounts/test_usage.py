@@ -56,7 +56,7 @@ def record(**more: Any) -> RequestRecord:
 
 
 COUNTED: list[tuple[dict[str, Any], int, tuple[Any, Any], bool | None]] = [
-    # The upstream's word counts, whatever was sent.
+    # The usage that the upstream reports counts, whatever was sent.
     ({"input_tokens": 5, "output_tokens": 6}, 100, (5, 6), None),
     ({"input_tokens": 0, "output_tokens": 0}, 100, (0, 0), None),
     # One figure is missing.
@@ -74,7 +74,7 @@ COUNTED: list[tuple[dict[str, Any], int, tuple[Any, Any], bool | None]] = [
     ({"outcome": "failed", "status": 500}, 100, (None, None), None),
     ({"outcome": "failed", "status": 429}, 100, (None, None), None),
     ({"outcome": "failed", "status": None}, 0, (None, None), None),
-    # But what was used before the error was.
+    # But usage before the error counts.
     ({"outcome": "failed", "status": 502, "input_tokens": 5, "output_tokens": 6}, 1, (5, 6), None),
 ]
 

@@ -276,7 +276,7 @@ def test_capabilities_of_a_model_family() -> None:
             name: value for name, value in expected.items() if name != "refuses"
         }, (url, model)
         if "refuses" in expected:
-            # What the host refuses of any model comes to it.
+            # The host's own refusals are added.
             assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses, (
                 url,
                 model,

@@ -139,7 +139,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
     (door,) = gateway.upstreams.doors
     assert door.open_count == 0
     assert door.closed_at is not None
-    assert door.closed_at < 60, "nobody waits for what the client will not see"
+    assert door.closed_at < 60, "the client does not wait for bytes that it will not get"
 
 
 async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:

@@ -213,7 +213,7 @@ REPORTED: ModelLists = {
 
 EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
     (Settings(), {}, Example("sim/echo")),
-    # What people have named comes first.
+    # Names of the configuration come first.
     (
         Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
         {},
@@ -228,7 +228,7 @@ EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
     (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, Example("m", 32_768)),
     (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
     (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
-    # Then what an upstream lists that can be talked to.
+    # Then models that an upstream lists.
     (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, Example("a/small", 32_768)),
     (Settings(upstreams=(upstream("a"),)), {}, None),
     (Settings(upstreams=(upstream("b"),)), REPORTED, None),

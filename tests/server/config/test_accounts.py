@@ -153,11 +153,11 @@ def test_accounts_are_shown_without_keys() -> None:
 # Each text has one error, which is reported as exactly this line.
 
 INVALID = {
-    "an account of nobody": (
+    "an account of a misspelt upstream": (
         LOCAL + account("locol"),
         'dragoman.toml:6: accounts[0].upstream: names no upstream; did you mean "local"?',
     ),
-    "an account of nobody like it": (
+    "an account of an unknown upstream": (
         LOCAL + account("zzz"),
         "dragoman.toml:6: accounts[0].upstream: names no upstream; there are local, sim",
     ),
@@ -244,7 +244,7 @@ INVALID = {
         'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
         'valid are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
     ),
-    "a rule for nobody": (
+    "a rule for an unknown upstream": (
         LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
         'dragoman.toml:7: rules[0].upstream: names no upstream; did you mean "local"?',
     ),
@@ -268,7 +268,7 @@ INVALID = {
         LOCAL + "[models]\na = []\n",
         "dragoman.toml:6: models.a: is an empty chain",
     ),
-    "a chain to nobody": (
+    "a chain to an unknown upstream": (
         LOCAL + '[models]\na = [\n"local/x",\n"locol/y"]\n',
         'dragoman.toml:8: models.a[1]: unknown upstream "locol"; did you mean "local"?',
     ),

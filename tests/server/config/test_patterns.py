@@ -11,14 +11,14 @@ MATCHED = [
     ("claude-opus-5", "claude-*", ("opus-5",)),
     ("claude-", "claude-*", ("",)),
     ("claud", "claude-*", None),
-    # What stands before the first * and behind the last has no character in common.
+    # The texts before the first * and after the last have no character in common.
     ("aa", "aa*a", None),
     ("aaa", "aa*a", ("",)),
     # Nothing else is special.
     ("claude-opus-4-8[1m]", "claude-*[1m]", ("opus-4-8",)),
     ("a?c", "a?*", ("c",)),
     ("abc", "a?*", None),
-    # The last * takes as much as it can, the others as little.
+    # The last * matches as much as it can, the others as little.
     ("one@two@three", "*@*", ("one", "two@three")),
     ("one@two@three", "*@*@*", ("one", "two", "three")),
     ("one@two", "*@*@*", None),
@@ -40,7 +40,7 @@ FILLED = [
     ("or/x", ("opus-5",), "or/x"),
     ("or/*", ("a", "b"), "or/a"),
     ("or/*-*", ("a", "b"), "or/a-b"),
-    # What came from a client is never read as a pattern.
+    # Text of a client is never a pattern.
     ("or/*-*", ("*", "b"), "or/*-b"),
 ]
 

@@ -72,7 +72,7 @@ def toml_value(value: object) -> str:
 
 KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
 SCALARS = st.one_of(st.integers(-9, 9), st.booleans(), KEYS)
-# An inline table must stand in one line, so it holds no arrays.
+# An inline table must be in one line, so it has no arrays.
 VALUES = st.recursive(
     st.one_of(SCALARS, st.dictionaries(KEYS, st.one_of(st.integers(0, 9), st.booleans()), max_size=3)),
     lambda inner: st.lists(inner, max_size=3),

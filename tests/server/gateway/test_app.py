@@ -57,7 +57,7 @@ ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
 
 class FakeUpstreams(UpstreamClient):
-    """The application's client, behind which every request meets one door."""
+    """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
         self.door = FakeDoor(script)
@@ -77,7 +77,7 @@ class FakeUpstreams(UpstreamClient):
 
 
 class BrokenUpstreams(FakeUpstreams):
-    """A bug: what is raised is no UpstreamError."""
+    """A bug: it raises no UpstreamError."""
 
     def open(self, *arguments: Any, **more: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -158,7 +158,7 @@ class LogLines(list[dict[str, Any]]):
         return line
 
 
-# Errors in the dialect of the path.
+# Errors in the protocol of the path.
 
 DEEP = b'{"model": "up/m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BAD_BODIES: dict[str, tuple[bytes, str]] = {
@@ -632,7 +632,7 @@ async def test_pages_that_may_read_a_response(
             assert "origin" in client.headers["vary"].lower(), (method, path)
 
 
-# Relays: what goes out and what comes back is what came in, byte for byte.
+# Relays: requests and responses are the same, byte for byte.
 
 # Unlike our writers: blanks, escapes, numbers, a name twice, an unknown one.
 ODD = (
@@ -912,7 +912,7 @@ async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]
 
 
-# What Codex sends, and what it expects.
+# A request of Codex, and the response that it expects.
 HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\n"
     b"host: 127.0.0.1\r\n"

@@ -219,7 +219,7 @@ def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> N
     assert response.dragoman["id"] == "abc"  # type: ignore[attr-defined]
 
 
-# Any text in any field, with what is dangerous more often than chance has it.
+# Any text in any field, with more dangerous characters than at random.
 TEXTS = st.text(
     st.one_of(st.sampled_from('\r\n\t\x00\x1b\x85\u2028\u2029\u202e\ud800" =\\{}'), st.characters()),
     max_size=40,
@@ -279,7 +279,7 @@ def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
 
 @pytest.fixture
 def others(_logger: None) -> Iterator[Callable[[str], Any]]:
-    """Takes over, and gives what reads the lines that there are; at the end everything is as before."""
+    """Configure logging, and yield a function that reads its lines; restore it at the end."""
     root, out = logging.getLogger(), io.StringIO()
     before = root.handlers[:], root.level, sys.excepthook, threading.excepthook, sys.unraisablehook
 
@@ -311,7 +311,7 @@ def warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(False)
-        logging.captureWarnings(True)  # inside of what pytest catches
+        logging.captureWarnings(True)  # inside the output that pytest catches
         warnings.warn(f"careful with {SECRET}", stacklevel=1)
 
 
@@ -394,7 +394,7 @@ def test_repeated_lines_are_left_out_and_counted() -> None:
     now = 1_000_000.0
     lines_at(handler, [now + number / 1000 for number in range(1000)])
     lines_at(handler, [now], text="something else")
-    # Event loops write what differs into the text.
+    # Event loops write the differing parts into the text.
     for number in range(30):
         lines_at(handler, [now], text=f"Task-{number} at 0x7f{number:x}: no\nmore")
     assert len(out.getvalue().splitlines()) == MAX_REPEATS + 1 + MAX_REPEATS
@@ -427,7 +427,7 @@ def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-# What a process writes beside its log, each in its own way, and at last what it ends with.
+# Output of a process beside its log, each in its own way, and at last its exception.
 SCRIPT = f"""
 import asyncio, gc, sys, threading, warnings
 from dragoman_server.settings.secret import Secret

@@ -104,7 +104,7 @@ async def test_nothing_is_connected_to_but_the_upstream(
             )
             for name, port in ports.items()
         ]
-        # A request of a fixture may name what is kept; nothing is here.
+        # A request of a fixture may name stored responses; nothing is stored here.
         settings = Settings(server=ServerSettings(response_store="memory"), upstreams=tuple(named))
         app = create_app(settings)
         statuses = []
@@ -119,4 +119,4 @@ async def test_nothing_is_connected_to_but_the_upstream(
         allowed = {("socket.connect", ("127.0.0.1", port)) for port in ports.values()}
         assert set(watched) == {*allowed, ("socket.getaddrinfo", "127.0.0.1")}
     assert statuses.count(200) > len(statuses) / 2
-    assert b"https://example.com/" in sent, "the upstream was told of the URLs"
+    assert b"https://example.com/" in sent, "the upstream got the URLs"

@@ -145,7 +145,7 @@ def test_a_command_that_does_not_serve_opens_no_connection(
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_start_opens_no_connection(backend: str, watched: Watched, tmp_path: Path) -> None:
-    """uvloop's sockets are made in C, where no hook sees them; what is started is the same."""
+    """uvloop's sockets are made in C, where no hook sees them; the started code is the same."""
     environ = {**watched.environ, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "DRAGOMAN_PORT": "0"}
     with Server("--backend", backend, env=environ).ready() as server:
         server.get("/healthz")

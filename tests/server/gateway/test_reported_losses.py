@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 SAID = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-# What an upstream of Messages has no place for, and nothing else.
+# Only settings for which an upstream of Messages has no field.
 LOSSY: dict[str, Any] = {
     "model": "up/m",
     "messages": [{"role": "user", "content": "Hi"}],

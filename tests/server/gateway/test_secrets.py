@@ -52,7 +52,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Received(logging.Handler):
-    """All that the log is given, before anything is taken out of the lines."""
+    """All that the log gets, before masking."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,9 +102,9 @@ def ways(upstream: str) -> dict[str, Script]:
     late = b"".join([*good[:-3], bare])
     escaped = json.dumps(error).replace("canary", "\\u0063anary").replace("/", "\\/").encode()
     return {
-        "an error answer": whole(error, 500),
-        "an error answer, escaped": Script([escaped], 400, json_type),
-        "an error answer, no JSON": Script([repeated().encode()], 503),
+        "an error response": whole(error, 500),
+        "an error response, escaped": Script([escaped], 400, json_type),
+        "an error response, no JSON": Script([repeated().encode()], 503),
         "a page": Script([f"<html>{repeated()}</html>".encode()], 502),
         "the type of a page": Script([b"<html>"], 404, [("content-type", f"text/html-{all_values()[0]}")]),
         "an unknown shape": whole({"detail": [{"loc": ["x"], "msg": repeated()}]}, 422),
@@ -114,7 +114,7 @@ def ways(upstream: str) -> dict[str, Script]:
             [(f"x-ratelimit-{number}", each) for number, each in enumerate(all_values())]
             + [("x-request-id", all_values()[0]), ("retry-after", all_values()[1])],
         ),
-        "headers of an answer": Script(
+        "headers of a response": Script(
             good, 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
         ),
         "a redirect": Script(
@@ -208,7 +208,7 @@ async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: d
 
 
 @pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("way", ["an error answer", "JSON in place of a stream", "headers of an answer"])
+@pytest.mark.parametrize("way", ["an error response", "JSON in place of a stream", "headers of a response"])
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.each_choice
@@ -224,7 +224,7 @@ async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
 @pytest.mark.promise("R12")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
-    """It passes as it is, also where it looks like one, and errors without secrets do."""
+    """It passes unchanged, also if it looks like one, and so do errors without secrets."""
     good = frames(stream_of(protocol, Say('{"error": {"message": "canary-of-a-header"}} event: error')))
     sent = b"".join(good[:-3]) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
@@ -293,7 +293,7 @@ async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPa
         out.truncate(0)
 
 
-# What is made of settings.
+# Masks made from settings.
 
 
 @pytest.mark.promise("S3")
@@ -375,7 +375,7 @@ def test_commands_show_nothing(
         if command == "serve" and not wrong:
             continue
         result = CliRunner().invoke(main, command.split())
-        # The query of a URL is the user's own text, which is quoted as it stands in the file.
+        # The query of a URL is the user's own text, which is quoted as in the file.
         if wrong and "?" not in wrong.get("base_url", ""):
             assert "canary" not in result.output.replace("canary-of-a-header.x", "")
         elif not wrong:
@@ -402,7 +402,7 @@ def test_the_mask_covers_every_form_of_a_secret() -> None:
     assert leaked(settings().mask(repeated())) == []
 
 
-# What stands before the secret, and what is left of all.
+# Text before the secret, and the masked text.
 IN_BASE64 = (("", "****OQ=="), ("x", "eH****ODk="), ("ab", "YWJ****"), ("Bearer ", "QmVhcmVyIH****ODk="))
 
 
@@ -427,9 +427,9 @@ MASKED: list[tuple[str, str]] = [
     (r"the text \u0073k\u002D0123456789 in a page", "the text **** in a page"),
     (r"{\"error\": \"\\u0073k-0123456789\"}", r"{\"error\": \"****\"}"),
     ("&#115;k&#x2d;0123456789", "****"),
-    # In base64, with something before it or behind it.
+    # In base64, with other bytes before or after it.
     *((base64.b64encode(f"{before}sk-0123456789".encode()).decode(), shown) for before, shown in IN_BASE64),
-    # What is shorter stands in any text, and so does the name of the upstream.
+    # Shorter values occur in any text, and so does the name of the upstream.
     ("openai said true", "openai said true"),
     ("the upstream lm-studio", "the upstream lm-studio"),
     # An unknown key of a client.

@@ -98,7 +98,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
 
 
 EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
-# What is not there is no less closed.
+# Unknown paths need the key, too.
 ELSEWHERE = [
     ("GET", "/admin"),
     ("GET", "/admin/"),
@@ -239,7 +239,7 @@ def test_keys_are_compared_whole() -> None:
         assert same_key(one, Secret(other)) is same, (one, other)
 
 
-# What is shown.
+# The list of accounts.
 
 
 async def accounts(app: Any) -> dict[str, dict[str, Any]]:
@@ -300,7 +300,7 @@ def test_an_account_in_json() -> None:
         assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
 
 
-# What can be done.
+# Changes.
 
 
 async def test_an_account_is_disabled_and_enabled() -> None:
@@ -377,7 +377,7 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("canary.host.of.the.store: refused")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
 async def test_a_failing_store_is_reported(silent: bool) -> None:
     app = app_of(store=Broken(silent))
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)

@@ -39,7 +39,7 @@ UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
 # Where the clients send to. Claude Code marks the beta forms.
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
 
-# What a request takes from its client to an upstream of the same protocol; nothing else goes anywhere.
+# Headers of a client that are forwarded to an upstream of the same protocol; no others are.
 FORWARDED = {
     CHAT: (),
     MESSAGES: ("anthropic-beta", "anthropic-version"),
@@ -56,7 +56,7 @@ AUTH = {
     MESSAGES: {"x-api-key": UPSTREAM_KEY},
 }
 NEWEST, OLDER = "2026-10-21", "2023-06-01"
-# Which key header each client sends, by what was seen of it; Claude Code sends either, or both.
+# The key header of each client, as recorded; Claude Code sends either, or both.
 KEY_HEADER = {CHAT: "authorization", RESPONSES: "authorization", MESSAGES: "x-api-key"}
 
 # Requests that identify a client.
@@ -133,7 +133,7 @@ async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> Non
         pytest.param(key_headers("x-api-key"), 200, id="x-api-key"),
         pytest.param(key_headers("authorization"), 200, id="bearer"),
         pytest.param({**key_headers("authorization"), **key_headers("x-api-key")}, 200, id="both"),
-        # Anthropic's own server takes x-api-key where both are there.
+        # Anthropic's own server uses x-api-key if both are there.
         pytest.param({"authorization": "Bearer other", **key_headers("x-api-key")}, 200, id="another bearer"),
         pytest.param({**key_headers("authorization"), "x-api-key": "other"}, 401, id="another x-api-key"),
         pytest.param(key_headers("authorization", "other"), 401, id="unknown"),
@@ -175,7 +175,7 @@ async def test_both_api_versions_with_either_key(case: Case, version: str, key_h
 
 @pytest.mark.parametrize(("upstream", "mark"), [(MESSAGES, "?beta=true"), (CHAT, ""), (RESPONSES, "")])
 async def test_the_query_for_beta_forms_is_only_for_messages(upstream: str, mark: str) -> None:
-    """It is in the address of Claude Code's requests, and the vendor takes some fields nowhere else."""
+    """It is in the URL of Claude Code's requests, and the vendor accepts some fields only with it."""
     async with gateway() as running:
         assert (await send(running, FIRST["claude-code", MESSAGES], upstream, {})).status == 200
         _, question, query = running.last.url.partition("?")
@@ -275,7 +275,7 @@ async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
 
 @crossings
 async def test_codexs_sessions_and_turns_stay_here(upstream: str) -> None:
-    """Only the switch for features of the vendor's own protocol goes on, and only to it."""
+    """Only the header for features of the vendor's own protocol is forwarded, and only to it."""
     async with gateway() as running:
         assert (await send(running, CODEX, upstream, {})).status == 200
         got = running.last.headers

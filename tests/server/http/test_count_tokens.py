@@ -294,7 +294,7 @@ async def test_optional_fields_of_a_count_are_optional_in_another_protocol(
 async def test_a_count_that_another_protocol_refuses_is_estimated(
     protocol: str, status: int, lines: list[dict[str, Any]]
 ) -> None:
-    """The client did not write what was refused."""
+    """The client did not write the refused request."""
     other = OTHER[protocol]
     async with gateway({ENDS[other]: Script([b'{"error":{"message":"because"}}'], status=status)}) as up:
         check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m")))
@@ -339,11 +339,11 @@ TROUBLE: dict[str, Script] = {
 async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
     protocol: str, name: str, lines: list[dict[str, Any]]
 ) -> None:
-    """A count must not fail for a reason that has nothing to do with the question, nor take for ever."""
+    """A count must not fail for an unrelated reason, and has a deadline."""
     async with gateway({ENDS[protocol]: TROUBLE[name]}) as up:
         client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
         check_estimate(protocol, client)
-        assert len(up.upstreams.sent) == 1, "it is asked once"
+        assert len(up.upstreams.sent) == 1, "one request"
         assert up.upstreams.doors[0].open_count == 0
     (line,) = lines
     assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
@@ -395,7 +395,7 @@ async def test_a_client_that_leaves_ends_the_call(protocol: str, lines: list[dic
     assert lines[0]["outcome"] == "client_left"
 
 
-# What cannot be counted.
+# Requests that cannot be counted.
 
 BAD: dict[str, tuple[bytes, int, str]] = {
     "no JSON": (b"{", 400, "not valid JSON"),

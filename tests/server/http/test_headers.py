@@ -15,7 +15,7 @@ from dragoman_server.settings.secret import Secret
 
 CHAT, MESSAGES, RESPONSES = PROTOCOL_NAMES = ("openai_chat", "anthropic_messages", "openai_responses")
 
-# What real clients send, and to which protocol's upstream it may go, from a client of the same protocol.
+# Headers of real clients, and the protocols to whose upstreams they are forwarded, from a client of the same protocol.
 REQUEST_HEADERS: dict[str, tuple[str, ...]] = {
     "accept": (),
     "accept-encoding": (),

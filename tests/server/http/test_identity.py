@@ -37,7 +37,7 @@ IDENTITY = {
     "cookie": "session=canary",
     "origin": "http://canary.localhost",
 }
-# What the gateway sends, by its own word; the vendors' switches for features aside.
+# Headers that the gateway itself sends, except the vendors' headers for features.
 OWN = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
 
 

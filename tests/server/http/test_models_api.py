@@ -298,7 +298,7 @@ async def test_a_page_of_the_list_for_anthropic_clients() -> None:
     for query, names, more in PAGES:
         async with running() as app:
             page = await body(app, f"/v1/models?{query}", MESSAGES)
-            # OpenAI's list has no pages, and its clients send no such thing.
+            # OpenAI's list has no pages, and its clients send no such query.
             assert ids(await body(app, f"/v1/models?{query}")) == LISTED, query
         assert (ids(page), page["has_more"]) == (names, more), query
         assert page["first_id"] == (names[0] if names else None), query
@@ -344,7 +344,7 @@ async def test_models_of_a_stage_of_their_life(query: str, names: list[str]) -> 
         assert ids(await body(app, f"/v1/models?{query}", MESSAGES)) == names
 
 
-# Who may see what.
+# Permissions.
 
 
 VISIBLE: list[tuple[tuple[str, ...], list[str]]] = [

@@ -58,7 +58,7 @@ HI = [{"role": "user", "content": "Hello, world!"}]
 
 
 class FakeUpstreams(UpstreamClient):
-    """The application's client, behind which every request meets one door."""
+    """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
         self.door = FakeDoor(script)

@@ -48,11 +48,11 @@ ONE = (upstream("up"),)
 TWO = (upstream("up"), upstream("other"))
 VENDORS = (upstream("openai"), upstream("anthropic", MESSAGES), upstream("local", models=("qwen3",)))
 
-# What is configured, what the upstreams list, and the names that come of it.
+# Settings, lists of the upstreams, and the resulting names.
 NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
     "nothing": (settings_of(), {}, []),
     "one upstream has every name": (settings_of(*ONE), {"up": ["a", "b/c"]}, ["a", "up/a", "b/c", "up/b/c"]),
-    "of several, names that nobody else has are prefixed": (
+    "of several, unique names are prefixed": (
         settings_of(*TWO),
         {"up": ["a"], "other": ["a", "b"]},
         ["up/a", "other/a", "other/b"],
@@ -103,7 +103,7 @@ NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
         {"router": ["anthropic/claude-x"], "anthropic": ["claude-x"]},
         ["router/anthropic/claude-x", "claude-x", "anthropic/claude-x"],
     ),
-    "an upstream that is called like nobody": (
+    "an upstream whose name is unique": (
         settings_of(upstream("dragoman"), upstream("x")),
         {"dragoman": ["a"]},
         ["dragoman/a"],
@@ -200,7 +200,7 @@ def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
     assert build_entries(settings_of(*ONE), {"up": [BIG]})["big"] == CatalogEntry("big", "Big One", "up", BIG)
 
 
-# How old they are.
+# Ages of lists.
 
 
 def later(seconds: float, response: Script) -> Script:
@@ -220,7 +220,7 @@ class Running:
         begun = anyio.current_time()
         found = [name for name in await self.catalog.entries() if "/" in name]
         assert anyio.current_time() - begun == pytest.approx(takes)
-        await anyio.wait_all_tasks_blocked()  # what it has started has begun
+        await anyio.wait_all_tasks_blocked()  # started tasks have begun
         return found
 
 
@@ -356,7 +356,7 @@ FAILURES = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "nobody there", "silence"])
+@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "connection refused", "silence"])
 async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
     failure: Script, caplog: pytest.LogCaptureFixture
 ) -> None:

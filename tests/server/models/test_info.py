@@ -25,7 +25,7 @@ def one(**item: Any) -> ModelInfo:
     return model
 
 
-# What each vendor sends, cut down to what is read.
+# Model objects of each vendor, cut down to the fields that are read.
 VENDORS: dict[str, tuple[dict[str, Any], ModelInfo]] = {
     "OpenAI": (
         {"object": "model", "created": 1_754_000_000, "owned_by": "system", "shutdown_date": "2027-01-02"},

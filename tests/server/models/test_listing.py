@@ -151,7 +151,7 @@ FAILURES = {
     "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
     "no list": (Script([b'{"canary": 1}']), "no list of models"),
     "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
-    "nobody there": (
+    "connection refused": (
         Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
         "http://up.test: cannot connect",
     ),

@@ -72,7 +72,7 @@ ROUTES = [
     (MANY, C, "local/old", ModelRoute("openai", "new", C)),
     (MANY, C, "made-it-up", ModelRoute("sim", "echo", C)),
     (MANY, C, "a/b", ModelRoute("proxy", "c/d", C)),
-    # A * of the target is what the * of the pattern matched, in order.
+    # A * of the target is the text that the * of the pattern matched, in order.
     (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
     (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
     (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
@@ -117,7 +117,7 @@ AT_ANTHROPIC = at("https://api.anthropic.com", "claude-sonnet-5-5", M)
 
 # An only upstream, what it lists, the name that an agent sends, the model that is requested there.
 AGENTS = [
-    # A default that is set, by the user or by a preset, stands in for what the upstream does not have.
+    # A default of the user or of a preset replaces models that the upstream does not have.
     (SET, (), "claude-opus-5-5", "qwen3"),
     (SET, OLLAMA, "gpt-5.6", "qwen3"),
     (SET, OLLAMA, "codex-mini", "qwen3"),
@@ -202,7 +202,7 @@ UNKNOWN = [
         + LINE.format("zzz", "openai/MODEL"),
         None,
     ),
-    # A prefix needs a model behind it.
+    # A prefix needs a model after it.
     (
         TWO,
         "openai/",

@@ -56,12 +56,12 @@ def requested_with(messages: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": messages}]}
 
 
-# What is taken is given back.
+# Leases are given back.
 
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
 WAYS_OUT: dict[str, dict[str, Any]] = {
-    "answered": {"a": good("Hello")},
-    "answered by another": {"a": broken(MESSAGES), "b": good("Hello")},
+    "completed": {"a": good("Hello")},
+    "completed by another": {"a": broken(MESSAGES), "b": good("Hello")},
     "refused": {"a": invalid(MESSAGES), "b": good("Hello")},
     "all failed": {"a": limited(MESSAGES), "b": unauthorized(MESSAGES)},
     "broken in the middle": {"a": good("Hello", between=[BROKEN]), "b": good("Hello")},
@@ -103,8 +103,8 @@ async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str,
             await pool.call(MESSAGES, stream=stream)
     assert anyio.current_time() == 5
     assert store.open == 0
-    assert pool.asked == ["a"], "nobody else is asked for a client that has left"
-    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's fault"
+    assert pool.asked == ["a"], "no other account is tried for a client that has left"
+    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
 
 
 @BOTH
@@ -139,7 +139,7 @@ async def test_the_limit_of_concurrent_requests(stream: bool) -> None:
         for _ in range(5):
             tasks.start_soon(call)
     assert sorted(pool.asked) == ["a", "a", "b", "b"]
-    assert response[0].status == 429, "the fifth one is told at once"
+    assert response[0].status == 429, "the fifth one is refused at once"
     assert response[0].headers["retry-after"] == "1"
     assert [each.status for each in response[1:]] == [200] * 4
 
@@ -234,7 +234,7 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
     assert pool.store.health() == {}
 
 
-# How often, and how long.
+# Attempts and waiting.
 
 
 @BOTH
@@ -389,7 +389,7 @@ async def test_the_log_names_the_account_that_responded(stream: bool, record: An
         "attempts": 2,
     }
     assert (record()["outcome"], record()["upstream_status"]) == ("completed", 200)
-    assert "error" not in record(), "that of another attempt is not this answer's"
+    assert "error" not in record(), "that of another attempt is not this response's"
 
 
 def chain_with(

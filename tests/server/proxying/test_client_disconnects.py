@@ -100,7 +100,7 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     ("last", "figures"),
     [
         (chunk({}, "stop", usage=USAGE), (3, 4, None)),
-        # The figures would have come behind it.
+        # Usage would have come after it.
         (chunk({}, "stop"), (9, 2, True)),
     ],
 )

@@ -377,7 +377,7 @@ async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
     client: str, stream: bool
 ) -> None:
     pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
-    for _ in range(2):  # the request that finds the last key refused, and those behind it
+    for _ in range(2):  # the request that finds the last key refused, and those after it
         response = await pool.call(client, stream=stream)
         assert pool.asked == ["a", "b"]
         assert (response.status, response.headers["x-should-retry"]) == (503, "false")

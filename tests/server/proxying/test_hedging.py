@@ -227,7 +227,7 @@ async def test_an_error_of_the_request_ends_both(first: bool, stream: bool, reco
     assert pool.asked == ["a", "b"]
 
 
-# Everything is given back.
+# Leases are given back.
 
 
 @pytest.mark.parametrize("leaves", [1, 3])
@@ -261,7 +261,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
         "a": at_once(5, "Hello from a", stream=stream),
         "b": at_once(3, "Hello from b", stream=stream),
     },
-    "both answer": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
+    "both respond": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
     "failure and content": lambda stream: {"a": late(broken(MESSAGES), 5), "b": silent(3, "Hello from b")},
     "content and failure": lambda stream: {"a": silent(5), "b": late(broken(MESSAGES), 3)},
     "content and no connection": lambda stream: {
@@ -327,7 +327,7 @@ async def test_while_the_second_account_is_looked_for(
 async def test_no_room_for_a_second_one_when_the_first_has_ended(
     first: Any, status: int, stream: bool
 ) -> None:
-    """The account that is looked for has no room, and when that is known the first one is gone as well."""
+    """The second account is at its limit, and by then the first one has failed as well."""
     store = SlowStore(take_s=1)
     plays = {"a": first, "b": good("Hello from b")}
     pool = pool_of(

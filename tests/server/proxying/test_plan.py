@@ -316,7 +316,7 @@ def test_the_plan_has_the_check_of_tool_inputs() -> None:
     assert plan(CHAT, MESSAGES, check_input=check).check_input is check
 
 
-# What an upstream takes.
+# Capabilities of an upstream.
 
 
 @pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
@@ -463,7 +463,7 @@ VERSIONS_BY_SAMPLING: list[tuple[dict[str, Any], str, bool | None, str]] = [
     ({"temperature": 1}, "claude-opus-5", None, NEW),
     ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
     ({"temperature": 1}, "claude-opus-5", True, OLD),
-    # What thinking forbids is left out, and then nothing needs the old version.
+    # Settings that thinking forbids are left out, and then nothing needs the old version.
     (
         {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
         "claude-haiku-4-5",

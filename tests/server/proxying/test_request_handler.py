@@ -427,7 +427,7 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
 async def test_a_response_is_freed_at_once(
     client: str, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
+    """The tasks of a request are a cycle. Large objects must not wait for the garbage collector, which runs late."""
     responses: list[weakref.ref[Any]] = []
     make = Plan.response_machine
 

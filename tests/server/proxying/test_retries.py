@@ -44,7 +44,7 @@ LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection wa
 
 
 def overloaded(protocol: str) -> dict[str, Any]:
-    """Return an error as it stands in a stream."""
+    """Return an error of a stream."""
     if protocol == MESSAGES:
         return anthropic("overloaded_error", "Overloaded")
     return openai("The server is overloaded", "server_error", "server_error")
@@ -54,7 +54,7 @@ def error_frames(protocol: str) -> bytes:
     return in_band(protocol, InBand(overloaded(protocol), bare=True), stream=True)
 
 
-# Content that went out: of text, and of a call whose arguments are not whole.
+# Sent content: text, and a call whose arguments are not complete.
 SAID = {"text": (Say("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
 ENDS: dict[str, Any] = {
     "the connection breaks": lambda protocol: [BROKEN],
@@ -123,7 +123,7 @@ def without_ids(received: FakeClient) -> bytes:
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
 
 
-# What an upstream sends before it dies, and whether the client has seen something by then.
+# Bytes of an upstream before it fails, and True if the client got content by then.
 _TEXT_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
 _TEXT_PART = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
 _CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "add", "arguments": ""}}
@@ -161,7 +161,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
         },
         False,
     ),
-    "an empty thought": (
+    "empty reasoning": (
         {
             CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
             MESSAGES: [
@@ -299,7 +299,7 @@ async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: 
     assert check_error(client, 429, received.body) == []
 
 
-# What clients of Messages may see, and what OpenAI's may.
+# Statuses that clients of Messages may get, and OpenAI's.
 KEPT = {
     429: ({429}, {429}),
     500: ({500}, {500}),
@@ -420,7 +420,7 @@ async def test_f8_an_error_of_the_request_in_the_middle_is_a_failure(client: str
 # Before the response, at its start, and inside of it.
 MOMENTS: dict[str, Any] = {
     "no connection": lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect")]),
-    "an error answer": broken,
+    "an error response": broken,
     "the error alone in the body": lambda protocol: InBand(overloaded(protocol), bare=True),
     "an error behind the announcement": lambda protocol: InBand(overloaded(protocol)),
     "an empty body": lambda protocol: Answer(),
@@ -492,7 +492,7 @@ async def test_a_connection_that_breaks_after_the_end_is_no_failure(client: str,
     assert pool.asked == ["a"]
 
 
-# What is sent once more.
+# Requests that are sent again.
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:

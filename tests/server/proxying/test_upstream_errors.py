@@ -305,7 +305,7 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
         "",
     ),
-    "a page that says 404": (
+    "a page of a 404": (
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
@@ -364,7 +364,7 @@ async def test_the_error_that_a_client_gets(client: str, upstream: str, case: st
 @each("client")
 @each("upstream")
 async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, record: Any) -> None:
-    """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
+    """Clients react to one in any way: "unknown" status lines, endless retries, a crash."""
     play = replace(broken(upstream), status=999)
     response = await pool_of(upstream, {"a": play}).call(client)
     assert response.status == 502
@@ -388,7 +388,7 @@ async def test_an_unreadable_response_is_502_with_one_sentence(
     client: str, upstream: str, case: str, stream: bool
 ) -> None:
     if stream and client == upstream:
-        return  # a relay does not read what it passes on
+        return  # a relay does not read the bytes that it forwards
     pool = pool_of(upstream, {"a": Answer([UNREADABLE[case][not stream]])})
     response = await pool.call(client, stream=stream)
     assert response.status == 502
@@ -517,7 +517,7 @@ OUT_OF_USE = (
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @each("client")
 async def test_the_request_that_disables_the_last_key(client: str, stream: bool, record: Any) -> None:
-    """It gets what the next one gets: an account of the gateway's is not the client's."""
+    """It gets the same error as the next request: the accounts of the gateway are not the client's."""
     plays = {"a": unauthorized(CHAT), "b": refusal(CHAT, 402, CREDIT)}
     pool = pool_of(CHAT, plays)
     response = await pool.call(client, stream=stream)

@@ -30,7 +30,7 @@ STORY = [
 async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
     """The case: Codex gets 404 and stops."""
     async with gateway() as up:
-        # `stream` is no setting of this endpoint, but clients send what they always do.
+        # `stream` is no setting of this endpoint, but clients send their usual settings.
         body = {
             "model": f"{upstream}/echo",
             "input": STORY,

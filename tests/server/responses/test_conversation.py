@@ -129,7 +129,7 @@ def test_items_without_an_id_get_one() -> None:
 
 
 def test_generated_ids_are_stable() -> None:
-    """A client that sends the whole conversation every time has it kept once."""
+    """A conversation that a client sends whole every time is stored once."""
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
@@ -152,12 +152,12 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
     "without an id": ({"role": "user"}, {"role": "user"}),
     "empty reasoning": (REASONING, None),
-    "reasoning sealed there": (
+    "reasoning signed there": (
         {**REASONING, "encrypted_content": "gAAAA"},
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
     ),
-    "reasoning sealed here": ({**REASONING, "encrypted_content": SIGNED}, None),
-    "reasoning sealed here, in words": (
+    "reasoning signed here": ({**REASONING, "encrypted_content": SIGNED}, None),
+    "reasoning signed here, as text": (
         {**REASONING, "encrypted_content": SIGNED, "content": [{"type": "reasoning_text", "text": "hm"}]},
         {
             "type": "reasoning",
@@ -166,7 +166,7 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
             "content": [{"type": "reasoning_text", "text": "hm"}],
         },
     ),
-    "an approval that is answered by its id": (
+    "an approval that is given by its id": (
         {"type": "mcp_approval_request", "id": "mcpr_1"},
         {"type": "mcp_approval_request", "id": "mcpr_1"},
     ),

@@ -132,7 +132,7 @@ async def test_an_incomplete_response_is_replayed_as_one() -> None:
 
 
 async def test_a_response_that_would_change_is_not_replayed() -> None:
-    """A message of two parts, which no reader of ours makes, but which another server may."""
+    """A message of two parts, which our readers never make, but another server may."""
     part = {"type": "output_text", "text": "x", "annotations": [], "logprobs": []}
     item = {
         "type": "message",

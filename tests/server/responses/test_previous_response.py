@@ -156,7 +156,7 @@ async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) 
 
 
 async def test_a_reference_to_what_the_conversation_has_adds_nothing() -> None:
-    """ "Duplicate item found with id ...": the vendor's server takes no item twice."""
+    """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one two three")
         reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -175,7 +175,7 @@ async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:
         assert not up.upstreams.sent
 
 
-# What cannot be gone on from.
+# Responses that cannot be continued.
 
 
 @each_translated

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 OTHER = Secret("another-secret-of-some-length-0123")
 
-# What each vendor makes.
+# Reasoning of each vendor.
 REASONING = {
     "type": "reasoning",
     "id": "rs_1",
@@ -237,7 +237,7 @@ async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) 
 
 
 async def test_reasoning_that_the_client_sends_back_counts() -> None:
-    """A client that keeps reasoning_details gets its reasoning through without the store."""
+    """A client that keeps reasoning_details sends its reasoning back without the store."""
     gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
     first = await gateway.call(PATHS[CHAT], chat(ASK))
     said = json.loads(first.body)["choices"][0]["message"]

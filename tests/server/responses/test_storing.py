@@ -55,7 +55,7 @@ def real_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# What is kept.
+# Stored responses.
 
 RESPONSE: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
 
@@ -118,7 +118,7 @@ async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
         reported = last["response"]
         found = await up.get(f"{PATH}/{reported['id']}")
         assert (found["status"], found["error"]) == ("failed", reported["error"])
-        # What had begun is there as well.
+        # Items that had begun are there as well.
         assert found["output"] == reported["output"]
         assert [item["status"] for item in found["output"]] == ["incomplete"]
         (item,) = (await up.get(f"{PATH}/{reported['id']}/input_items"))["data"]
@@ -232,7 +232,7 @@ async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
     assert kept == []
 
 
-# When it is kept.
+# The time of storing.
 
 
 async def test_it_is_stored_before_the_client_gets_the_end(
@@ -320,7 +320,7 @@ async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
         assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
 
 
-# Whose they are.
+# Owners.
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 RED, BLUE = ({"authorization": f"Bearer drk_{name * 32}"} for name in ("a", "b"))

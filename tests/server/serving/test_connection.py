@@ -34,7 +34,7 @@ def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
 
 @dataclass
 class FakeStream:
-    """Gives `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
+    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
 
     incoming: list[bytes]
     leaves: bool = False

@@ -69,7 +69,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Client:
-    """Both ends of one connection. frames: what has come, with take() until then; closed: the server wants an end."""
+    """Both ends of one connection. frames: received since the last take(); closed: the server ends the connection."""
 
     def __init__(self, app: App, tasks: anyio.abc.TaskGroup, config: Any) -> None:
         self.frames: list[Frame] = []
@@ -222,7 +222,7 @@ async def test_an_application_waits_when_the_buffer_is_full() -> None:
         await client.send(client.request(1))
         await settle()
         assert STREAM_BUFFER - 2 * app.size < app.given["/healthz"] <= STREAM_BUFFER
-        # One window more lets it send as much more.
+        # A second window allows it to send as much again.
         given = app.given["/healthz"]
         await client.send(window(1, 10_000))
         await settle()
@@ -268,7 +268,7 @@ async def test_streams_take_turns() -> None:
 
 @pytest.mark.promise("S10")
 async def test_a_stream_that_is_not_taken_is_cancelled_in_time() -> None:
-    """Five minutes without a byte taken, by default; the connection and its other streams stay."""
+    """Five minutes without a byte read, by default; the connection and its other streams stay."""
     app = Endless()
     async with serving(app, {4: 0}) as client:
         await client.send(client.request(1, headers(path="/a")), client.request(3, headers(path="/b")))
@@ -305,7 +305,7 @@ async def test_nothing_is_buffered_for_a_client_that_has_left() -> None:
         assert client.protocol.idle
 
 
-# What is held of requests.
+# Buffered parts of requests.
 
 
 @pytest.mark.promise("R9")
@@ -513,7 +513,7 @@ async def test_the_last_frames_wait_a_second_for_a_client_that_does_not_read() -
 
 
 async def test_requests_beyond_the_limit_are_refused() -> None:
-    """Also those whose stream is gone, and whose application still works: RST_STREAM makes no room by itself."""
+    """Also those whose stream is gone, and whose application still works: RST_STREAM frees none by itself."""
 
     async def slow_to_leave(scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope(shield=True):

@@ -125,7 +125,7 @@ async def test_an_open_response_after_the_drain_is_cut(
     async with await running.ask(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         assert not (await remainder_of(stream)).endswith(b"0\r\n\r\n"), (
-            "no end that looks like a whole answer"
+            "no end that looks like a complete response"
         )
         assert trio.current_time() == pytest.approx(DRAIN_S)
     await running.ended.wait()

@@ -62,7 +62,7 @@ def refused(protocol: str, body: Body) -> tuple[int, str]:
     """Return status and message of an error in the protocol's own form."""
     reply = reply_to(protocol, encoded(body))
     data = bytes_of(reply)
-    # Messages has neither 503 nor a type for it; what a proxy in between would send is of the nearest type.
+    # Messages has neither 503 nor a type for it; a proxy in between would send the nearest type.
     assert check_error(protocol, 529 if reply.status == 503 else reply.status, data) == []
     return reply.status, read_error(protocol, reply.status, data).message
 

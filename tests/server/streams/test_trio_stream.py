@@ -128,7 +128,7 @@ async def test_only_an_open_and_silent_stream_can_be_used_again(pair: Pair) -> N
     stream, peer = pair
     assert stream.is_reusable()
     peer.send(b"x")
-    assert not stream.is_reusable(), "an answer that nobody asked for"
+    assert not stream.is_reusable(), "an unrequested response"
     await stream.receive(None)
     assert stream.is_reusable()
     peer.close()
@@ -181,7 +181,7 @@ async def test_tls_has_the_same_errors(
         await stream.receive(30)
     assert trio.current_time() == begun + 30
     done.set()
-    assert await stream.receive(1) == b"", "most servers say no goodbye"
+    assert await stream.receive(1) == b"", "most servers send no close_notify"
     stream.abort()
     with pytest.raises(ConnectionError):
         await stream.receive(1)

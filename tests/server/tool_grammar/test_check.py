@@ -202,7 +202,7 @@ def test_texts_that_a_regular_expression_accepts_and_rejects() -> None:
         )
 
 
-# What cannot be checked is no breach.
+# A grammar that cannot be checked is no breach.
 UNCHECKED = {
     "no grammar": "start: (",
     "no start": 'begin: "a"',

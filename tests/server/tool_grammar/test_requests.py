@@ -95,7 +95,7 @@ async def test_a_breach_is_in_the_header_and_hides_nothing(
     found = client.headers["dragoman-loss"].partition("; ")[2].split(", ")
     assert found == [REQUEST, BREACH] if breach else [REQUEST]
     (tool,) = gateway.sent[0].body["tools"]
-    assert definition in tool.get("function", tool)["description"], "the model is told of it"
+    assert definition in tool.get("function", tool)["description"], "it is in the tool's description"
 
 
 @needs_extra

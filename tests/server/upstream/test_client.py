@@ -59,7 +59,7 @@ async def get(client: UpstreamClient, url: str, **options: object) -> bytes:
         return await response.read_all(1000)
 
 
-# What arrives.
+# Responses.
 
 
 @one_backend
@@ -266,7 +266,7 @@ async def test_https(tmp_path_factory: pytest.TempPathFactory) -> None:
         assert await get(client, server.url) == b"hello"
 
 
-# What can go wrong.
+# Errors.
 
 
 async def failure_of(client: UpstreamClient, url: str, **options: object) -> UpstreamError:

@@ -154,7 +154,7 @@ def test_decompressed_data_has_a_limit_in_proportion_to_its_input(coding: str) -
 @pytest.mark.promise("S8")
 @pytest.mark.parametrize("coding", PACKERS)
 def test_empty_frames_have_a_limit(coding: str) -> None:
-    """To take 8 bytes costs a decoder, and a copy of what is behind them."""
+    """8 bytes cost a decoder, and a copy of the bytes after them."""
     empty = (
         gzip.compress(b"", mtime=0) if coding == "gzip" else b"\x50\x2a\x4d\x18\0\0\0\0"
     )  # a skippable frame

@@ -112,7 +112,7 @@ BODIES = {
     "chunked": ("POST", OK + b"transfer-encoding: chunked\r\n", True, b"ab", True, True),
     "chunked, upper case": ("POST", OK + b"Transfer-Encoding: CHUNKED\r\n", True, b"ab", True, True),
     "until close": ("POST", OK, False, CODED, False, True),
-    "until close, said so": ("POST", OK + b"connection: close\r\n", False, CODED, False, True),
+    "until close, with its header": ("POST", OK + b"connection: close\r\n", False, CODED, False, True),
     "length and close": (
         "POST",
         OK + b"content-length: 4\r\nconnection: x, Close\r\n",

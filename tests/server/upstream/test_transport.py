@@ -70,7 +70,7 @@ REPLIES = {
     "chunked": (CHUNKED + b"2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nx: y\r\n\r\n", b"hello", (0, 1)),
     "empty": (OK + b"content-length: 0\r\n\r\n", b"", (0, 1)),
     "chunked and empty": (CHUNKED + b"0\r\n\r\n", b"", (0, 1)),
-    "asked to close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
+    "connection: close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
     "interim responses": (
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO,
         b"hello",
