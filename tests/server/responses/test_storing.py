@@ -470,7 +470,7 @@ async def test_a_compacted_conversation_continues_from_the_summary() -> None:
         await ask(up, "messages", "and now?", previous_response_id=second["id"])
         sent = json.dumps(up.last.body)
         assert "Summary of the conversation so far" in sent
-        assert "need not be told again" not in sent.replace("Write the summary alone", "")
+        assert "need not be told again" not in sent.replace("Write only the summary", "")
 
 
 # Files, with real time: a thread is at work.
