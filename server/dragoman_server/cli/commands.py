@@ -23,7 +23,7 @@ from dragoman_server.keys import hash_client_key, new_key
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.tool_grammar.check import grammar_check_available
+from dragoman_server.tool_grammar import grammar_check_available
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2

@@ -1,18 +1,18 @@
 """OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
-Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every
-form that is known to be sent, and the writers send only what the official SDKs accept.
+Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every form
+that is known to be sent, and the writers send only what the official SDKs accept.
 """
 
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
-from dragoman.protocols.openai_chat.content_out import write_whole
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.request_in import read_request
 from dragoman.protocols.openai_chat.request_out import write_request
+from dragoman.protocols.openai_chat.response_content_out import write_whole
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
 from dragoman.protocols.openai_chat.response_out import ChatWriter
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
@@ -25,6 +25,8 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=encode_comment(b"keepalive")),),
     sequential=False,
     choices=True,
+    # Names: "with a maximum length of 64" (openai-python 3.54.0, types/shared/function_definition.py).
+    # Ids: "Expected a string with maximum length 64" (orchidfiles/ungate#26, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=64,
         max_call_id=64,
