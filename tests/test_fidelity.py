@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +108,18 @@ def _types(value: Any) -> Iterator[str]:
         yield from (value[key] for key in ("type", "role") if isinstance(value.get(key), str))
 
 
-@pytest.mark.parametrize(
-    ("table", "what", "expected"),
-    [
-        *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
-        *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.ANSWERS.items()),
-    ],
-)
-def test_what_the_vendors_sdk_knows_has_a_row(
-    table: dict[str, list[Probe]], what: str, expected: set[str]
-) -> None:
-    assert expected, "the SDK has moved it"
-    origin = next(protocol for protocol, name in PREFIX.items() if what.startswith(name))
-    assert sorted(expected - named(table[origin])) == []
+SDK_FIELDS: list[tuple[dict[str, list[Probe]], str, set[str]]] = [
+    *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
+    *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.ANSWERS.items()),
+]
+
+
+def test_what_the_vendors_sdk_knows_has_a_row(subtests: pytest.Subtests) -> None:
+    for table, what, expected in SDK_FIELDS:
+        with subtests.test(what=what):
+            assert expected, "the SDK has moved it"
+            origin = next(protocol for protocol, name in PREFIX.items() if what.startswith(name))
+            assert sorted(expected - named(table[origin])) == []
 
 
 # --- the judge itself -----------------------------------------------------------------------------------------
@@ -139,33 +138,39 @@ def out(wire: str = "{}", *losses: tuple[LossCode, str], sealed: str = "", here:
 NOTHING_SENT = out()
 
 
-@pytest.mark.parametrize(
-    ("row", "given", "base", "fate"),
-    [
-        (ROW, out(BOTH), NOTHING_SENT, Fate.CARRIED),
-        (ROW, out('{"o": "Zqone"}'), NOTHING_SENT, Fate.LOST),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/y")), NOTHING_SENT, Fate.ALTERED),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/x")), NOTHING_SENT, Fate.LOST),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/b")), out("{}", (DROPPED, "/b")), Fate.LOST),
-        (ROW, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
-        (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-        (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
-        (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
-        (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.SEALED),
-        (ROW, out("{}", (SEALED, "/a")), NOTHING_SENT, Fate.SEALED),
-        (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
-        (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
-        (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
-        (SWITCH, NOTHING_SENT, out('{"o": true}'), Fate.CARRIED),
-        (SWITCH, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-        (SWITCH, out("{}", here="2"), out("{}", here="1"), Fate.BY_US),
-        (EMPTY, NOTHING_SENT, NOTHING_SENT, Fate.NOTHING),
-        (EMPTY, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
-        (EMPTY, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-    ],
-)
-def test_the_judge(row: Probe, given: Output, base: Output, fate: Fate) -> None:
-    assert judge(row, lambda body: given if body == row.body else base).fate is fate
+JUDGE: list[tuple[Probe, Output, Output, Fate]] = [
+    (ROW, out(BOTH), NOTHING_SENT, Fate.CARRIED),
+    (ROW, out('{"o": "Zqone"}'), NOTHING_SENT, Fate.LOST),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/y")), NOTHING_SENT, Fate.ALTERED),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/x")), NOTHING_SENT, Fate.LOST),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/b")), out("{}", (DROPPED, "/b")), Fate.LOST),
+    (ROW, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+    (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+    (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
+    (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
+    (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.SEALED),
+    (ROW, out("{}", (SEALED, "/a")), NOTHING_SENT, Fate.SEALED),
+    (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
+    (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+    (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+    (SWITCH, NOTHING_SENT, out('{"o": true}'), Fate.CARRIED),
+    (SWITCH, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+    (SWITCH, out("{}", here="2"), out("{}", here="1"), Fate.BY_US),
+    (EMPTY, NOTHING_SENT, NOTHING_SENT, Fate.NOTHING),
+    (EMPTY, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+    (EMPTY, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+]
+
+
+def translation(row: Probe, given: Output, base: Output) -> Callable[[Any], Output]:
+    """Return a translation with the output `given` for the row's body, and `base` for the body without its part."""
+    return lambda body: given if body == row.body else base
+
+
+def test_the_judge(subtests: pytest.Subtests) -> None:
+    for row, given, base, fate in JUDGE:
+        with subtests.test(given=given, base=base, fate=fate):
+            assert judge(row, translation(row, given, base)).fate is fate
 
 
 def test_a_refusal_is_told_in_its_words() -> None:

@@ -24,13 +24,6 @@ Json = dict[str, Any]
 
 ASKED = [case for case in CASES if case.name != "codex-compaction"]
 HEARINGS = [(case, upstream) for case in ASKED for upstream in PROTOCOL_NAMES if upstream != case.protocol]
-each_hearing = pytest.mark.parametrize(
-    ("case", "upstream"),
-    [
-        pytest.param(case, upstream, id=f"{case.name}-{name_of(case.protocol)}-from-{name_of(upstream)}")
-        for case, upstream in HEARINGS
-    ],
-)
 
 
 def tool_of(case: Case) -> str | None:
@@ -50,13 +43,14 @@ def heard(case: Case, upstream: str) -> Heard:
     return heard_by(case.protocol, upstream, case.body, answer)
 
 
-@each_hearing
-def test_nothing_that_clients_die_of_occurs(case: Case, upstream: str) -> None:
-    events = heard(case, upstream).events
-    found = {name for name, death in DEATHS[case.protocol].items() if death.occurs(events)}
-    # It did not ask for figures, and a client that did not may stumble over them.
-    without_usage = case.client == "aider" and case.protocol == CHAT
-    assert found == ({"no usage"} if without_usage else set())
+def test_nothing_that_clients_die_of_occurs(subtests: pytest.Subtests) -> None:
+    for case, upstream in HEARINGS:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            events = heard(case, upstream).events
+            found = {name for name, death in DEATHS[case.protocol].items() if death.occurs(events)}
+            # It did not request usage, and a client that did not may fail on it.
+            without_usage = case.client == "aider" and case.protocol == CHAT
+            assert found == ({"no usage"} if without_usage else set())
 
 
 # Clients that offer tools: an answer without calls cannot lack what calls have.
@@ -72,33 +66,37 @@ def test_each_would_be_noticed(protocol: str) -> None:
     assert unnoticed == []
 
 
-@each_hearing
-def test_the_frames_are_in_the_form_that_every_client_takes(case: Case, upstream: str) -> None:
-    """Some die of a byte order mark, of bare carriage returns, of a last event without its blank line."""
-    data = heard(case, upstream).data
-    assert not data.startswith(b"\xef\xbb\xbf")
-    assert b"\r" not in data
-    assert data.endswith(b"\n\n")
-    names = [line for line in data.split(b"\n") if line.startswith(b"event: ")]
-    if case.protocol == CHAT:
-        assert names == []
-        assert data.endswith(b"data: [DONE]\n\n")
-    else:
-        # SDKs skip what has no name, or another name than its type.
-        told = [json.loads(frame.split(b"data: ", 1)[1])["type"] for frame in data.split(b"\n\n")[:-1]]
-        assert names == [f"event: {kind}".encode() for kind in told]
+def test_frames_have_the_form_that_every_client_reads(subtests: pytest.Subtests) -> None:
+    """Some fail on a byte order mark, on bare carriage returns, on a last event without its blank line."""
+    for case, upstream in HEARINGS:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            data = heard(case, upstream).data
+            assert not data.startswith(b"\xef\xbb\xbf")
+            assert b"\r" not in data
+            assert data.endswith(b"\n\n")
+            names = [line for line in data.split(b"\n") if line.startswith(b"event: ")]
+            if case.protocol == CHAT:
+                assert names == []
+                assert data.endswith(b"data: [DONE]\n\n")
+            else:
+                # SDKs skip what has no name, or another name than its type.
+                types = [
+                    json.loads(frame.split(b"data: ", 1)[1])["type"] for frame in data.split(b"\n\n")[:-1]
+                ]
+                assert names == [f"event: {kind}".encode() for kind in types]
 
 
-@each_hearing
-def test_a_cut_answer_never_looks_complete(case: Case, upstream: str) -> None:
-    """opencode asks again without pause when a stream ends cleanly before its end; after an error it waits."""
-    found = frames(stream(upstream, Say("Let me see.")))
-    said = next(number for number, frame in enumerate(found) if b"Let me see." in frame)
-    cut = b"".join(found[: said + 1])
-    got = heard_by(case.protocol, upstream, case.body, cut)
-    assert got.finish is None
-    last = got.events[-1]
-    assert "error" in last or last["type"] == "response.failed"
+def test_a_cut_response_never_looks_complete(subtests: pytest.Subtests) -> None:
+    """opencode retries without a pause when a stream ends cleanly before its end; after an error it waits."""
+    for case, upstream in HEARINGS:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            found = frames(stream(upstream, Say("Let me see.")))
+            text_at = next(number for number, frame in enumerate(found) if b"Let me see." in frame)
+            cut = b"".join(found[: text_at + 1])
+            got = heard_by(case.protocol, upstream, case.body, cut)
+            assert got.finish is None
+            last = got.events[-1]
+            assert "error" in last or last["type"] == "response.failed"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)

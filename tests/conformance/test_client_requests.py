@@ -36,9 +36,6 @@ FATES: dict[tuple[str, str, str], Fate] = {
     **client_fates_messages.FATES,
     **client_fates_responses.FATES,
 }
-cases = pytest.mark.parametrize(
-    "case", CASES, ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES]
-)
 
 
 def others(case: Case) -> list[str]:
@@ -56,18 +53,20 @@ def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
     return judge, judge.judge((loss.code.value, loss.path) for loss in asked.translated.losses)
 
 
-@cases
 @pytest.mark.promise("R13")
-def test_every_place_is_carried_mapped_or_in_the_ledger(case: Case) -> None:
-    for upstream in others(case):
-        _, complaints = judged(case, upstream)
-        assert complaints == [], upstream
+def test_every_place_is_carried_mapped_or_in_the_ledger(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                _, complaints = judged(case, upstream)
+                assert complaints == [], upstream
 
 
-@cases
-def test_the_vendors_rules_are_kept(case: Case) -> None:
-    for upstream in others(case):
-        assert refused(upstream, led(case, upstream).body) == [], upstream
+def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                assert refused(upstream, led(case, upstream).body) == [], upstream
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
@@ -84,36 +83,41 @@ def test_no_row_is_of_no_use(protocol: str) -> None:
         assert named - used == set()
 
 
-@cases
 @pytest.mark.promise("R12")
-def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(case: Case) -> None:
-    asked = led(case, case.protocol)
-    assert asked.translated.relayed
-    assert list(asked.translated.losses) == []
-    assert asked.body == {**case.body, "model": MODELS[case.protocol]}
-    body = json.dumps(case.body).encode()
-    name = json.dumps(case.body["model"]).encode()
-    other = json.dumps(MODELS[case.protocol]).encode()
-    assert asked.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
+def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            asked = led(case, case.protocol)
+            assert asked.translated.relayed
+            assert list(asked.translated.losses) == []
+            assert asked.body == {**case.body, "model": MODELS[case.protocol]}
+            body = json.dumps(case.body).encode()
+            name = json.dumps(case.body["model"]).encode()
+            other = json.dumps(MODELS[case.protocol]).encode()
+            assert asked.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
 
 
-@cases
 @pytest.mark.promise("R12")
-def test_without_another_name_for_the_model_not_a_byte_changes(case: Case) -> None:
-    asked = ask(case.protocol, case.protocol, case.body)
-    assert asked.translated.body == json.dumps(case.body).encode()
+def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            asked = ask(case.protocol, case.protocol, case.body)
+            assert asked.translated.body == json.dumps(case.body).encode()
 
 
-@cases
-def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(case: Case) -> None:
+def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(
+    subtests: pytest.Subtests,
+) -> None:
     """Upstreams of which nothing is said may lose more, never a word of what is said."""
-    for upstream in others(case):
-        asked = ask(case.protocol, upstream, case.body)
-        text = json.dumps(asked.body, ensure_ascii=False)
-        for word in words_of(case.body):
-            if word.startswith("x-anthropic-billing-header:"):
-                continue  # for the client's provider, and for no model
-            assert json.dumps(word, ensure_ascii=False)[1:-1] in text, upstream
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                asked = ask(case.protocol, upstream, case.body)
+                text = json.dumps(asked.body, ensure_ascii=False)
+                for word in words_of(case.body):
+                    if word.startswith("x-anthropic-billing-header:"):
+                        continue  # for the client's provider, and for no model
+                    assert json.dumps(word, ensure_ascii=False)[1:-1] in text, upstream
 
 
 # Of Chat Completions, as far as these requests could have them.
@@ -138,27 +142,32 @@ _TAKEN_BY_ALL = {
 
 
 @pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.protocol != CHAT],
-    ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES if case.protocol != CHAT],
-)
-@pytest.mark.parametrize(
     ("host", "model"), [("deepseek", "deepseek-v4-pro"), ("mistral", "devstral-medium-latest")]
 )
-def test_hosts_that_check_bodies_take_them(case: Case, host: str, model: str) -> None:
-    sent = ask(
-        case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
-    ).body
-    assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
-    roles = [message["role"] for message in sent["messages"]]
-    assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
-    assert ("tool", "user") not in pairwise(roles) or host != "mistral"
-    assert ("user", "user") not in pairwise(roles)
-    for message in sent["messages"]:
-        # "invalid type: sequence, expected a string"; "body.messages.31.assistant.reasoning_content: extra_forbidden"
-        pictures = isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
-        assert message["content"] is None or isinstance(message["content"], str) or pictures
-        assert host != "mistral" or message.keys() <= {"role", "content", "tool_calls", "tool_call_id"}
+def test_hosts_that_check_bodies_take_them(subtests: pytest.Subtests, host: str, model: str) -> None:
+    for case in (case for case in CASES if case.protocol != CHAT):
+        with subtests.test(case=case.name, protocol=case.protocol):
+            sent = ask(
+                case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
+            ).body
+            assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
+            roles = [message["role"] for message in sent["messages"]]
+            assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
+            assert ("tool", "user") not in pairwise(roles) or host != "mistral"
+            assert ("user", "user") not in pairwise(roles)
+            for message in sent["messages"]:
+                # "invalid type: sequence, expected a string";
+                # "body.messages.31.assistant.reasoning_content: extra_forbidden"
+                pictures = (
+                    isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
+                )
+                assert message["content"] is None or isinstance(message["content"], str) or pictures
+                assert host != "mistral" or message.keys() <= {
+                    "role",
+                    "content",
+                    "tool_calls",
+                    "tool_call_id",
+                }
 
 
 def words_of(body: Json) -> list[str]:
@@ -196,24 +205,25 @@ GOT: Json = {"x": 1, "y": ["e"], "z": 0}
 TOLD = [("dropped", "/b")]
 
 
-@pytest.mark.parametrize(
-    ("sent", "got", "told", "complaint"),
-    [
-        (SENT, GOT, TOLD, []),
-        ({**SENT, "g": 1}, GOT, TOLD, ["no row for /g = 1"]),
-        ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, TOLD, ["no row for /c/0/e = {}"]),
-        (SENT, {**GOT, "x": True}, TOLD, ["/a arrives at /x as True"]),
-        (SENT, {"y": ["e"], "z": 0}, TOLD, ["/a does not arrive at /x"]),
-        (SENT, {**GOT, "w": {"v": 1}}, TOLD, ["out of nowhere: /w/v = 1"]),
-        (SENT, {**GOT, "z": False}, TOLD, ["/z is False, not 0"]),
-        (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
-        (SENT, GOT, [*TOLD, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
-        (SENT, GOT, [("altered", "/b")], 2),
-    ],
-)
-def test_the_judge_complains(sent: Json, got: Json, told: list[tuple[str, str]], complaint: Any) -> None:
-    complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)
-    assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
+COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
+    (SENT, GOT, TOLD, []),
+    ({**SENT, "g": 1}, GOT, TOLD, ["no row for /g = 1"]),
+    ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, TOLD, ["no row for /c/0/e = {}"]),
+    (SENT, {**GOT, "x": True}, TOLD, ["/a arrives at /x as True"]),
+    (SENT, {"y": ["e"], "z": 0}, TOLD, ["/a does not arrive at /x"]),
+    (SENT, {**GOT, "w": {"v": 1}}, TOLD, ["out of nowhere: /w/v = 1"]),
+    (SENT, {**GOT, "z": False}, TOLD, ["/z is False, not 0"]),
+    (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
+    (SENT, GOT, [*TOLD, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
+    (SENT, GOT, [("altered", "/b")], 2),
+]
+
+
+def test_the_judge_complains(subtests: pytest.Subtests) -> None:
+    for sent, got, told, complaint in COMPLAINTS:
+        with subtests.test(sent=sent):
+            complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)
+            assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
 
 
 def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:

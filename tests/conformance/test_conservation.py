@@ -9,6 +9,7 @@ all of it, with reasons.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,65 +31,44 @@ from oracle import samples as s
 
 from dragoman import RemoteProtocolError, RequestRefused
 
-PAIRS = [(client, upstream) for client in PROTOCOL_NAMES for upstream in PROTOCOL_NAMES]
 
-REQUESTS = [
-    pytest.param(client, name, id=f"{name}-{client}") for client in FIXTURES for name in FIXTURES[client]
-]
-
-
-@pytest.mark.promise("R13")
-@pytest.mark.parametrize(("client", "name"), REQUESTS)
-def test_requests_lose_nothing_silently(client: str, name: str) -> None:
-    body = FIXTURES[client][name]
-    for upstream in PROTOCOL_NAMES:
-        run = partial(translated, client, upstream)
-        try:
-            run(body)
-        except (RemoteProtocolError, RequestRefused) as error:
-            # Refused as a whole: the refusal names what it is about.
-            if not error.path:
-                raise
-            continue
-        assert lost_in(body, client, MEANINGLESS_IN_REQUESTS, run, set()) == [], upstream
-
-
-MENDED = [
-    pytest.param(protocol, name, id=f"{name}-{protocol}")
-    for protocol in PROTOCOL_NAMES
-    for name in FIXTURES[protocol]
-]
-
-
-@pytest.mark.promise("R13")
-@pytest.mark.parametrize(("protocol", "name"), MENDED)
-def test_mended_requests_lose_nothing_silently(protocol: str, name: str) -> None:
-    body = FIXTURES[protocol][name]
-    run = lambda each: mended(protocol, each)  # noqa: E731
+def lost_or_refused(body: Any, protocol: str, run: Callable[[Any], Any]) -> list[Any]:
+    """Return the places of a request that are lost silently: none of one that is refused by the name of a place."""
     try:
         run(body)
     except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:
             raise
-        return
-    assert lost_in(body, protocol, MEANINGLESS_IN_REQUESTS, run, set()) == []
-
-
-WHOLE = [
-    pytest.param(upstream, name, id=f"{name}-{upstream}")
-    for upstream in PROTOCOL_NAMES
-    for name in ANSWERS[upstream]
-]
+        return []
+    return lost_in(body, protocol, MEANINGLESS_IN_REQUESTS, run, set())
 
 
 @pytest.mark.promise("R13")
-@pytest.mark.parametrize(("upstream", "name"), WHOLE)
-def test_answers_lose_nothing_silently(upstream: str, name: str) -> None:
-    body = ANSWERS[upstream][name]
-    for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]:
-        run = partial(answered, upstream, client)
-        known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
-        assert lost_in(body, upstream, MEANINGLESS_IN_ANSWERS, run, set(), known) == [], client
+@pytest.mark.parametrize("client", FIXTURES)
+def test_requests_lose_nothing_silently(client: str, subtests: pytest.Subtests) -> None:
+    for name, body in FIXTURES[client].items():
+        for upstream in PROTOCOL_NAMES:
+            with subtests.test(name=name, upstream=upstream):
+                assert lost_or_refused(body, client, partial(translated, client, upstream)) == []
+
+
+@pytest.mark.promise("R13")
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_repaired_requests_lose_nothing_silently(protocol: str, subtests: pytest.Subtests) -> None:
+    for name, body in FIXTURES[protocol].items():
+        with subtests.test(name=name):
+            assert lost_or_refused(body, protocol, partial(mended, protocol)) == []
+
+
+@pytest.mark.promise("R13")
+@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+def test_responses_lose_nothing_silently(upstream: str, subtests: pytest.Subtests) -> None:
+    for name, body in ANSWERS[upstream].items():
+        for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]:
+            with subtests.test(name=name, client=client):
+                run = partial(answered, upstream, client)
+                known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
+                assert lost_in(body, upstream, MEANINGLESS_IN_ANSWERS, run, set(), known) == []
 
 
 @pytest.mark.parametrize(
@@ -111,8 +91,11 @@ def test_every_exception_is_about_something(table: Any, documents: Any) -> None:
     assert idle == []
 
 
-FOREIGN = [pair for pair in PAIRS if pair[0] != pair[1]] + [
-    (upstream, SIMPLE_EVENTS) for upstream in PROTOCOL_NAMES
+FOREIGN = [
+    (upstream, client)
+    for upstream in PROTOCOL_NAMES
+    for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]
+    if client != upstream
 ]
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 

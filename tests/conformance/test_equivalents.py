@@ -16,23 +16,24 @@ TWIN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, set()),
-        ({"input": [HI], "top_p": None}, set()),
-        ({"temperature": 0.25}, {("temperature", "other")}),
-        ({"temperature": None}, {("temperature", "added")}),
-        ({"top_p": 0.5}, {("top_p", "missing")}),
-        ({"input": [{**HI, "content": "Ho"}]}, {("input[user].content[input_text].text", "other")}),
-        ({"input": [{"role": "system", "content": "No."}, HI]}, {("input[system]", "missing")}),
-        ({"reasoning": {"effort": "low", "summary": "auto"}}, {("reasoning", "missing")}),
-    ],
-)
-def test_the_comparison(change: dict[str, object], expected: set[tuple[str, str]]) -> None:
-    wish = Wish("case", "request", {CHAT: ASKED, RESPONSES: {**TWIN, **change}})
-    found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
-    assert found == expected
+COMPARISONS: list[tuple[dict[str, object], set[tuple[str, str]]]] = [
+    ({}, set()),
+    ({"input": [HI], "top_p": None}, set()),
+    ({"temperature": 0.25}, {("temperature", "other")}),
+    ({"temperature": None}, {("temperature", "added")}),
+    ({"top_p": 0.5}, {("top_p", "missing")}),
+    ({"input": [{**HI, "content": "Ho"}]}, {("input[user].content[input_text].text", "other")}),
+    ({"input": [{"role": "system", "content": "No."}, HI]}, {("input[system]", "missing")}),
+    ({"reasoning": {"effort": "low", "summary": "auto"}}, {("reasoning", "missing")}),
+]
+
+
+def test_the_comparison(subtests: pytest.Subtests) -> None:
+    for change, expected in COMPARISONS:
+        with subtests.test(change=change):
+            wish = Wish("case", "request", {CHAT: ASKED, RESPONSES: {**TWIN, **change}})
+            found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
+            assert found == expected
 
 
 def test_the_twins_model_is_the_one_that_is_asked_for() -> None:

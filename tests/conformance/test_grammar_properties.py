@@ -67,10 +67,11 @@ def judge(events: list[Event], client: str) -> None:
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
 
 
-@pytest.mark.parametrize("name", EVENTS)
-def test_fixed_answers(name: str) -> None:
-    for client in CLIENTS:
-        judge(EVENTS[name], client)
+def test_fixed_answers(subtests: pytest.Subtests) -> None:
+    for name in EVENTS:
+        with subtests.test(name=name):
+            for client in CLIENTS:
+                judge(EVENTS[name], client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

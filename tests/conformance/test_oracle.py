@@ -161,14 +161,12 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("protocol", "change"),
-    [pytest.param(p, change, id=f"{p}-{name}") for p in PROTOCOL_NAMES for name, change in VARIANTS[p]],
-)
-def test_good_streams_pass(protocol: str, change: Change) -> None:
-    payloads = GOOD[protocol]()
-    change(payloads)
-    assert check_stream(protocol, s.render(protocol, payloads), include_usage=True) == []
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+def test_good_streams_pass(protocol: str) -> None:
+    for name, change in VARIANTS[protocol]:
+        payloads = GOOD[protocol]()
+        change(payloads)
+        assert check_stream(protocol, s.render(protocol, payloads), include_usage=True) == [], name
 
 
 SECOND_CHOICE = s.chunk({"role": "assistant", "content": "", "refusal": None}, index=2)
@@ -394,12 +392,11 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-@pytest.mark.parametrize(
-    ("change", "problem"), [pytest.param(change, problem, id=name) for name, change, problem in FRAMING]
-)
-def test_broken_framing_is_caught(protocol: str, change: Callable[[bytes], bytes], problem: str) -> None:
-    found = check_stream(protocol, change(s.render(protocol, GOOD[protocol]())), include_usage=True)
-    assert [told for told in found if problem in told], found
+def test_broken_framing_is_caught(subtests: pytest.Subtests, protocol: str) -> None:
+    for name, change, problem in FRAMING:
+        with subtests.test(name=name):
+            found = check_stream(protocol, change(s.render(protocol, GOOD[protocol]())), include_usage=True)
+            assert [told for told in found if problem in told], found
 
 
 def test_event_lines() -> None:
@@ -451,12 +448,13 @@ def test_good_whole_answers_pass(protocol: str) -> None:
     assert check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()) == []
 
 
-@pytest.mark.parametrize(("protocol", "change", "problem"), BROKEN_WHOLE)
-def test_broken_whole_answers_are_caught(protocol: str, change: Change, problem: str) -> None:
-    payloads = [copy.deepcopy(s.WHOLE[protocol])]
-    change(payloads)
-    found = check_whole(protocol, json.dumps(payloads[0]).encode())
-    assert [told for told in found if problem in told], found
+def test_broken_whole_answers_are_caught(subtests: pytest.Subtests) -> None:
+    for protocol, change, problem in BROKEN_WHOLE:
+        with subtests.test(protocol=protocol, problem=problem):
+            payloads = [copy.deepcopy(s.WHOLE[protocol])]
+            change(payloads)
+            found = check_whole(protocol, json.dumps(payloads[0]).encode())
+            assert [told for told in found if problem in told], found
 
 
 MODEL = {"id": "m", "object": "model", "created": 1, "owned_by": "o"}

@@ -8,12 +8,11 @@ comes back to its maker as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of, spec_of
@@ -414,19 +413,3 @@ LAWS: dict[Law, Callable[[Source, str], bool]] = {
     forged_reasoning_does_not: _sealed,
     reasoning_of_another_model_does_not: _sealed,
 }
-
-
-def cases(sources: Iterable[Source]) -> list[Any]:
-    """Every law with the sources and clients that it is for, one case for the same response in all protocols.
-
-    The parameters are `law` and `crossings`.
-    """
-    found: dict[tuple[Law, str], list[tuple[Source, str]]] = {}
-    for source in sources:
-        for law, holds_for in LAWS.items():
-            crossings = [(source, client) for client in CLIENTS if holds_for(source, client)]
-            if crossings:
-                found.setdefault((law, source.name.removesuffix(f"-{source.protocol}")), []).extend(crossings)
-    return [
-        pytest.param(law, crossings, id=f"{law.__name__}-{name}") for (law, name), crossings in found.items()
-    ]

@@ -16,7 +16,7 @@ from oracle.meaning import Kind
 
 from dragoman import Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

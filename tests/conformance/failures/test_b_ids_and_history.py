@@ -26,7 +26,7 @@ from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman import Capabilities
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 # As servers make them: one with dots and a colon, one with a pipe, one that differs from the first by a character.

@@ -15,7 +15,7 @@ from oracle import samples as s
 
 from dragoman import Capabilities, Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -19,7 +19,7 @@ from oracle import samples as s
 
 from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

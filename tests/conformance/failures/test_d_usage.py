@@ -15,7 +15,7 @@ from oracle.meaning import Usage
 
 from dragoman import Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

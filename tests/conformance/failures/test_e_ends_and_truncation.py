@@ -16,7 +16,7 @@ from oracle import samples as s
 
 from dragoman import UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)

@@ -18,7 +18,7 @@ from oracle.meaning import Kind
 from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
 from dragoman.codec import ResponseContext
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 

@@ -33,7 +33,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.each_protocol]
 
 Json = dict[str, Any]
 

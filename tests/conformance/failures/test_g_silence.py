@@ -26,7 +26,7 @@ from oracle.frames import as_object, lenient_frames
 from oracle.meaning import Kind
 from virtual_time import VIRTUAL_BACKENDS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_protocol]
 
 
 # The shortest time after which anything between client and gateway is known to cut a silent connection.

@@ -22,7 +22,7 @@ from oracle import (
 )
 from oracle import samples as s
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 BLOCKS: tuple[Block, ...] = (

@@ -15,7 +15,7 @@ from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, RequestRefused, ResponseTranslator
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'

@@ -17,7 +17,7 @@ from oracle import samples as s
 
 from dragoman import Capabilities
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"

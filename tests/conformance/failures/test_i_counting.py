@@ -19,7 +19,7 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
-pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.each_protocol]
 
 Json = dict[str, Any]
 PATH = "/v1/messages/count_tokens?beta=true"

@@ -17,7 +17,7 @@ from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_who
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 

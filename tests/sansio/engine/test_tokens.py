@@ -58,10 +58,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_text_is_counted_by_its_characters(name: str) -> None:
-    text, least, most = TEXTS[name]
-    assert least <= cost(Text(text)) <= most
+def test_text_is_counted_by_its_characters(subtests: pytest.Subtests) -> None:
+    for name in TEXTS:
+        with subtests.test(name=name):
+            text, least, most = TEXTS[name]
+            assert least <= cost(Text(text)) <= most
 
 
 def test_text_of_rare_scripts_is_denser() -> None:
@@ -108,10 +109,11 @@ PARTS: dict[str, tuple[Part, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_parts(name: str) -> None:
-    part, tokens = PARTS[name]
-    assert cost(part) == tokens
+def test_parts(subtests: pytest.Subtests) -> None:
+    for name in PARTS:
+        with subtests.test(name=name):
+            part, tokens = PARTS[name]
+            assert cost(part) == tokens
 
 
 def test_each_message_has_a_frame() -> None:
@@ -137,9 +139,10 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_counts(name: str) -> None:
-    assert estimate_tokens(request(Text("Hi"), tools=(TOOLS[name],))) > 100
+def test_a_tool_counts(subtests: pytest.Subtests) -> None:
+    for name in TOOLS:
+        with subtests.test(name=name):
+            assert estimate_tokens(request(Text("Hi"), tools=(TOOLS[name],))) > 100
 
 
 def test_i11_system_tools_and_images_count() -> None:

@@ -32,7 +32,9 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import LocalProtocolError
 
 STOP = Stopped(StopReason.END)
-FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs})
+FILLINGS: frozenset[type[Event]] = frozenset(
+    {TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs}
+)
 
 
 def checked(*events: Event) -> EventOrderChecker:
@@ -77,18 +79,23 @@ def test_every_event_type_has_a_sample() -> None:
     assert set(TRANSITIONS) == set(IN_PHASE) == set(ResponseState)
 
 
-@pytest.mark.parametrize("phase", ResponseState)
-@pytest.mark.parametrize("kind", SAMPLES)
-def test_every_phase_with_every_event(phase: ResponseState, kind: type[Event]) -> None:
-    before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is ResponseState.ACTIVE else ())
-    checker = checked(*before)
-    assert checker.state is phase
-    after = TRANSITIONS[phase].get(kind)
-    if after is None:
-        refused(checker, SAMPLES[kind], f"{kind.__name__} may not come while the answer is {phase.value}")
-    else:
-        checker.check(SAMPLES[kind])
-        assert checker.state is after
+def test_every_phase_with_every_event(subtests: pytest.Subtests) -> None:
+    for phase in ResponseState:
+        for kind in SAMPLES:
+            with subtests.test(phase=phase, kind=kind):
+                before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is ResponseState.ACTIVE else ())
+                checker = checked(*before)
+                assert checker.state is phase
+                after = TRANSITIONS[phase].get(kind)
+                if after is None:
+                    refused(
+                        checker,
+                        SAMPLES[kind],
+                        f"{kind.__name__} may not come while the answer is {phase.value}",
+                    )
+                else:
+                    checker.check(SAMPLES[kind])
+                    assert checker.state is after
 
 
 def test_the_transitions_are_those_of_the_design() -> None:
@@ -103,22 +110,24 @@ def test_the_transitions_are_those_of_the_design() -> None:
     assert TRANSITIONS[ResponseState.ENDED] == TRANSITIONS[ResponseState.FAILED] == {}
 
 
-@pytest.mark.parametrize("block", BlockKind)
-@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
-def test_every_block_kind_with_every_delta(block: BlockKind, delta: type[Event]) -> None:
-    checker = checked(STARTED, start_of(block))
-    if delta in DELTAS[block]:
-        checker.check(SAMPLES[delta])
-    else:
-        refused(checker, SAMPLES[delta], f"{delta.__name__} does not fit the kind of block 0")
+def test_every_block_kind_with_every_delta(subtests: pytest.Subtests) -> None:
+    for block in BlockKind:
+        for delta in sorted(FILLINGS, key=lambda kind: kind.__name__):
+            with subtests.test(block=block, delta=delta):
+                checker = checked(STARTED, start_of(block))
+                if delta in DELTAS[block]:
+                    checker.check(SAMPLES[delta])
+                else:
+                    refused(checker, SAMPLES[delta], f"{delta.__name__} does not fit the kind of block 0")
 
 
-@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
-def test_a_delta_needs_its_block(delta: type[Event]) -> None:
-    text = f"{delta.__name__} for block 0, which is not open"
-    refused(checked(STARTED), SAMPLES[delta], text)
-    before = BEFORE[delta]
-    refused(checked(STARTED, *before, BlockEnded(0)), SAMPLES[delta], text)
+def test_a_delta_needs_its_block(subtests: pytest.Subtests) -> None:
+    for delta in sorted(FILLINGS, key=lambda kind: kind.__name__):
+        with subtests.test(delta=delta):
+            text = f"{delta.__name__} for block 0, which is not open"
+            refused(checked(STARTED), SAMPLES[delta], text)
+            before = BEFORE[delta]
+            refused(checked(STARTED, *before, BlockEnded(0)), SAMPLES[delta], text)
 
 
 @pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta, ArgumentsDelta])

@@ -5,15 +5,16 @@ import gc
 import pytest
 from core.events import SAMPLES
 
-from dragoman._ir.events import Annotation, Event, Usage
+from dragoman._ir.events import Annotation, Usage
 
 
-@pytest.mark.parametrize("event", SAMPLES.values(), ids=lambda event: type(event).__name__)
-def test_frozen_and_light(event: Event) -> None:
-    for name in event.__struct_fields__:
-        with pytest.raises(AttributeError):
-            setattr(event, name, None)
-    assert not hasattr(event, "__dict__")
+def test_frozen_and_light(subtests: pytest.Subtests) -> None:
+    for event in SAMPLES.values():
+        with subtests.test(event=event):
+            for name in event.__struct_fields__:
+                with pytest.raises(AttributeError):
+                    setattr(event, name, None)
+            assert not hasattr(event, "__dict__")
 
 
 def test_the_commonest_events_are_not_tracked_by_the_collector() -> None:

@@ -110,13 +110,22 @@ def test_a_long_name_of_a_user_is_hashed(value: JSON, sent: JSON) -> None:
 # Efforts
 
 
-@pytest.mark.parametrize(
-    ("budget", "effort"),
-    [(1, "minimal"), (1024, "minimal"), (1025, "low"), (4096, "low"), (8192, "medium"), (12288, "medium"),
-     (16384, "high"), (24576, "high"), (32768, "xhigh"), (49152, "xhigh"), (49153, "max")],
-)  # fmt: skip
-def test_budgets(budget: int, effort: str) -> None:
-    assert effort_of_budget(budget) == effort
+def test_budgets(subtests: pytest.Subtests) -> None:
+    for budget, effort in [
+        (1, "minimal"),
+        (1024, "minimal"),
+        (1025, "low"),
+        (4096, "low"),
+        (8192, "medium"),
+        (12288, "medium"),
+        (16384, "high"),
+        (24576, "high"),
+        (32768, "xhigh"),
+        (49152, "xhigh"),
+        (49153, "max"),
+    ]:
+        with subtests.test(budget=budget, effort=effort):
+            assert effort_of_budget(budget) == effort
 
 
 def test_each_budget_comes_back_as_its_effort() -> None:

@@ -28,9 +28,10 @@ def test_equal_documents_are_equal() -> None:
     assert Message("user", (Text("a"),)) != Message("user", (Text("a", path="/x"),))
 
 
-@pytest.mark.parametrize("kind", [*get_args(Part), *get_args(Tool)])
-def test_every_part_knows_where_it_stood(kind: type) -> None:
-    assert "path" in kind.__struct_fields__
+def test_every_part_knows_where_it_stood(subtests: pytest.Subtests) -> None:
+    for kind in [*get_args(Part), *get_args(Tool)]:
+        with subtests.test(kind=kind):
+            assert "path" in kind.__struct_fields__
 
 
 def test_a_hosted_tool_that_others_have_too_is_no_unknown_kind() -> None:

@@ -57,11 +57,12 @@ CASES: dict[str, tuple[Any, Shape, list[tuple[LossCode, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "shape", "losses"), CASES.values(), ids=CASES)
-def test_walk(value: Any, shape: Shape, losses: list[tuple[LossCode, str]]) -> None:
-    ledger = Ledger()
-    note_unread(value, shape, "/r", ledger)
-    assert [(loss.code, loss.path) for loss in ledger] == losses
+def test_walk(subtests: pytest.Subtests) -> None:
+    for case, (value, shape, losses) in CASES.items():
+        with subtests.test(case=case):
+            ledger = Ledger()
+            note_unread(value, shape, "/r", ledger)
+            assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
 def test_the_reason_is_told() -> None:

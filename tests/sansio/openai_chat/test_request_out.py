@@ -337,31 +337,32 @@ def written(*messages: Message) -> tuple[Any, list[str]]:
 MARK = CacheMark("/mark")
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
-@pytest.mark.parametrize(
-    "parts",
-    [
-        (Text("a"),),
-        (Text(""),),
-        (Text("a", cache=MARK),),
-        (Text("a", citations=[{}]),),
-        (Text("a"), Text("b")),
-        (ToolCall("c", "f", ""),),
-        (Text("a"), ToolCall("c", "f", "{}"), ToolCall("d", "f", "x", ToolKind.CUSTOM)),
-        (ToolCall("c", "f", "{}"), Text("a")),
-        (ToolCall("c", "f", "{}", cache=MARK),),
-        (ToolResult("c", (Text("a"),)),),
-        (ToolResult("c", (Text(""),)),),
-        (ToolResult("c", ()),),
-        (ToolResult("c", (Text("a"),), is_error=True),),
-        (ToolResult("c", (Text("a"),), cache=MARK),),
-        (ToolResult("c", (Text("a", cache=MARK),)),),
-        (),
-    ],
-)
-def test_the_short_paths_write_the_same(role: Any, parts: tuple[Part, ...]) -> None:
-    message = Message(role, parts, "/m")
-    assert written(message) == written(msgspec.structs.replace(message, phase="p"))
+SHORT_PATHS: list[tuple[Part, ...]] = [
+    (Text("a"),),
+    (Text(""),),
+    (Text("a", cache=MARK),),
+    (Text("a", citations=[{}]),),
+    (Text("a"), Text("b")),
+    (ToolCall("c", "f", ""),),
+    (Text("a"), ToolCall("c", "f", "{}"), ToolCall("d", "f", "x", ToolKind.CUSTOM)),
+    (ToolCall("c", "f", "{}"), Text("a")),
+    (ToolCall("c", "f", "{}", cache=MARK),),
+    (ToolResult("c", (Text("a"),)),),
+    (ToolResult("c", (Text(""),)),),
+    (ToolResult("c", ()),),
+    (ToolResult("c", (Text("a"),), is_error=True),),
+    (ToolResult("c", (Text("a"),), cache=MARK),),
+    (ToolResult("c", (Text("a", cache=MARK),)),),
+    (),
+]
+
+
+def test_the_short_paths_write_the_same(subtests: pytest.Subtests) -> None:
+    for role in ["user", "assistant"]:
+        for parts in SHORT_PATHS:
+            with subtests.test(role=role, parts=parts):
+                message = Message(role, parts, "/m")
+                assert written(message) == written(msgspec.structs.replace(message, phase="p"))
 
 
 def test_several_messages_between_two_turns_take_the_short_path() -> None:

@@ -313,29 +313,34 @@ BREACHES: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arguments"), BREACHES)
-def test_arguments_of_another_form_stay_a_call_of_the_function(kind: str, arguments: str) -> None:
-    ledger = Ledger()
-    payloads = stream(
-        STARTED,
-        *hosted_call(kind, arguments),
-        Usage(1, 1),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-        ledger=ledger,
-    )
-    assert output(payloads) == [
-        {
-            "id": "fc_x1_0",
-            "type": "function_call",
-            "call_id": "c0",
-            "name": "computer" if kind.startswith("computer") else kind,
-            "arguments": arguments,
-            "status": "completed",
-        }
-    ]
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.BREACH, "/output/0/arguments")]
-    answer(*hosted_call(kind, arguments), stop=Stopped(StopReason.TOOL_USE), lost=("/output/0/arguments",))
+def test_arguments_of_another_form_stay_a_call_of_the_function(subtests: pytest.Subtests) -> None:
+    for kind, arguments in BREACHES:
+        with subtests.test(kind=kind, arguments=arguments):
+            ledger = Ledger()
+            payloads = stream(
+                STARTED,
+                *hosted_call(kind, arguments),
+                Usage(1, 1),
+                Stopped(StopReason.TOOL_USE),
+                ENDED,
+                ledger=ledger,
+            )
+            assert output(payloads) == [
+                {
+                    "id": "fc_x1_0",
+                    "type": "function_call",
+                    "call_id": "c0",
+                    "name": "computer" if kind.startswith("computer") else kind,
+                    "arguments": arguments,
+                    "status": "completed",
+                }
+            ]
+            assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.BREACH, "/output/0/arguments")]
+            answer(
+                *hosted_call(kind, arguments),
+                stop=Stopped(StopReason.TOOL_USE),
+                lost=("/output/0/arguments",),
+            )
 
 
 @pytest.mark.parametrize("arguments", ['{"commands":["rm', ""])

@@ -173,9 +173,10 @@ NOTHING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("payload", NOTHING)
-def test_events_without_content_are_ignored(payload: dict[str, Any]) -> None:
-    assert events_of(created(), ADDED, payload, *TWO, BARE_FINAL) == HELLO
+def test_events_without_content_are_ignored(subtests: pytest.Subtests) -> None:
+    for payload in NOTHING:
+        with subtests.test(payload=payload):
+            assert events_of(created(), ADDED, payload, *TWO, BARE_FINAL) == HELLO
 
 
 def test_a_done_sentinel_is_tolerated() -> None:

@@ -115,10 +115,11 @@ REASONING: list[tuple[str, ReasoningConfig, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "config", "expected"), REASONING)
-def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
-    body, _ = write(USER, protocol=protocol, reasoning=config)
-    assert body.get("reasoning") == expected
+def test_reasoning(subtests: pytest.Subtests) -> None:
+    for protocol, config, expected in REASONING:
+        with subtests.test(protocol=protocol):
+            body, _ = write(USER, protocol=protocol, reasoning=config)
+            assert body.get("reasoning") == expected
 
 
 @pytest.mark.parametrize(
@@ -240,10 +241,11 @@ PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("params", "expected", "losses"), PARAMS)
-def test_settings(params: Any, expected: dict[str, Any], losses: list[Any]) -> None:
-    plain, _ = write(USER)
-    assert write(USER, params=params) == ({**plain, **expected}, losses)
+def test_settings(subtests: pytest.Subtests) -> None:
+    for params, expected, losses in PARAMS:
+        with subtests.test(params=params):
+            plain, _ = write(USER)
+            assert write(USER, params=params) == ({**plain, **expected}, losses)
 
 
 DROPPED, ALTERED, UNKNOWN_KIND = LossCode.DROPPED, LossCode.ALTERED, LossCode.UNKNOWN_KIND

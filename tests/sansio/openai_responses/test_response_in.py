@@ -167,10 +167,11 @@ FAILURES: list[tuple[dict[str, Any], WireError]] = [
 ]
 
 
-@pytest.mark.parametrize(("payload", "error"), FAILURES)
-def test_failures(payload: dict[str, Any], error: WireError) -> None:
-    assert events_of(created(), payload) == [STARTED, Failed(error)]
-    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
+def test_failures(subtests: pytest.Subtests) -> None:
+    for payload, error in FAILURES:
+        with subtests.test(payload=payload):
+            assert events_of(created(), payload) == [STARTED, Failed(error)]
+            assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
 
 
 def test_an_error_named_only_by_the_event_line() -> None:
@@ -192,22 +193,23 @@ def test_the_end_of_the_stream_before_the_end_of_the_response_is_an_error() -> N
     assert caught.value.status == 502
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"{",
-        b"[]",
-        b'{"type":"response.created"}',
-        b'{"type":"response.completed","response":[]}',
-        b"\xff",
-    ],
-)
-@pytest.mark.parametrize("name", [b"", b"response.output_text.delta"])
-def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    with pytest.raises(RemoteProtocolError) as caught:
-        reader.read(Frame(name, data))
-    assert caught.value.status == 502
+UNREADABLE_FRAMES: list[bytes] = [
+    b"{",
+    b"[]",
+    b'{"type":"response.created"}',
+    b'{"type":"response.completed","response":[]}',
+    b"\xff",
+]
+
+
+def test_frames_that_cannot_be_read(subtests: pytest.Subtests) -> None:
+    for data in UNREADABLE_FRAMES:
+        for name in [b"", b"response.output_text.delta"]:
+            with subtests.test(data=data, name=name):
+                reader = SPEC.stream_reader(EXCHANGE, Ledger())
+                with pytest.raises(RemoteProtocolError) as caught:
+                    reader.read(Frame(name, data))
+                assert caught.value.status == 502
 
 
 def test_a_start_with_fields_of_wrong_types() -> None:

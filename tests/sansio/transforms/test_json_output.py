@@ -197,16 +197,17 @@ FENCES = [
 ]
 
 
-@pytest.mark.parametrize(("given_", "bare"), FENCES)
-def test_a_fence_is_taken_off(given_: str, bare: str) -> None:
-    for size in (1, 2, 3, 100):
-        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
-        out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
-        assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
-        assert all(each.text for each in out if isinstance(each, TextDelta))
-        assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
-            type(STARTED), BlockStarted, BlockEnded, Stopped, type(ENDED),
-        ]  # fmt: skip
+def test_a_fence_is_taken_off(subtests: pytest.Subtests) -> None:
+    for given_, bare in FENCES:
+        with subtests.test(given_=given_, bare=bare):
+            for size in (1, 2, 3, 100):
+                pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+                out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
+                assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
+                assert all(each.text for each in out if isinstance(each, TextDelta))
+                assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
+                    type(STARTED), BlockStarted, BlockEnded, Stopped, type(ENDED),
+                ]  # fmt: skip
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))

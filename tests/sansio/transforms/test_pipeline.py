@@ -25,36 +25,37 @@ from dragoman.codec import ToolLimits
 ALWAYS = [SignatureStage, ToolCallStage]
 
 
-@pytest.mark.parametrize(
-    ("undo", "forgets", "stages", "text"),
-    [
-        (Undo(), False, [], False),
-        (Undo(), True, [ReasoningCacheStage], False),
-        (Undo(json_tool="t"), False, [JsonToolStage], True),
-        (Undo(strip_code_fence=True), False, [CodeFenceStage], True),
-        (Undo(stop_sequences=("x",)), False, [StopSequenceStage], True),
-        (Undo(compacts=True), False, [CompactionStage], True),
-        (Undo(unenforced_format=ResponseFormat()), False, [OutputCheckStage], True),
-        (Undo(unenforced_choice=ToolChoice("required")), False, [OutputCheckStage], False),
-        (
-            Undo(json_tool="t", stop_sequences=("x",), unenforced_format=ResponseFormat()),
-            False,
-            [JsonToolStage, StopSequenceStage, OutputCheckStage],
-            True,
-        ),
-        (
-            Undo(json_tool="t", stop_sequences=("x",)),
-            True,
-            [JsonToolStage, StopSequenceStage, ReasoningCacheStage],
-            True,
-        ),
-    ],
-)
-def test_the_stages(undo: Undo, forgets: bool, stages: list[type[object]], text: bool) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), undo=undo)
-    line = build_pipeline(toy(clients_drop_signatures=forgets), exchange, Ledger(), None)
-    assert [type(stage) for stage in line._stages] == [*ALWAYS, *stages]
-    assert (line.needs_text, line.reasoning_cache is not None) == (text, forgets)
+STAGES: list[tuple[Undo, bool, list[type[object]], bool]] = [
+    (Undo(), False, [], False),
+    (Undo(), True, [ReasoningCacheStage], False),
+    (Undo(json_tool="t"), False, [JsonToolStage], True),
+    (Undo(strip_code_fence=True), False, [CodeFenceStage], True),
+    (Undo(stop_sequences=("x",)), False, [StopSequenceStage], True),
+    (Undo(compacts=True), False, [CompactionStage], True),
+    (Undo(unenforced_format=ResponseFormat()), False, [OutputCheckStage], True),
+    (Undo(unenforced_choice=ToolChoice("required")), False, [OutputCheckStage], False),
+    (
+        Undo(json_tool="t", stop_sequences=("x",), unenforced_format=ResponseFormat()),
+        False,
+        [JsonToolStage, StopSequenceStage, OutputCheckStage],
+        True,
+    ),
+    (
+        Undo(json_tool="t", stop_sequences=("x",)),
+        True,
+        [JsonToolStage, StopSequenceStage, ReasoningCacheStage],
+        True,
+    ),
+]
+
+
+def test_the_stages(subtests: pytest.Subtests) -> None:
+    for undo, forgets, stages, text in STAGES:
+        with subtests.test(forgets=forgets, text=text):
+            exchange = msgspec.structs.replace(exchange_of(), undo=undo)
+            line = build_pipeline(toy(clients_drop_signatures=forgets), exchange, Ledger(), None)
+            assert [type(stage) for stage in line._stages] == [*ALWAYS, *stages]
+            assert (line.needs_text, line.reasoning_cache is not None) == (text, forgets)
 
 
 @pytest.mark.parametrize(("n", "ended"), [(None, True), (1, True), (2, False)])

@@ -61,43 +61,44 @@ THOUGHT: list[Event] = [start_of(BlockKind.REASONING), ReasoningDelta(0, "{}"), 
 REFUSED: list[Event] = [start_of(BlockKind.REFUSAL), TextDelta(0, "No."), BlockEnded(0)]
 
 
-@pytest.mark.parametrize(
-    ("events", "form", "losses"),
-    [
-        ([*text('{"ci', 'ty": "Oslo"}'), END], FORM, []),
-        ([*text("The city is Oslo."), END], FORM, [NO_JSON]),
-        ([*text('```json\n{"city": "Oslo"}\n```'), END], FORM, [NO_JSON]),
-        ([*text('{"town": "Oslo"}'), END], FORM, [f"{NO_MATCH} (required)"]),
-        ([*text('{"city": 7}'), END], FORM, [f"{NO_MATCH} (type)"]),
-        ([*text("{}"), END], ANY_OBJECT, []),
-        ([*text("[]"), END], ANY_OBJECT, [f"{NO_MATCH} (type)"]),
-        ([*text("\ud83d"), END], FORM, [NO_JSON]),
-        ([*THOUGHT, END], FORM, [NO_JSON]),
-        ([END], FORM, [NO_JSON]),
-        # Cut into blocks by citations, or behind a comment.
-        ([*text('{"city": '), *text('"Oslo"}', block=1), END], FORM, []),
-        ([*text("I look."), *text('{"city": "Oslo"}', block=1), END], FORM, []),
-        ([*text("I look."), *text('{"city": 7}', block=1), END], FORM, [f"{NO_MATCH} (type)"]),
-        # Not the answer yet, or no answer.
-        ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
-        ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        # Cut, but it had gone another way before.
-        ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
-        ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
-        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
-        ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
-        ([*REFUSED, END], FORM, []),
-        # Of several answers, each has a stage of its own.
-        ([*text("no", choice=1), Stopped(StopReason.END, choice=1)], FORM, []),
-        ([*text("no", choice=1), *text('{"city": "Oslo"}', block=1), END], FORM, []),
-        ([*text("no"), END], None, []),
-    ],
-)
-def test_schemas(events: list[Event], form: Any, losses: list[str]) -> None:
-    assert told([STARTED, *events], form) == losses
+SCHEMAS: list[tuple[list[Event], Any, list[str]]] = [
+    ([*text('{"ci', 'ty": "Oslo"}'), END], FORM, []),
+    ([*text("The city is Oslo."), END], FORM, [NO_JSON]),
+    ([*text('```json\n{"city": "Oslo"}\n```'), END], FORM, [NO_JSON]),
+    ([*text('{"town": "Oslo"}'), END], FORM, [f"{NO_MATCH} (required)"]),
+    ([*text('{"city": 7}'), END], FORM, [f"{NO_MATCH} (type)"]),
+    ([*text("{}"), END], ANY_OBJECT, []),
+    ([*text("[]"), END], ANY_OBJECT, [f"{NO_MATCH} (type)"]),
+    ([*text("\ud83d"), END], FORM, [NO_JSON]),
+    ([*THOUGHT, END], FORM, [NO_JSON]),
+    ([END], FORM, [NO_JSON]),
+    # Cut into blocks by citations, or behind a comment.
+    ([*text('{"city": '), *text('"Oslo"}', block=1), END], FORM, []),
+    ([*text("I look."), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+    ([*text("I look."), *text('{"city": 7}', block=1), END], FORM, [f"{NO_MATCH} (type)"]),
+    # Not the answer yet, or no answer.
+    ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
+    ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    # Cut, but it had gone another way before.
+    ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
+    ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
+    ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
+    ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
+    ([*REFUSED, END], FORM, []),
+    # Of several answers, each has a stage of its own.
+    ([*text("no", choice=1), Stopped(StopReason.END, choice=1)], FORM, []),
+    ([*text("no", choice=1), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+    ([*text("no"), END], None, []),
+]
+
+
+def test_schemas(subtests: pytest.Subtests) -> None:
+    for events, form, losses in SCHEMAS:
+        with subtests.test(events=events):
+            assert told([STARTED, *events], form) == losses
 
 
 @pytest.mark.parametrize(
@@ -116,29 +117,30 @@ NO_CALL = "breach /tool_calls: a tool call was demanded, and the model made none
 OTHER = "breach /tool_calls: the model called another tool than the one that was demanded"
 
 
-@pytest.mark.parametrize(
-    ("events", "choice", "losses"),
-    [
-        ([*call("look"), END], REQUIRED, []),
-        ([*text("Hm."), END], REQUIRED, [NO_CALL]),
-        ([END], NAMED, [NO_CALL]),
-        ([*call("look"), Stopped(StopReason.TOOL_USE)], NAMED, []),
-        ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
-        ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
-        ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
-        # Cut: after words there was to be no call, after none there might have been.
-        ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
-        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
-        ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
-        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
-        ([*REFUSED, END], REQUIRED, []),
-        # A tool that a function stood in for, by whatever name it goes.
-        ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
-        ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
-    ],
-)
-def test_tool_choices(events: list[Event], choice: ToolChoice, losses: list[str]) -> None:
-    assert told([STARTED, *events], None, choice) == losses
+TOOL_CHOICES: list[tuple[list[Event], ToolChoice, list[str]]] = [
+    ([*call("look"), END], REQUIRED, []),
+    ([*text("Hm."), END], REQUIRED, [NO_CALL]),
+    ([END], NAMED, [NO_CALL]),
+    ([*call("look"), Stopped(StopReason.TOOL_USE)], NAMED, []),
+    ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
+    ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
+    ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
+    # Cut: after words there was to be no call, after none there might have been.
+    ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
+    ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
+    ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
+    ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
+    ([*REFUSED, END], REQUIRED, []),
+    # A tool that a function stood in for, by whatever name it goes.
+    ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
+    ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
+]
+
+
+def test_tool_choices(subtests: pytest.Subtests) -> None:
+    for events, choice, losses in TOOL_CHOICES:
+        with subtests.test(events=events):
+            assert told([STARTED, *events], None, choice) == losses
 
 
 def asked(form: Any = None, choice: Any = None, *tools: Tool) -> Request:

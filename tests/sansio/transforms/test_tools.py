@@ -52,30 +52,31 @@ def fitted(
 # Names
 
 
-@pytest.mark.parametrize(
-    ("name", "namespace", "rule", "wire"),
-    [
-        ("look", None, PLAIN, "look"),
-        ("a-b_C9", None, PLAIN, "a-b_C9"),
-        ("n" * 64, None, PLAIN, "n" * 64),
-        ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
-        ("n" * 65, None, STRICT, "n" * 65),
-        ("fs.read", None, PLAIN, "fs_read_*"),
-        ("fs/read", None, PLAIN, "fs_read_*"),
-        ("größe", None, PLAIN, "gr__e_*"),
-        ("", None, PLAIN, ""),
-        ("read", "fs", PLAIN, "fs__read"),
-        ("read", "fs.2", PLAIN, "fs_2__read_*"),
-        ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
-        ("read", "fs", SPACES, "read"),
-        ("re.ad", "fs", SPACES, "re_ad_*"),
-    ],
-)
-def test_fit_name(name: str, namespace: str | None, rule: ToolLimits, wire: str) -> None:
-    found = fit_name(name, namespace, rule)
-    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
-    assert len(found) <= rule.max_name
-    assert fit_name(name, namespace, rule) == found
+NAMES: list[tuple[str, str | None, ToolLimits, str]] = [
+    ("look", None, PLAIN, "look"),
+    ("a-b_C9", None, PLAIN, "a-b_C9"),
+    ("n" * 64, None, PLAIN, "n" * 64),
+    ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
+    ("n" * 65, None, STRICT, "n" * 65),
+    ("fs.read", None, PLAIN, "fs_read_*"),
+    ("fs/read", None, PLAIN, "fs_read_*"),
+    ("größe", None, PLAIN, "gr__e_*"),
+    ("", None, PLAIN, ""),
+    ("read", "fs", PLAIN, "fs__read"),
+    ("read", "fs.2", PLAIN, "fs_2__read_*"),
+    ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
+    ("read", "fs", SPACES, "read"),
+    ("re.ad", "fs", SPACES, "re_ad_*"),
+]
+
+
+def test_fit_name(subtests: pytest.Subtests) -> None:
+    for name, namespace, rule, wire in NAMES:
+        with subtests.test(name=name, wire=wire):
+            found = fit_name(name, namespace, rule)
+            assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
+            assert len(found) <= rule.max_name
+            assert fit_name(name, namespace, rule) == found
 
 
 def test_different_names_stay_different() -> None:
@@ -96,22 +97,23 @@ def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: T
 # Call ids
 
 
-@pytest.mark.parametrize(
-    ("call_id", "rule", "wire"),
-    [
-        ("call_1", PLAIN, "call_1"),
-        ("bash:0", PLAIN, "bash:0"),
-        ("bash:0", STRICT, "bash_0_*"),
-        ("c" * 64, PLAIN, "c" * 64),
-        ("c" * 65, PLAIN, "c" * 55 + "_*"),
-        ("c" * 256, STRICT, "c" * 256),
-        ("c" * 257, STRICT, "c" * 247 + "_*"),
-        ("call|fc_1", STRICT, "call_fc_1_*"),
-        ("", STRICT, ""),
-    ],
-)
-def test_fit_call_id(call_id: str, rule: ToolLimits, wire: str) -> None:
-    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
+CALL_IDS: list[tuple[str, ToolLimits, str]] = [
+    ("call_1", PLAIN, "call_1"),
+    ("bash:0", PLAIN, "bash:0"),
+    ("bash:0", STRICT, "bash_0_*"),
+    ("c" * 64, PLAIN, "c" * 64),
+    ("c" * 65, PLAIN, "c" * 55 + "_*"),
+    ("c" * 256, STRICT, "c" * 256),
+    ("c" * 257, STRICT, "c" * 247 + "_*"),
+    ("call|fc_1", STRICT, "call_fc_1_*"),
+    ("", STRICT, ""),
+]
+
+
+def test_fit_call_id(subtests: pytest.Subtests) -> None:
+    for call_id, rule, wire in CALL_IDS:
+        with subtests.test(call_id=call_id, wire=wire):
+            assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
 
 
 ODD_IDS = ["call_1", "bash:0", "bash_0", "c" * 80, "c" * 81, "é", "\ud83d"]

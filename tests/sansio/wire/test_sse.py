@@ -96,24 +96,25 @@ def frames_of(pieces: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[lis
 
 
 @pytest.mark.promise("R4")
-@pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
-def test_frames(data: bytes, expected: list[tuple[bytes, bytes]]) -> None:
-    for pieces in all_ways(data):
-        assert frames_of(pieces) == (expected, [], False)
+def test_frames(subtests: pytest.Subtests) -> None:
+    for case, (data, expected) in CASES.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                assert frames_of(pieces) == (expected, [], False)
 
 
-@pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
-def test_frames_with_trailing_data(data: bytes, expected: list[tuple[bytes, bytes]]) -> None:
-    for pieces in all_ways(data + b"data: tail"):
-        assert frames_of(pieces) == (expected, [(b"", b"tail")], False)
+def test_frames_with_trailing_data(subtests: pytest.Subtests) -> None:
+    for case, (data, expected) in CASES.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data + b"data: tail"):
+                assert frames_of(pieces) == (expected, [(b"", b"tail")], False)
 
 
-@pytest.mark.parametrize(("data", "expected", "tail"), TAILS.values(), ids=TAILS)
-def test_unfinished_tail(
-    data: bytes, expected: list[tuple[bytes, bytes]], tail: list[tuple[bytes, bytes]]
-) -> None:
-    for pieces in all_ways(data):
-        assert frames_of(pieces) == (expected, tail, False)
+def test_unfinished_tail(subtests: pytest.Subtests) -> None:
+    for case, (data, expected, tail) in TAILS.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                assert frames_of(pieces) == (expected, tail, False)
 
 
 def test_eof_gives_the_tail_once() -> None:
@@ -150,15 +151,16 @@ LIMITS: dict[str, tuple[bytes, list[bytes], list[bytes], bool]] = {
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize(("data", "expected", "tail", "error"), LIMITS.values(), ids=LIMITS)
-def test_limit(data: bytes, expected: list[bytes], tail: list[bytes], error: bool) -> None:
-    for pieces in all_ways(data):
-        frames, last, failed = frames_of(pieces, limit=20)
-        assert ([each.data for each in frames], [each.data for each in last], failed) == (
-            expected,
-            tail,
-            error,
-        )
+def test_limit(subtests: pytest.Subtests) -> None:
+    for case, (data, expected, tail, error) in LIMITS.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                frames, last, failed = frames_of(pieces, limit=20)
+                assert ([each.data for each in frames], [each.data for each in last], failed) == (
+                    expected,
+                    tail,
+                    error,
+                )
 
 
 @pytest.mark.promise("R9")
