@@ -103,7 +103,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
             text = f"{places}; {cell.words}" if cell.words else places
         case Fate.ALTERED:
             text = f"altered, {places}: {notes}"
-        case Fate.SEALED:
+        case Fate.WRAPPED:
             text = f"wrapped: {notes}" if notes else "wrapped"
         case Fate.BY_US:
             text = "done by the gateway"

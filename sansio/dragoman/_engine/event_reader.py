@@ -102,12 +102,14 @@ class EventReader:
                 self._eof = "reported"
                 self._events.extend(self._reader.eof())
             elif self._eof == "reported":
-                raise RemoteProtocolError("the stream ended before the answer was complete", status=502)
+                raise RemoteProtocolError("the stream ended before the response was complete", status=502)
             else:
                 return NEED_DATA
         event = self._events.popleft()
         try:
             self._checker.check(event)
         except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the stream breaks its order: {error}", status=502) from None
+            raise RemoteProtocolError(
+                f"the events of the stream are out of order: {error}", status=502
+            ) from None
         return event

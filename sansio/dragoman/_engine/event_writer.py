@@ -71,7 +71,7 @@ class EventWriter:
         one of a second choice if the protocol has only one. The writer stays as it was then.
         """
         if not self._spec.choices and getattr(event, "choice", 0) != 0:
-            raise LocalProtocolError(f"{self._spec.name} has one choice, not several")
+            raise LocalProtocolError(f"{self._spec.name} allows only one choice per response")
         self._checker.check(event)
         if type(event) is Usage:
             self._usage = self._usage.updated(event)

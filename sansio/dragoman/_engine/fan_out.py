@@ -160,7 +160,7 @@ class FanOut:
         """Take the end of all branches. A response that is not complete now becomes an error."""
         self.merge()
         self.fail(
-            WireError(ErrorKind.TRUNCATED, "one of the upstream's answers ended before it was complete")
+            WireError(ErrorKind.TRUNCATED, "one of the upstream's responses ended before it was complete")
         )
 
     def data_to_send(self) -> bytes:

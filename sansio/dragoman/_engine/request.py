@@ -1,4 +1,4 @@
-"""Requests, from the client's bytes to the upstream's, and errors in the other direction.
+"""Translate requests, from the client's bytes to the upstream's.
 
 A request is decoded, read, changed by the passes and written. Each pass fits one thing to the capabilities of the
 upstream, and notes in Undo what the response has to undo.
@@ -31,7 +31,6 @@ from dragoman._transforms.unsupported import (
     fit_media,
     fit_tool_settings,
 )
-from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
@@ -44,9 +43,6 @@ from dragoman.protocols import client_spec, upstream_spec
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: everything in it is accepted.
 _ALL_CAPABILITIES = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
-# "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
-# (Server Error) status code" -- RFC 9110, 15.
-_LAST_STATUS = 599
 # Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -333,33 +329,3 @@ class RequestTranslator:
 
 def _no_model() -> RequestRefused:
     return RequestRefused("model is required", path="/model", code="missing_required_parameter")
-
-
-def translate_error(
-    status: int,
-    body: bytes,
-    *,
-    client: ProtocolSpec | str,
-    upstream: UpstreamSpec | str,
-    request_id: str | None = None,
-) -> tuple[int, bytes, WireError]:
-    """Translate an upstream's error response for the client.
-
-    Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
-    upstream's own bytes are kept, if a client of the protocol can read them.
-
-    Args:
-        status: of the upstream's response.
-        body: of the upstream's response.
-        client: the client's protocol, by name or by spec.
-        upstream: the upstream's protocol, by name or by spec.
-        request_id: an id that the client's body gets where its protocol has a place for it.
-    """
-    client, upstream = client_spec(client), upstream_spec(upstream)
-    if status > _LAST_STATUS:
-        status = 502
-    error = upstream.read_error(status, body)
-    if upstream.name == client.name and upstream.is_native_error(body):
-        return status, body, error
-    status, body = client.write_error(error, request_id)
-    return status, body, error

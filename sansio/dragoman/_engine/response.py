@@ -185,7 +185,7 @@ class ResponseTranslator:
                 return
             self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
         """End the response with an error, in the client's own form. No effect once it has ended."""
@@ -277,7 +277,7 @@ class ResponseTranslator:
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer is not complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete"))
 
     def _break(self, error: ProtocolError) -> None:
         self.fail(unreadable_error(error))
@@ -340,7 +340,9 @@ class ResponseTranslator:
         if usage.output is None:
             usage = msgspec.structs.replace(usage, output=-(-self._chars // CHARS_PER_TOKEN))
         self.usage = usage
-        self.losses.add(LossCode.ESTIMATED, "/usage", "the upstream told no usage: the figures are estimates")
+        self.losses.add(
+            LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
+        )
         self._sink.send(usage.consistent())
 
     def _is_visible(self, event: Event) -> bool:
@@ -358,7 +360,7 @@ class ResponseTranslator:
             if event.choice == 0:
                 return True
             self.losses.dropped(
-                f"/choices/{event.choice}", "the client's protocol has one answer, not several"
+                f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
             )
             if isinstance(event, BlockStarted):
                 self._skipped.add(event.block)

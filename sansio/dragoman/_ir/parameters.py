@@ -66,7 +66,7 @@ def write_params(
         name = names.get(param)
         if name is None:
             if convert is None:
-                ledger.dropped(path, "the target protocol has no such setting")
+                ledger.dropped(path, "the upstream's protocol has no such setting")
         elif value is not None:
             out[name] = value
 

@@ -35,7 +35,7 @@ ORIGIN = "dragoman"
 _ASK = (
     "The conversation so far will be replaced by what you write now. Write a summary from which the work can go on "
     "without it: what the user wants, what was decided and why, what was done and what came of it, files, names, "
-    "commands and figures that are still needed, and what is to be done next. Write the summary alone; call no tool."
+    "commands and figures that are still needed, and what is to be done next. Write only the summary; call no tool."
 )
 
 
@@ -47,9 +47,11 @@ def ask_for_summary(request: Request, ledger: Ledger) -> Request:
     ask = Message("user", (Text(_ASK),))
     choice, form = request.tool_choice, request.response_format
     if choice is not None and choice.mode not in ("auto", "none"):
-        ledger.altered(choice.path or "/tool_choice", "no tool is called while the conversation is summed up")
+        ledger.altered(
+            choice.path or "/tool_choice", "no tool is called while the conversation is summarized"
+        )
     if form is not None:
-        ledger.dropped(form.path or "/response_format", "a summary is asked for in words")
+        ledger.dropped(form.path or "/response_format", "the requested summary is plain text")
     return msgspec.structs.replace(
         request,
         messages=(*request.messages, ask),

@@ -36,7 +36,7 @@ def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if capabilities.prefill or not messages or messages[-1].role != "assistant":
         return request
     path = messages[-1].path
-    ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
+    ledger.altered(path, "a user message requests the rest: the model does not continue an assistant message")
     asks = Message("user", (Text(_CONTINUE, path=path),), path)
     return msgspec.structs.replace(request, messages=(*messages, asks))
 
@@ -148,7 +148,7 @@ class _HistoryRepair:
         self._wanted.setdefault(call.call_id, []).append((self._turns[-1], fresh))
         if fresh == call.call_id:
             return call
-        self._note(call.path, "an earlier call has the same id: this one was given another")
+        self._note(call.path, "an earlier call has the same id: this one got another")
         return msgspec.structs.replace(call, call_id=fresh)
 
     def _file(self, result: ToolResult) -> bool:
@@ -160,7 +160,7 @@ class _HistoryRepair:
         at = next(index for index, (turn, _) in enumerate(wanted) if turn is newest)
         turn, call_id = wanted.pop(at)
         if turn is not self._turns[-1] or not turn.open:
-            self._note(result.path, "the result was moved to the place behind its call")
+            self._note(result.path, "the result was moved to the place after its call")
         if call_id != result.call_id:
             result = msgspec.structs.replace(result, call_id=call_id)
         turn.results[call_id] = result
@@ -169,9 +169,9 @@ class _HistoryRepair:
     def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
         """Return a result without a call as text, marked so that the model can distinguish it from the user's."""
         if message.role != "user":
-            self._note(result.path, "left out: no result may stand here")
+            self._note(result.path, "left out: a result is not allowed here")
             return []
-        self._note(result.path, "sent as text: no unanswered call of that id stands before this result")
+        self._note(result.path, "sent as text: no call with that id is waiting for a result")
         if self._turns:
             self._turns[-1].open = False
         parts: list[Part] = []

@@ -77,9 +77,7 @@ def fit_format(
         return request, StructuredOutputMode.NATIVE
     path = form.path or "/response_format"
     if way is StructuredOutputMode.TOOL:
-        ledger.altered(
-            path, "asked for by a tool that the model must call: the upstream cannot keep to a schema"
-        )
+        ledger.altered(path, "requested through a forced tool call: the upstream does not support schemas")
         parameters = _ANY_OBJECT if form.schema is None else form.schema
         tool = FunctionTool(
             JSON_TOOL,
@@ -91,7 +89,7 @@ def fit_format(
         )
         choice = ToolChoice("named", JSON_TOOL, path=path)
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None), way
-    ledger.altered(path, "asked for in words: the upstream cannot keep to a schema")
+    ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
     words = Message("system", (Text(_words(form), path=path),), path)
     left = ResponseFormat(path=form.path) if way is StructuredOutputMode.OBJECT else None
     messages = _behind_the_first_system(request.messages, words)
@@ -171,7 +169,7 @@ class JsonToolStage:
         if not self._called:
             return held
         if held:
-            self._ledger.dropped("/content", "the model wrote text beside the structured answer")
+            self._ledger.dropped("/content", "the model wrote text beside the structured output")
         return ()
 
     def _stop(self, event: Stopped) -> Stopped:

@@ -30,7 +30,7 @@ from dragoman.codec import Capabilities
 MAX_TEXT = 256 * 1024
 
 _ANY_OBJECT: JSON = {"type": "object"}
-_NOT_JSON = "the answer is not the JSON that was demanded"
+_NOT_JSON = "the response is not the JSON that was requested"
 
 # Of a response that was cut off only its beginning is checked: text where a tool call or JSON was required.
 _CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
@@ -122,9 +122,9 @@ class OutputCheckStage:
 
     def _judge_calls(self, choice: ToolChoice) -> None:
         if not self._calls:
-            self._breach("/tool_calls", "a tool call was demanded, and the model made none")
+            self._breach("/tool_calls", "a tool call was required, and the model made none")
         elif choice.name is not None and all(call.name != choice.name for call in self._calls):
-            self._breach("/tool_calls", "the model called another tool than the one that was demanded")
+            self._breach("/tool_calls", "the model called another tool than the required one")
 
     def _judge_text(self, form: ResponseFormat) -> None:
         texts = ["".join(pieces) for pieces in self._texts.values()]
@@ -137,7 +137,7 @@ class OutputCheckStage:
                 reason = _reason(texts[-1], schema)  # some models comment before they answer
         except SchemaUndecided as why:
             self._ledger.add(
-                LossCode.UNCHECKED, "/content", f"whether it matches the demanded schema is not known: {why}"
+                LossCode.UNCHECKED, "/content", f"not checked against the requested schema: {why}"
             )
             return
         if reason is not None:
@@ -154,7 +154,7 @@ def _reason(text: str, schema: JSON) -> str | None:
     except RemoteProtocolError:
         return _NOT_JSON
     keyword = find_broken_keyword(schema, value)
-    return None if keyword is None else f"the answer does not match the demanded schema ({keyword})"
+    return None if keyword is None else f"the response does not match the requested schema ({keyword})"
 
 
 def _cannot_become_json(pieces: Sequence[str]) -> bool:

@@ -53,21 +53,23 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
     if type(part) is not Reasoning:
         return part
     if part.forged:
-        ledger.add(LossCode.FOREIGN_SEAL, part.path, "sealed in our form, but not here, or changed since")
+        ledger.add(
+            LossCode.FOREIGN_SIGNATURE,
+            part.path,
+            "a wrapped signature of another gateway, or one that was changed",
+        )
     signature = part.signature
     if signature is None:
         return part
     if signature.origin != origin:
         return part
     if signature.model and signature.model != model:
-        reason = "made by another model, which alone can read it"
+        reason = "made by another model, and only that model can read it"
     elif not readable:
-        reason = (
-            "refused by the upstream: made with an account of another organization, which alone can read it"
-        )
+        reason = "refused by the upstream: only the organization whose account made it can read it"
     else:
         return part
-    ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
+    ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
 
 
@@ -104,14 +106,16 @@ class SignatureStage:
                 self._ledger.add(
                     LossCode.UNKNOWN_KIND,
                     event.path,
-                    f"no counterpart for {event.kind} in the client's protocol",
+                    f"the client's protocol has no counterpart of {event.kind}",
                 )
             return shown
         if len(encode(event.native)) > MAX_WRAPPED_BYTES:
-            self._ledger.dropped(event.path, f"{event.kind} is too large to travel sealed")
+            self._ledger.dropped(event.path, f"{event.kind} is too large for a wrapped signature")
             return shown
         self._ledger.add(
-            LossCode.SEALED, event.path, f"{event.kind} has no counterpart: it travels sealed to its maker"
+            LossCode.WRAPPED,
+            event.path,
+            f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
         )
         block = _FIRST_BLOCK + self._made
         self._made += 1

@@ -48,7 +48,7 @@ def split_stop_sequences(
         else:
             ledger.dropped(
                 f"{path}/{number}" if stops is value else path,
-                "an empty or endless stop sequence is not looked for",
+                "an empty or very long stop sequence is not searched for",
             )
     return stops[:most] or None, tuple(ours)
 

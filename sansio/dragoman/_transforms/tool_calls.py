@@ -49,7 +49,7 @@ class ToolCallStage:
             such an input is recorded as unchecked.
     """
 
-    __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
+    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_rule", "_token", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -62,7 +62,7 @@ class ToolCallStage:
         check_input: CheckInput | None = None,
     ) -> None:
         self._check = check_input
-        self._book = undo
+        self._undo = undo
         self._rule = rule
         self._token = token
         self._ledger = ledger
@@ -83,7 +83,7 @@ class ToolCallStage:
         shape: InputUnwrapper | InputWrapper | None = None
         grammar: Grammar | None = None
         hosted: str | None = None
-        origin = self._book.origins.get(name)
+        origin = self._undo.origins.get(name)
         if origin is not None:
             if origin.wrapped and kind is ToolKind.FUNCTION:
                 shape = InputUnwrapper()
@@ -134,7 +134,7 @@ class ToolCallStage:
             if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
-                    "the model did not wrap the tool's input as asked; its text is given as it was",
+                    "the model did not wrap the tool's input as requested; its text was passed on unchanged",
                 )
             return (ArgumentsDelta(event.block, rest), event) if rest else (event,)
         if call.empty and event.complete and call.head.kind is ToolKind.FUNCTION:
@@ -148,10 +148,10 @@ class ToolCallStage:
         what = f"the tool's {grammar.syntax} grammar"
         try:
             if self._check is None:
-                raise Unchecked("nobody has looked")
+                raise Unchecked("no check is configured")
             reason = self._check(grammar, "".join([*call.input, rest]))
         except Unchecked as why:
-            self._ledger.add(LossCode.UNCHECKED, path, f"whether it matches {what} is not known: {why}")
+            self._ledger.add(LossCode.UNCHECKED, path, f"not checked against {what}: {why}")
             return
         if reason is not None:
             self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

@@ -134,8 +134,8 @@ def _refuse_without_its_tool(
     if demanded:
         tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
         raise RequestRefused(
-            f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called "
-            "instead: leave it out, or ask for a model whose upstream runs it",
+            f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool can be called "
+            "instead: leave it out, or use a model whose upstream runs it",
             path=tool.path,
             code="unsupported_value",
         )
@@ -250,7 +250,7 @@ class _Fitter:
             function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind
         )
         self._hosted[tool.kind] = name
-        self._ledger.altered(tool.path, f"the tool {tool.kind} is told to the model as a function")
+        self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
         return function if name == function.name else msgspec.structs.replace(function, name=name)
 
     def message(self, message: Message) -> Message:

@@ -67,7 +67,7 @@ def drop_unsupported(
             ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
-        ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
+        ledger.dropped(_path(request, "top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
@@ -101,7 +101,7 @@ def fit_cache_marks(request: Request, capabilities: Capabilities, ledger: Ledger
     return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
 
 
-_NO_MARKS = "the upstream takes no cache marks"
+_NO_MARKS = "the upstream does not accept cache marks"
 
 
 def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
@@ -152,7 +152,7 @@ def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
         return msgspec.structs.replace(part, parts=inner)
     if not isinstance(part, Media) or part.kind not in capabilities.refuses & _MEDIA or part.source == "text":
         return part
-    ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
+    ledger.dropped(part.path, f"the upstream does not accept {part.kind}s: a text was sent in its place")
     words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
     return Text(words, part.cache, path=part.path, rendered=True)
 
@@ -167,7 +167,7 @@ def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledg
         request = msgspec.structs.replace(request, tools=tools)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
         if not request.parallel_tool_calls:
-            ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
+            ledger.dropped(request.parallel_path, "the upstream has no setting for parallel calls")
         request = msgspec.structs.replace(request, parallel_tool_calls=None)
     return _fit_choice(request, capabilities, ledger)
 
@@ -176,7 +176,7 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
     if not isinstance(tool, FunctionTool) or tool.strict is None:
         return tool
     if tool.strict:
-        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to keep to a tool's schema")
+        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to enforce a tool's schema")
     return msgspec.structs.replace(tool, strict=None)
 
 
@@ -188,7 +188,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     if not (choice.required or choice.mode in ("required", "named")):
         return request
     if not capabilities.can_force_tools:
-        ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
+        ledger.altered(choice.path, "sent as auto: the upstream's model does not accept a forced tool call")
         if choice.mode == "allowed":
             choice = msgspec.structs.replace(choice, required=False)
             return msgspec.structs.replace(request, tool_choice=choice)
@@ -199,7 +199,8 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     config = request.reasoning
     if config is not None and config.thinks:
         ledger.altered(
-            config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
+            config.path or "/reasoning",
+            "reasoning is off: the model does not accept it beside a forced tool call",
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
@@ -219,9 +220,9 @@ def _fan_out(value: JSON, path: str, most: int) -> int:
     if type(value) is not int or value < 1:
         raise RequestRefused("n must be a positive integer", path=path, code="invalid_value")
     if value > most:
-        hint = "ask once for each answer" if most == 1 else f"ask for at most {most} at once"
+        hint = "send one request for each choice" if most == 1 else f"request at most {most} at once"
         raise RequestRefused(
-            f"the upstream gives one answer to a request: {hint}", path=path, code="unsupported_value"
+            f"the upstream returns one choice per request: {hint}", path=path, code="unsupported_value"
         )
     return value
 

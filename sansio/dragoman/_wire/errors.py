@@ -155,4 +155,4 @@ def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
 
 def unreadable_error(reason: object) -> WireError:
     """Make the error for a response that cannot be read. reason: the rest of the sentence."""
-    return WireError(ErrorKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")
+    return WireError(ErrorKind.UNREADABLE, f"the upstream's response cannot be read: {reason}")

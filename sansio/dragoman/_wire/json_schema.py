@@ -34,9 +34,9 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
     except _Broken as broken:
         return str(broken)
     except RecursionError:
-        raise SchemaUndecided("schema and answer are nested too deep") from None
+        raise SchemaUndecided("schema and response are nested too deep") from None
     if not sure:
-        raise SchemaUndecided("the schema has keywords that are not judged")
+        raise SchemaUndecided("the schema has keywords that are not checked")
     return None
 
 
@@ -52,7 +52,7 @@ class _SchemaWalk:
     def spend(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise SchemaUndecided("to judge it would take too long")
+            raise SchemaUndecided("the check would take too long")
 
     def matches(self, schema: JSON, value: JSON) -> bool:
         if schema is True:

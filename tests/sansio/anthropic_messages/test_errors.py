@@ -64,10 +64,10 @@ READ_ERRORS: list[tuple[int, bytes, ErrorKind, str]] = [
         502,
         b"<html>",
         ErrorKind.UNREACHABLE,
-        "the upstream answered with status 502 and no readable message",
+        "the upstream returned status 502 and no readable message",
     ),
-    (500, b"\xff\x00", ErrorKind.SERVER, "the upstream answered with status 500 and no readable message"),
-    (500, b"", ErrorKind.SERVER, "the upstream answered with status 500 and no readable message"),
+    (500, b"\xff\x00", ErrorKind.SERVER, "the upstream returned status 500 and no readable message"),
+    (500, b"", ErrorKind.SERVER, "the upstream returned status 500 and no readable message"),
     (500, b"[1]", ErrorKind.SERVER, "[1]"),
     (500, b"x" * 5000, ErrorKind.SERVER, "x" * 2000),
 ]

@@ -178,7 +178,7 @@ def test_wrapped_signatures_are_unwrapped() -> None:
         {"role": "assistant", "content": "x", "reasoning_content": "hm"},
     ]
     assert [(loss.code, loss.path) for loss in losses] == [
-        (LossCode.FOREIGN_SEAL, "/messages/1/reasoning_details/0/data")
+        (LossCode.FOREIGN_SIGNATURE, "/messages/1/reasoning_details/0/data")
     ]
 
 

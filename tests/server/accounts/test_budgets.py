@@ -35,47 +35,47 @@ FULL = Price(model="*", input=3.0, output=15.0, cached_input=0.3, cache_write=3.
 MILLION = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("price", "usage", "dollars"),
-    [
-        (PLAIN, Usage(), 0.0),
-        (PLAIN, Usage(input=MILLION), 3.0),
-        (PLAIN, Usage(output=MILLION), 15.0),
-        (PLAIN, Usage(input=MILLION, output=MILLION), 18.0),
-        (PLAIN, Usage(input=MILLION, cached=MILLION), 3.0),
-        (FULL, Usage(input=MILLION), 3.0),
-        (FULL, Usage(input=MILLION, cached=MILLION), 0.3),
-        (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
-        (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
-        (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
-        (
-            Price(model="*", input=3.0, output=15.0, cached_input=0.0),
-            Usage(input=MILLION, cached=MILLION),
-            0.0,
-        ),
-    ],
-)
-def test_what_a_request_costs(price: Price, usage: Usage, dollars: float) -> None:
-    assert cost(price, usage) == pytest.approx(dollars)
+COSTS: list[tuple[Price, Usage, float]] = [
+    (PLAIN, Usage(), 0.0),
+    (PLAIN, Usage(input=MILLION), 3.0),
+    (PLAIN, Usage(output=MILLION), 15.0),
+    (PLAIN, Usage(input=MILLION, output=MILLION), 18.0),
+    (PLAIN, Usage(input=MILLION, cached=MILLION), 3.0),
+    (FULL, Usage(input=MILLION), 3.0),
+    (FULL, Usage(input=MILLION, cached=MILLION), 0.3),
+    (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
+    (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
+    (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
+    (
+        Price(model="*", input=3.0, output=15.0, cached_input=0.0),
+        Usage(input=MILLION, cached=MILLION),
+        0.0,
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("patterns", "found"),
-    [
-        (("fast",), "fast"),
-        (("up/m-1",), "up/m-1"),
-        (("m-1",), "m-1"),
-        (("m-*",), "m-*"),
-        (("up/*", "fast"), "up/*"),  # the first in the file, not the narrowest
-        (("fast", "up/*"), "fast"),
-        (("m", "up", "M-1", "fas"), None),
-        ((), None),
-    ],
-)
-def test_the_first_price_that_fits_one_of_the_names(patterns: tuple[str, ...], found: str | None) -> None:
-    prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
-    price = price_of(prices, names_of("fast", "up", "m-1"))
-    assert (price and price.model) == found
+def test_the_cost_of_a_request() -> None:
+    for price, usage, dollars in COSTS:
+        assert cost(price, usage) == pytest.approx(dollars), (price, usage)
+
+
+MATCHING_PRICES: list[tuple[tuple[str, ...], str | None]] = [
+    (("fast",), "fast"),
+    (("up/m-1",), "up/m-1"),
+    (("m-1",), "m-1"),
+    (("m-*",), "m-*"),
+    (("up/*", "fast"), "up/*"),  # the first in the file, not the narrowest
+    (("fast", "up/*"), "fast"),
+    (("m", "up", "M-1", "fas"), None),
+    ((), None),
+]
+
+
+def test_the_first_price_that_matches_one_of_the_names() -> None:
+    for patterns, found in MATCHING_PRICES:
+        prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
+        price = price_of(prices, names_of("fast", "up", "m-1"))
+        assert (price and price.model) == found, patterns
 
 
 def test_what_is_not_known_is_no_name() -> None:
@@ -87,23 +87,23 @@ def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
-    ("period", "now", "name", "ends"),
-    [
-        ("day", "2026-11-21T12:00", "2026-11-21", "2026-11-22T00:00"),
-        ("day", "2026-12-31T23:59:59", "2026-12-31", "2027-01-01T00:00"),
-        ("month", "2026-11-21T12:00", "2026-11", "2026-12-01T00:00"),
-        ("month", "2026-12-31T23:59:59", "2026-12", "2027-01-01T00:00"),
-        ("month", "2027-01-31T00:00", "2027-01", "2027-02-01T00:00"),
-        ("month", "2028-02-29T00:00", "2028-02", "2028-03-01T00:00"),
-        ("total", "2026-11-21T12:00", "total", None),
-    ],
-)
-def test_where_the_money_of_a_period_is_counted(period: str, now: str, name: str, ends: str | None) -> None:
-    key = ClientKey(name="red", hash="0" * 64, budget=1.0, budget_period=period)
-    counter, end = _counter(key, moment(now))
-    assert counter == f"budget:red:{name}"
-    assert (end and end.timestamp()) == (ends and moment(ends))
+PERIODS: list[tuple[str, str, str, str | None]] = [
+    ("day", "2026-11-21T12:00", "2026-11-21", "2026-11-22T00:00"),
+    ("day", "2026-12-31T23:59:59", "2026-12-31", "2027-01-01T00:00"),
+    ("month", "2026-11-21T12:00", "2026-11", "2026-12-01T00:00"),
+    ("month", "2026-12-31T23:59:59", "2026-12", "2027-01-01T00:00"),
+    ("month", "2027-01-31T00:00", "2027-01", "2027-02-01T00:00"),
+    ("month", "2028-02-29T00:00", "2028-02", "2028-03-01T00:00"),
+    ("total", "2026-11-21T12:00", "total", None),
+]
+
+
+def test_the_counter_of_a_budget_period() -> None:
+    for period, now, name, ends in PERIODS:
+        key = ClientKey(name="red", hash="0" * 64, budget=1.0, budget_period=period)
+        counter, end = _counter(key, moment(now))
+        assert counter == f"budget:red:{name}", (period, now)
+        assert (end and end.timestamp()) == (ends and moment(ends)), (period, now)
 
 
 # Through the application. An answer of the scripts is 3 tokens in and 4 out: at these prices a dollar.
@@ -149,23 +149,23 @@ async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: st
 DAY = 86_400
 
 
+RENEWALS: list[tuple[str, float, int]] = [
+    ("day", DAY / 2 - 1, 429),
+    ("day", DAY / 2, 200),
+    ("month", 9 * DAY, 429),
+    ("month", 10 * DAY, 200),
+    ("total", 99_999 * DAY, 429),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("period", "later", "status"),
-    [
-        ("day", DAY / 2 - 1, 429),
-        ("day", DAY / 2, 200),
-        ("month", 9 * DAY, 429),
-        ("month", 10 * DAY, 200),
-        ("total", 99_999 * DAY, 429),
-    ],
-)
-async def test_when_a_budget_starts_again(period: str, later: float, status: int) -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
-    gateway.clock.now = NOON + later
-    assert (await gateway.ask()).status == status
+async def test_when_a_budget_starts_again() -> None:
+    for period, later, status in RENEWALS:
+        gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
+        assert (await gateway.ask()).status == 200, (period, later)
+        assert (await gateway.ask()).status == 429, (period, later)
+        gateway.clock.now = NOON + later
+        assert (await gateway.ask()).status == status, (period, later)
 
 
 @pytest.mark.anyio
@@ -204,25 +204,25 @@ async def test_a_model_that_leads_nowhere_is_not_found_rather_than_not_priced() 
     assert (await gateway.ask(model="nowhere")).status == 404
 
 
+CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
+    (("up/*", "two/*"), 200),
+    (("m", "n"), 200),
+    (("chain",), 200),
+    (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
+    (("two/*",), 403),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("prices", "status"),
-    [
-        (("up/*", "two/*"), 200),
-        (("m", "n"), 200),
-        (("chain",), 200),
-        (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
-        (("two/*",), 403),
-    ],
-)
-async def test_every_model_of_a_chain_needs_a_price(prices: tuple[str, ...], status: int) -> None:
-    gateway = limited(
-        CHAT,
-        keys={"red": {"budget": 1.0}},
-        prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
-        models={"chain": ("up/m", "two/n")},
-    )
-    assert (await gateway.ask(model="chain")).status == status
+async def test_every_model_of_a_chain_needs_a_price() -> None:
+    for prices, status in CHAIN_PRICES:
+        gateway = limited(
+            CHAT,
+            keys={"red": {"budget": 1.0}},
+            prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
+            models={"chain": ("up/m", "two/n")},
+        )
+        assert (await gateway.ask(model="chain")).status == status, prices
 
 
 CACHED_CHAT = chat_answer(

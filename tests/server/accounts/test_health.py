@@ -48,16 +48,17 @@ def test_r7_chance_makes_it_longer_never_shorter() -> None:
     assert after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=8.0, random=0.5).cooldown_until == 110.0
 
 
-@pytest.mark.parametrize(
-    ("consecutive_cooldowns", "seconds"), [(0, 10.0), (1, 20.0), (2, 30.0), (50, 30.0), (10_000, 30.0)]
-)
-def test_without_a_time_it_doubles(consecutive_cooldowns: int, seconds: float) -> None:
-    assert (
-        after(
-            Health(consecutive_cooldowns=consecutive_cooldowns), ErrorAction.COOL_DOWN, 100.0
-        ).cooldown_until
-        == 100.0 + seconds
-    )
+COOLDOWNS: list[tuple[int, float]] = [(0, 10.0), (1, 20.0), (2, 30.0), (50, 30.0), (10_000, 30.0)]
+
+
+def test_a_cooldown_without_a_named_time_doubles() -> None:
+    for consecutive_cooldowns, seconds in COOLDOWNS:
+        assert (
+            after(
+                Health(consecutive_cooldowns=consecutive_cooldowns), ErrorAction.COOL_DOWN, 100.0
+            ).cooldown_until
+            == 100.0 + seconds
+        ), consecutive_cooldowns
 
 
 @pytest.mark.promise("R7")

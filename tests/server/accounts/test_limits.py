@@ -50,30 +50,30 @@ def error_of(client: FakeClient) -> dict[str, Any]:
 # Models.
 
 
-@pytest.mark.parametrize(
-    ("models", "asked", "status"),
-    [
-        ((), "up/m", 200),
-        (("up/m",), "up/m", 200),
-        (("up/m",), "up/n", 403),
-        (("up/*",), "up/n", 200),
-        (("up/*",), "two/n", 403),
-        (("m",), "up/m", 403),  # by the name that the client sends, wherever it leads
-        (("fast",), "fast", 200),
-        (("fast",), "up/m", 403),
-        (("up/*",), "fast", 403),
-        (("fast",), "Fast", 403),
-        (("fast",), " fast", 403),
-        (("f[a]st", "f?st"), "fast", 403),
-        (("nowhere",), "nowhere", 404),
-        (("fast",), "nowhere", 403),  # not a word about which models there are
-    ],
-)
-async def test_which_models_a_key_may_use(models: tuple[str, ...], asked: str, status: int) -> None:
-    gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
-    client = await gateway.ask(model=asked)
-    assert client.status == status, client.body
-    assert len(gateway.upstreams.sent) == (status == 200)
+ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
+    ((), "up/m", 200),
+    (("up/m",), "up/m", 200),
+    (("up/m",), "up/n", 403),
+    (("up/*",), "up/n", 200),
+    (("up/*",), "two/n", 403),
+    (("m",), "up/m", 403),  # by the name that the client sends, wherever it leads
+    (("fast",), "fast", 200),
+    (("fast",), "up/m", 403),
+    (("up/*",), "fast", 403),
+    (("fast",), "Fast", 403),
+    (("fast",), " fast", 403),
+    (("f[a]st", "f?st"), "fast", 403),
+    (("nowhere",), "nowhere", 404),
+    (("fast",), "nowhere", 403),  # not a word about which models there are
+]
+
+
+async def test_which_models_a_key_may_use() -> None:
+    for models, asked, status in ALLOWED_MODELS:
+        gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
+        client = await gateway.ask(model=asked)
+        assert client.status == status, client.body
+        assert len(gateway.upstreams.sent) == (status == 200), (models, asked)
 
 
 @dialects
@@ -214,27 +214,27 @@ async def test_the_simple_api_is_told_when_to_come_back() -> None:
     assert not [name for name in client.headers if "ratelimit" in name]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "wait", "told"),
-    [
-        (CHAT, 0.0, "0s"),
-        (CHAT, 0.0121, "0.013s"),
-        (CHAT, 12.5, "12.5s"),
-        (CHAT, 60.0, "1m0s"),
-        (RESPONSES, 3725.25, "62m5.25s"),
-        (CHAT, -5.0, "0s"),
-        (MESSAGES, 0.5, "2026-11-21T12:00:01Z"),
-        (MESSAGES, 86400.0, "2026-11-22T12:00:00Z"),
-        (MESSAGES, -5.0, "2026-11-21T12:00:00Z"),
-    ],
-)
-async def test_how_the_end_of_a_limit_is_written(protocol: str, wait: float, told: str) -> None:
-    headers = dict(
-        limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
-    )
-    assert next(value for name, value in headers.items() if "reset" in name) == told
-    assert int(headers["retry-after"]) >= max(0.0, wait)
-    assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000
+LIMIT_ENDS: list[tuple[str, float, str]] = [
+    (CHAT, 0.0, "0s"),
+    (CHAT, 0.0121, "0.013s"),
+    (CHAT, 12.5, "12.5s"),
+    (CHAT, 60.0, "1m0s"),
+    (RESPONSES, 3725.25, "62m5.25s"),
+    (CHAT, -5.0, "0s"),
+    (MESSAGES, 0.5, "2026-11-21T12:00:01Z"),
+    (MESSAGES, 86400.0, "2026-11-22T12:00:00Z"),
+    (MESSAGES, -5.0, "2026-11-21T12:00:00Z"),
+]
+
+
+async def test_the_header_for_the_end_of_a_limit() -> None:
+    for protocol, wait, told in LIMIT_ENDS:
+        headers = dict(
+            limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
+        )
+        assert next(value for name, value in headers.items() if "reset" in name) == told, (protocol, wait)
+        assert int(headers["retry-after"]) >= max(0.0, wait), (protocol, wait)
+        assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000, (protocol, wait)
 
 
 async def test_counting_and_listing_are_no_requests() -> None:

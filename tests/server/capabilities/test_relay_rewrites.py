@@ -24,7 +24,7 @@ from openai import AsyncOpenAI
 from virtual_time import REAL_BACKENDS
 
 from dragoman import PROTOCOLS
-from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES, RelayRewrite
+from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.proxying.plan import Plan, make_plan
 from dragoman_server.settings import Settings, UpstreamSettings
@@ -164,33 +164,33 @@ def relay_at(url: str, protocol: str, model: str, **more: Any) -> str:
     return capabilities_for(Settings(upstreams=(upstream,)), upstream, model, protocol).relay
 
 
-@pytest.mark.parametrize(
-    ("url", "protocol", "model", "relay"),
-    [
-        ("http://localhost:8080/v1", RESPONSES, "m", "rewrite"),
-        ("http://192.168.0.7:8080/v1", RESPONSES, "m", "rewrite"),
-        ("http://127.0.0.1:8000/v1", RESPONSES, "m", "rewrite"),
-        ("http://localhost:8080/v1", CHAT, "m", "exact"),
-        ("http://localhost:8081/v1", RESPONSES, "m", "exact"),
-        ("http://localhost/v1", RESPONSES, "m", "exact"),
-        ("http://localhost:odd/v1", RESPONSES, "m", "exact"),
-        ("https://llm.example:8080/v1", RESPONSES, "m", "exact"),
-        (OPENAI, CHAT, "gpt-5.6-luna", "rewrite"),
-        (OPENAI, CHAT, "gpt-5.4", "rewrite"),
-        (OPENAI, CHAT, "gpt-6", "rewrite"),
-        (OPENAI, CHAT, "gpt-5.3", "exact"),
-        (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
-        ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
-        ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "rewrite"),
-        ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
-        ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "rewrite"),
-        ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "rewrite"),
-    ],
-)
-def test_relays_that_are_known_to_need_it_are_mended(url: str, protocol: str, model: str, relay: str) -> None:
-    assert relay_at(url, protocol, model) == relay
-    for said in ("exact", "rewrite"):
-        assert relay_at(url, protocol, model, relay=said) == said
+RELAYS: list[tuple[str, str, str, str]] = [
+    ("http://localhost:8080/v1", RESPONSES, "m", "rewrite"),
+    ("http://192.168.0.7:8080/v1", RESPONSES, "m", "rewrite"),
+    ("http://127.0.0.1:8000/v1", RESPONSES, "m", "rewrite"),
+    ("http://localhost:8080/v1", CHAT, "m", "exact"),
+    ("http://localhost:8081/v1", RESPONSES, "m", "exact"),
+    ("http://localhost/v1", RESPONSES, "m", "exact"),
+    ("http://localhost:odd/v1", RESPONSES, "m", "exact"),
+    ("https://llm.example:8080/v1", RESPONSES, "m", "exact"),
+    (OPENAI, CHAT, "gpt-5.6-luna", "rewrite"),
+    (OPENAI, CHAT, "gpt-5.4", "rewrite"),
+    (OPENAI, CHAT, "gpt-6", "rewrite"),
+    (OPENAI, CHAT, "gpt-5.3", "exact"),
+    (OPENAI, RESPONSES, "gpt-5.6-luna", "exact"),
+    ("https://llm.example/v1", CHAT, "gpt-5.6-luna", "exact"),
+    ("https://api.deepseek.com/v1", CHAT, "deepseek-v4-pro", "rewrite"),
+    ("https://api.deepseek.com/anthropic", MESSAGES, "deepseek-v4-pro", "exact"),
+    ("https://api.mistral.ai/v1", CHAT, "mistral-large-latest", "rewrite"),
+    ("https://api.groq.com/openai/v1", CHAT, "openai/gpt-oss-120b", "rewrite"),
+]
+
+
+def test_relays_are_rewritten_where_the_server_needs_it() -> None:
+    for url, protocol, model, relay in RELAYS:
+        assert relay_at(url, protocol, model) == relay, (url, protocol, model)
+        for said in ("exact", "rewrite"):
+            assert relay_at(url, protocol, model, relay=said) == said, (url, protocol, model)
 
 
 def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
@@ -206,11 +206,11 @@ def test_what_hosts_refuse_in_chat_is_no_matter_in_other_protocols() -> None:
     assert "store" not in capabilities_for(settings, upstream, "m", RESPONSES).refuses
 
 
-@pytest.mark.parametrize("row", RELAY_REWRITES, ids=lambda row: row.server)
-def test_every_row_has_a_reason_a_source_and_a_date(row: RelayRewrite) -> None:
-    assert row.why
-    assert row.source
-    assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date)
+def test_every_row_has_a_reason_a_source_and_a_date() -> None:
+    for row in RELAY_REWRITES:
+        assert row.why, row
+        assert row.source, row
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", row.date), row
 
 
 def planned(body: dict[str, Any], **upstream: Any) -> Plan:

@@ -62,12 +62,12 @@ def test_defaults_are_the_cores() -> None:
     assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_what_hosts_take_could_stand_in_a_file(provider: Any) -> None:
-    for name, value in provider.capabilities.items():
-        if value is not None:
-            given = list(value) if isinstance(value, tuple) else value
-            assert check_value(UPSTREAM_KEYS[name], given, given) == value
+def test_capabilities_of_hosts_are_valid_settings() -> None:
+    for provider in PROVIDERS:
+        for name, value in provider.capabilities.items():
+            if value is not None:
+                given = list(value) if isinstance(value, tuple) else value
+                assert check_value(UPSTREAM_KEYS[name], given, given) == value, provider.name
 
 
 def test_what_families_take_could_stand_in_a_file() -> None:
@@ -117,10 +117,10 @@ HOSTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("url", HOSTS)
-def test_what_a_host_takes(url: str) -> None:
-    found = capabilities(url=url)
-    assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url]
+def test_capabilities_of_a_host() -> None:
+    for url in HOSTS:
+        found = capabilities(url=url)
+        assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url], url
 
 
 def test_the_simulator_takes_everything_a_chat_server_can() -> None:
@@ -265,16 +265,19 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize(("url", "model"), FAMILIES, ids=lambda part: str(part).rpartition("//")[2])
-def test_what_a_family_takes(url: str, model: str) -> None:
-    expected = FAMILIES[url, model]
-    found = capabilities(model, url)
-    assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
-        name: value for name, value in expected.items() if name != "refuses"
-    }
-    if "refuses" in expected:
-        # What the host refuses of any model comes to it.
-        assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses
+def test_capabilities_of_a_model_family() -> None:
+    for url, model in FAMILIES:
+        expected = FAMILIES[url, model]
+        found = capabilities(model, url)
+        assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
+            name: value for name, value in expected.items() if name != "refuses"
+        }, (url, model)
+        if "refuses" in expected:
+            # What the host refuses of any model comes to it.
+            assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses, (
+                url,
+                model,
+            )
 
 
 # The configuration.
@@ -294,24 +297,24 @@ def test_who_says_something_later_says_it_over_the_others() -> None:
     assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "model", "fits"),
-    [
-        ("qwen3", "qwen3", True),
-        ("qwen3", "qwen3-8b", False),
-        ("qwen3*", "qwen3-8b", True),
-        ("*", "anything/at:all", True),
-        ("Qwen3", "qwen3", False),
-        ("m[1m]", "m[1m]", True),
-        ("m[1m]", "m1", False),
-        ("m?", "mx", False),
-    ],
-)
-def test_the_pattern_of_a_row(pattern: str, model: str, fits: bool) -> None:
-    assert (
-        capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
-        is fits
-    )
+PATTERNS: list[tuple[str, str, bool]] = [
+    ("qwen3", "qwen3", True),
+    ("qwen3", "qwen3-8b", False),
+    ("qwen3*", "qwen3-8b", True),
+    ("*", "anything/at:all", True),
+    ("Qwen3", "qwen3", False),
+    ("m[1m]", "m[1m]", True),
+    ("m[1m]", "m1", False),
+    ("m?", "mx", False),
+]
+
+
+def test_the_pattern_of_a_row() -> None:
+    for pattern, model, fits in PATTERNS:
+        assert (
+            capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
+            is fits
+        ), (pattern, model)
 
 
 def test_a_row_can_empty_what_was_said() -> None:
@@ -332,26 +335,28 @@ def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: i
     assert capabilities_for(settings, one, "m").max_tokens == limit
 
 
-@pytest.mark.parametrize(
-    ("version", "model", "said", "takes"),
-    [
-        ("auto", "claude-opus-4-6", None, True),
-        ("auto", "claude-opus-4-7", None, False),
-        ("auto", "claude-opus-4-7", True, True),
-        ("auto", "other", None, True),
-        ("2023-06-01", "claude-opus-4-6", None, True),
-        ("2023-06-01", "claude-opus-5", None, False),
-        ("vertex-2023-10-16", "claude-opus-4-6", None, True),
-        ("2026-10-21", "claude-opus-4-6", None, False),
-        ("2027-01-01", "other", None, False),
-        ("2026-10-21", "claude-opus-4-6", True, True),
-        ("2023-06-01", "claude-opus-4-6", False, False),
-    ],
-)
-def test_sampling_goes_with_version_and_model(
-    version: str, model: str, said: bool | None, takes: bool
-) -> None:
-    assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes
+SAMPLING_BY_VERSION: list[tuple[str, str, bool | None, bool]] = [
+    ("auto", "claude-opus-4-6", None, True),
+    ("auto", "claude-opus-4-7", None, False),
+    ("auto", "claude-opus-4-7", True, True),
+    ("auto", "other", None, True),
+    ("2023-06-01", "claude-opus-4-6", None, True),
+    ("2023-06-01", "claude-opus-5", None, False),
+    ("vertex-2023-10-16", "claude-opus-4-6", None, True),
+    ("2026-10-21", "claude-opus-4-6", None, False),
+    ("2027-01-01", "other", None, False),
+    ("2026-10-21", "claude-opus-4-6", True, True),
+    ("2023-06-01", "claude-opus-4-6", False, False),
+]
+
+
+def test_sampling_depends_on_api_version_and_model() -> None:
+    for version, model, said, takes in SAMPLING_BY_VERSION:
+        assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes, (
+            version,
+            model,
+            said,
+        )
 
 
 def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

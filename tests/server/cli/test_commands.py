@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from command.process import Server
 from sdk_clients.processes import Simulator
 
-from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import (
     Example,
     Line,
@@ -211,44 +211,44 @@ TOLD: ModelLists = {
 }
 
 
-@pytest.mark.parametrize(
-    ("settings", "lists", "example"),
-    [
-        (Settings(), {}, Example("sim/echo")),
-        # What people have named comes first.
-        (
-            Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
-            {},
-            Example("a/d"),
-        ),
-        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
-        (
-            Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
-            {},
-            Example("a/y"),
-        ),
-        (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
-        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
-        (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
-        # Then what an upstream lists that can be talked to.
-        (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
-        (Settings(upstreams=(upstream("a"),)), {}, None),
-        (Settings(upstreams=(upstream("b"),)), TOLD, None),
-    ],
-)
-def test_the_example_is_a_real_model(settings: Settings, lists: ModelLists, example: Example | None) -> None:
-    assert example_of(settings, lists) == example
+EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
+    (Settings(), {}, Example("sim/echo")),
+    # What people have named comes first.
+    (
+        Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
+        {},
+        Example("a/d"),
+    ),
+    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
+    (
+        Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
+        {},
+        Example("a/y"),
+    ),
+    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
+    (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
+    (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
+    # Then what an upstream lists that can be talked to.
+    (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
+    (Settings(upstreams=(upstream("a"),)), {}, None),
+    (Settings(upstreams=(upstream("b"),)), TOLD, None),
+]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_with_a_key_alone_every_line_has_a_model_of_that_provider(provider: Provider) -> None:
-    variable = provider.keys[0][0]
-    model = f"{provider.name}/{provider.capabilities['default_model']}"
-    copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
-    assert len(copied) == 6
-    for text in copied:
-        assert model in text
-        assert "sim/" not in text
+def test_the_model_of_the_example() -> None:
+    for settings, lists, example in EXAMPLE_MODELS:
+        assert example_of(settings, lists) == example, settings
+
+
+def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
+    for provider in PROVIDERS:
+        variable = provider.keys[0][0]
+        model = f"{provider.name}/{provider.capabilities['default_model']}"
+        copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
+        assert len(copied) == 6, provider.name
+        for text in copied:
+            assert model in text, provider.name
+            assert "sim/" not in text, provider.name
 
 
 def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:

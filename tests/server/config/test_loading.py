@@ -379,14 +379,19 @@ def test_one_base_url_serves_both_conventions(
 # Upstreams that the environment is enough for.
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_a_key_in_the_environment_makes_an_upstream(provider: object) -> None:
-    assert isinstance(provider, type(PROVIDERS[0]))
-    for variable, auth in provider.keys:
-        (upstream,) = load(environ={variable: CANARY}).settings.upstreams
-        assert (upstream.name, upstream.base_url, upstream.auth) == (provider.name, provider.base_url, auth)
-        assert (upstream.protocol, upstream.protocols) == (provider.protocol, provider.protocols)
-        assert upstream.api_key == Secret(CANARY)
+def test_a_key_in_the_environment_makes_an_upstream() -> None:
+    for provider in PROVIDERS:
+        for variable, auth in provider.keys:
+            (upstream,) = load(environ={variable: CANARY}).settings.upstreams
+            assert (upstream.name, upstream.base_url, upstream.auth) == (
+                provider.name,
+                provider.base_url,
+                auth,
+            ), variable
+            assert (upstream.protocol, upstream.protocols) == (provider.protocol, provider.protocols), (
+                variable
+            )
+            assert upstream.api_key == Secret(CANARY), variable
 
 
 @pytest.mark.parametrize(

@@ -143,10 +143,10 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "url", "stores", "counts"), HOSTS)
-def test_what_hosts_do_themselves(protocol: str, url: str, stores: bool, counts: bool) -> None:
-    (upstream,) = load_text(UPSTREAM % (protocol, url)).settings.upstreams
-    assert (upstream.stores_responses, upstream.counts_tokens) == (stores, counts)
-    other = f"stores_responses = {str(not stores).lower()}\ncounts_tokens = {str(not counts).lower()}\n"
-    (upstream,) = load_text(UPSTREAM % (protocol, url) + other).settings.upstreams
-    assert (upstream.stores_responses, upstream.counts_tokens) == (not stores, not counts)
+def test_stored_responses_and_token_counts_of_hosts() -> None:
+    for protocol, url, stores, counts in HOSTS:
+        (upstream,) = load_text(UPSTREAM % (protocol, url)).settings.upstreams
+        assert (upstream.stores_responses, upstream.counts_tokens) == (stores, counts), url
+        other = f"stores_responses = {str(not stores).lower()}\ncounts_tokens = {str(not counts).lower()}\n"
+        (upstream,) = load_text(UPSTREAM % (protocol, url) + other).settings.upstreams
+        assert (upstream.stores_responses, upstream.counts_tokens) == (not stores, not counts), url

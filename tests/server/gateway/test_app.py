@@ -122,13 +122,13 @@ def message_of(client: FakeClient) -> str:
     return message
 
 
-def check_refusal(protocol: str, client: FakeClient, status: int) -> None:
-    assert client.status == status
-    assert check_error(protocol, status, client.body) == []
-    assert client.headers["content-type"] == "application/json"
-    assert client.headers["content-length"] == str(len(client.body))
+def check_refusal(protocol: str, client: FakeClient, status: int, request: object = None) -> None:
+    assert client.status == status, request
+    assert check_error(protocol, status, client.body) == [], request
+    assert client.headers["content-type"] == "application/json", request
+    assert client.headers["content-length"] == str(len(client.body)), request
     own = client.headers["dragoman-request-id"]
-    assert client.headers["request-id"] == client.headers["x-request-id"] == own
+    assert client.headers["request-id"] == client.headers["x-request-id"] == own, request
 
 
 # Log lines.
@@ -285,60 +285,60 @@ async def test_a_path_without_an_endpoint(
         assert json.loads(client.body)["error"]["code"] == "unknown_url"
 
 
-@pytest.mark.parametrize(
-    ("path", "rest", "base"),
-    [
-        ("/chat/completions", "/chat/completions", "/v1"),
-        ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
-        ("/api/v1/chat/completions", "/chat/completions", "/v1"),
-        ("/openai/chat/completions", "/chat/completions", "/v1"),
-        ("/responses", "/responses", "/v1"),
-        ("/responses/compact", "/responses", "/v1"),
-        ("/messages", "/messages", "/v1"),
-        ("/messages/count_tokens", "/messages", "/v1"),
-        ("/v1/v1/messages", "/v1/messages", ""),
-        ("/anthropic/v1/messages", "/v1/messages", ""),
-        ("/models", "/models", "/v1"),
-        ("/v1/v1/models", "/v1/models", ""),
-        ("/v1/chat/json", "/chat/json", ""),
-    ],
-)
+WRONG_PATHS: list[tuple[str, str, str]] = [
+    ("/chat/completions", "/chat/completions", "/v1"),
+    ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
+    ("/api/v1/chat/completions", "/chat/completions", "/v1"),
+    ("/openai/chat/completions", "/chat/completions", "/v1"),
+    ("/responses", "/responses", "/v1"),
+    ("/responses/compact", "/responses", "/v1"),
+    ("/messages", "/messages", "/v1"),
+    ("/messages/count_tokens", "/messages", "/v1"),
+    ("/v1/v1/messages", "/v1/messages", ""),
+    ("/anthropic/v1/messages", "/v1/messages", ""),
+    ("/models", "/models", "/v1"),
+    ("/v1/v1/models", "/v1/models", ""),
+    ("/v1/chat/json", "/chat/json", ""),
+]
+
+
 @pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
-@pytest.mark.each_choice
-async def test_a_wrong_base_url_is_told_the_right_one(
-    path: str, rest: str, base: str, headers: dict[str, str]
-) -> None:
-    app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
-    client = await call(app, path, headers={"host": "gate.test:8080", **headers})
-    protocol = MESSAGES if headers else CHAT
-    check_refusal(protocol, client, 404)
-    assert message_of(client) == (
-        f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
-    )
+async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[str, str]) -> None:
+    for path, rest, base in WRONG_PATHS:
+        app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
+        client = await call(app, path, headers={"host": "gate.test:8080", **headers})
+        protocol = MESSAGES if headers else CHAT
+        check_refusal(protocol, client, 404, path)
+        assert message_of(client) == (
+            f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
+        ), path
 
 
-@pytest.mark.parametrize("path", ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"])
-async def test_another_path_tells_what_there_is(path: str) -> None:
-    app, _ = app_of()
-    assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path))
+OTHER_PATHS = ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "protocol", "allowed"),
-    [
-        ("GET", "/v1/chat/completions", CHAT, {"POST"}),
-        ("GET", "/v1/messages", MESSAGES, {"POST"}),
-        ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
-        ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
-        ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
-    ],
-)
-async def test_a_method_that_is_not_allowed(method: str, path: str, protocol: str, allowed: set[str]) -> None:
-    app, _ = app_of()
-    client = await call(app, path, method=method)
-    check_refusal(protocol, client, 405)
-    assert set(client.headers["allow"].split(", ")) == allowed
-    assert message_of(client).startswith(f"{method} is not allowed here; allowed: ")
+async def test_another_path_lists_the_endpoints() -> None:
+    for path in OTHER_PATHS:
+        app, _ = app_of()
+        assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path)), path
+
+
+METHODS: list[tuple[str, str, str, set[str]]] = [
+    ("GET", "/v1/chat/completions", CHAT, {"POST"}),
+    ("GET", "/v1/messages", MESSAGES, {"POST"}),
+    ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
+    ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
+    ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
+]
+
+
+async def test_a_method_that_is_not_allowed() -> None:
+    for method, path, protocol, allowed in METHODS:
+        app, _ = app_of()
+        client = await call(app, path, method=method)
+        check_refusal(protocol, client, 405, (method, path))
+        assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
+        assert message_of(client).startswith(f"{method} is not allowed here; allowed: "), (method, path)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -539,12 +539,15 @@ async def test_the_headers_of_a_stream(protocol: str, version: str, connection: 
     assert "content-length" not in client.headers
 
 
-@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models", "/", "/nothing"])
-async def test_options_alone_are_empty(path: str) -> None:
-    app, _ = app_of()
-    client = await call(app, path, method="OPTIONS")
-    assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0")
-    assert {"GET", "POST"} <= set(client.headers["allow"].split(", "))
+OPTIONS_PATHS = [*PATHS.values(), "/v1/models", "/", "/nothing"]
+
+
+async def test_options_without_a_preflight_is_empty() -> None:
+    for path in OPTIONS_PATHS:
+        app, _ = app_of()
+        client = await call(app, path, method="OPTIONS")
+        assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0"), path
+        assert {"GET", "POST"} <= set(client.headers["allow"].split(", ")), path
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -561,21 +564,26 @@ async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
 ORIGIN = "https://app.example"
 
 
+PREFLIGHT_PATHS = [*PATHS.values(), "/v1/models"]
+
+
 @pytest.mark.parametrize("origins", [("*",), (ORIGIN, "https://b.example")])
-@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models"])
-async def test_a_preflight(path: str, origins: tuple[str, ...]) -> None:
-    app, _ = app_of(settings=settings_of(cors_origins=origins))
-    asked = {
-        "origin": ORIGIN,
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
-    }
-    client = await call(app, path, method="OPTIONS", headers=asked)
-    assert client.status == 200
-    assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN)
-    assert {"GET", "POST", "OPTIONS"} <= set(client.headers["access-control-allow-methods"].split(", "))
-    assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"]
-    assert "access-control-allow-credentials" not in client.headers
+async def test_a_preflight(origins: tuple[str, ...]) -> None:
+    for path in PREFLIGHT_PATHS:
+        app, _ = app_of(settings=settings_of(cors_origins=origins))
+        asked = {
+            "origin": ORIGIN,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
+        }
+        client = await call(app, path, method="OPTIONS", headers=asked)
+        assert client.status == 200, path
+        assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN), path
+        assert {"GET", "POST", "OPTIONS"} <= set(
+            client.headers["access-control-allow-methods"].split(", ")
+        ), path
+        assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"], path
+        assert "access-control-allow-credentials" not in client.headers, path
 
 
 @pytest.mark.parametrize("origins", [(ORIGIN,), ()])
@@ -585,6 +593,16 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
     client = await call(app, PATHS[CHAT], method="OPTIONS", headers=headers)
     check_refusal(CHAT, client, 403)
     assert "access-control-allow-origin" not in client.headers
+
+
+READ_REQUESTS: list[tuple[str, str, bytes, int]] = [
+    ("POST", "/v1/chat/completions", asking(CHAT), 200),
+    ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
+    ("POST", "/v1/messages", b"{", 400),
+    ("GET", "/v1/messages", b"", 405),
+    ("GET", "/nothing", b"", 404),
+    ("GET", "/v1/models", b"", 200),
+]
 
 
 @pytest.mark.promise("S15")
@@ -598,34 +616,17 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
         ((), ORIGIN, None),
     ],
 )
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("POST", "/v1/chat/completions", asking(CHAT), 200),
-        ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
-        ("POST", "/v1/messages", b"{", 400),
-        ("GET", "/v1/messages", b"", 405),
-        ("GET", "/nothing", b"", 404),
-        ("GET", "/v1/models", b"", 200),
-    ],
-)
-@pytest.mark.each_choice
-async def test_who_may_read_an_answer(
-    origins: tuple[str, ...],
-    origin: str,
-    allowed: str | None,
-    method: str,
-    path: str,
-    body: bytes,
-    status: int,
+async def test_pages_that_may_read_a_response(
+    origins: tuple[str, ...], origin: str, allowed: str | None
 ) -> None:
-    app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
-    client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
-    assert client.status == (403 if allowed is None else status)
-    assert client.headers.get("access-control-allow-origin") == allowed
-    assert "access-control-allow-credentials" not in client.headers
-    if allowed not in (None, "*"):
-        assert "origin" in client.headers["vary"].lower()
+    for method, path, body, status in READ_REQUESTS:
+        app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
+        client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
+        assert client.status == (403 if allowed is None else status), (method, path)
+        assert client.headers.get("access-control-allow-origin") == allowed, (method, path)
+        assert "access-control-allow-credentials" not in client.headers, (method, path)
+        if allowed not in (None, "*"):
+            assert "origin" in client.headers["vary"].lower(), (method, path)
 
 
 # Relays: what goes out and what comes back is what came in, byte for byte.
@@ -677,31 +678,31 @@ ROUTING = [
 
 
 @pytest.mark.promise("S1")
-@pytest.mark.parametrize("scope", ROUTING, ids=range(len(ROUTING)))
-async def test_nothing_but_the_path_routes(scope: dict[str, Any]) -> None:
-    app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
-    client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
-    assert json.loads(client.body)["type"] == "message"
-    assert door.url == "http://127.0.0.1:9/v1/chat/completions"
+async def test_only_the_path_decides_the_route() -> None:
+    for scope in ROUTING:
+        app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
+        client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
+        assert json.loads(client.body)["type"] == "message", scope
+        assert door.url == "http://127.0.0.1:9/v1/chat/completions", scope
+
+
+LOOKALIKES = [
+    "/v1%2Fmessages",
+    "/v1/mess%61ges",
+    "//v1/messages",
+    "/v1//messages",
+    "/x/../v1/messages",
+    "/V1/messages",
+]
 
 
 @pytest.mark.promise("S1")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1%2Fmessages",
-        "/v1/mess%61ges",
-        "//v1/messages",
-        "/v1//messages",
-        "/x/../v1/messages",
-        "/V1/messages",
-    ],
-)
-async def test_a_path_that_only_looks_alike(path: str) -> None:
-    app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
-    client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
-    assert client.status == 404
-    assert "location" not in client.headers
+async def test_a_path_that_only_looks_alike() -> None:
+    for path in LOOKALIKES:
+        app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
+        client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
+        assert client.status == 404, path
+        assert "location" not in client.headers, path
 
 
 # Secrets.
@@ -822,7 +823,7 @@ async def test_the_simulator_answers_without_an_upstream() -> None:
 async def test_lifespan_messages_open_and_close_the_client() -> None:
     upstreams = FakeUpstreams(Script())
     app = create_app(settings_of(), client=upstreams)
-    sent: list[str] = []
+    sent = []
     inbox = ["lifespan.startup", "lifespan.shutdown"]
 
     async def receive() -> MutableMapping[str, Any]:

@@ -64,26 +64,26 @@ def test_seals_and_keys_have_keys_of_their_own() -> None:
     assert make_signer(Secret("another-secret-of-some-length-0123")).unwrap(sealed) is None
 
 
-@pytest.mark.parametrize(
-    ("headers", "key"),
-    [
-        ([("x-api-key", "k")], "k"),
-        ([("X-Api-Key", " k ")], "k"),
-        ([("authorization", "Bearer k")], "k"),
-        ([("authorization", "bearer  k")], "k"),
-        ([("authorization", "Bearer of"), ("x-api-key", "k")], "k"),
-        ([("x-api-key", ""), ("authorization", "Bearer k")], ""),
-        ([("x-api-key", "k"), ("x-api-key", "k")], None),
-        ([("authorization", "Bearer k"), ("authorization", "Bearer k")], None),
-        ([("authorization", "Basic k")], None),
-        ([("authorization", "k")], None),
-        ([("authorization", "Bearer")], ""),
-        ([("api-key", "k")], None),
-        ([], None),
-    ],
-)
-def test_which_key_a_client_sends(headers: list[tuple[str, str]], key: str | None) -> None:
-    assert presented_key([(name.encode(), value.encode()) for name, value in headers]) == key
+KEY_HEADERS: list[tuple[list[tuple[str, str]], str | None]] = [
+    ([("x-api-key", "k")], "k"),
+    ([("X-Api-Key", " k ")], "k"),
+    ([("authorization", "Bearer k")], "k"),
+    ([("authorization", "bearer  k")], "k"),
+    ([("authorization", "Bearer of"), ("x-api-key", "k")], "k"),
+    ([("x-api-key", ""), ("authorization", "Bearer k")], ""),
+    ([("x-api-key", "k"), ("x-api-key", "k")], None),
+    ([("authorization", "Bearer k"), ("authorization", "Bearer k")], None),
+    ([("authorization", "Basic k")], None),
+    ([("authorization", "k")], None),
+    ([("authorization", "Bearer")], ""),
+    ([("api-key", "k")], None),
+    ([], None),
+]
+
+
+def test_the_key_in_a_clients_headers() -> None:
+    for headers, key in KEY_HEADERS:
+        assert presented_key([(name.encode(), value.encode()) for name, value in headers]) == key, headers
 
 
 def headers_with(key: str) -> list[tuple[bytes, bytes]]:
@@ -138,26 +138,26 @@ def test_the_time_tells_nothing() -> None:
     assert max(middles) < 2 * min(middles)
 
 
-@pytest.mark.parametrize(
-    ("models", "model", "may"),
-    [
-        ((), "anything", True),
-        (("a",), "a", True),
-        (("a",), "b", False),
-        (("a",), "A", False),
-        (("a", "b-*"), "b-1", True),
-        (("b-*",), "b-", True),
-        (("b-*",), "ab-1", False),
-        (("*",), "up/m", True),
-        (("claude[1m]",), "claude[1m]", True),
-        (("claude[1m]",), "claude1", False),
-        (("m?",), "m1", False),
-        (("a",), "", False),
-    ],
-)
-def test_which_models_a_key_may_use(models: tuple[str, ...], model: str, may: bool) -> None:
-    assert may_use(ClientKey(name="red", hash="0" * 64, models=models), model) is may
-    assert may_use(None, model)
+ALLOWED_MODELS: list[tuple[tuple[str, ...], str, bool]] = [
+    ((), "anything", True),
+    (("a",), "a", True),
+    (("a",), "b", False),
+    (("a",), "A", False),
+    (("a", "b-*"), "b-1", True),
+    (("b-*",), "b-", True),
+    (("b-*",), "ab-1", False),
+    (("*",), "up/m", True),
+    (("claude[1m]",), "claude[1m]", True),
+    (("claude[1m]",), "claude1", False),
+    (("m?",), "m1", False),
+    (("a",), "", False),
+]
+
+
+def test_which_models_a_key_may_use() -> None:
+    for models, model, may in ALLOWED_MODELS:
+        assert may_use(ClientKey(name="red", hash="0" * 64, models=models), model) is may, (models, model)
+        assert may_use(None, model), (models, model)
 
 
 def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:
@@ -210,42 +210,48 @@ async def test_a_key_lets_in_and_never_goes_on(headers: dict[str, str]) -> None:
     assert KEY not in str(upstreams.door.sent_headers)
 
 
+STRANGERS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", PROTOCOLS)
-@pytest.mark.parametrize("headers", [{}, {"x-api-key": "drk_wrong"}], ids=["none", "wrong"])
-async def test_a_stranger_is_refused_in_the_dialect_of_the_path(name: str, headers: dict[str, str]) -> None:
-    spec = PROTOCOLS[name]
-    for endpoint in spec.endpoints:
-        answer = await call(endpoint.path, headers)
-        assert answer.status == 401
-        assert answer.headers["www-authenticate"] == "Bearer"
-        assert answer.headers["x-should-retry"] == "false"
-        message = json.loads(answer.body)["error"]
-        text = message if isinstance(message, str) else message["message"]
-        assert ("needs a client key" if not headers else "does not know the client key") in text
+async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_path(name: str) -> None:
+    for headers in STRANGERS:
+        spec = PROTOCOLS[name]
+        for endpoint in spec.endpoints:
+            answer = await call(endpoint.path, headers)
+            assert answer.status == 401, (endpoint, headers)
+            assert answer.headers["www-authenticate"] == "Bearer", (endpoint, headers)
+            assert answer.headers["x-should-retry"] == "false", (endpoint, headers)
+            message = json.loads(answer.body)["error"]
+            text = message if isinstance(message, str) else message["message"]
+            assert ("needs a client key" if not headers else "does not know the client key") in text, (
+                endpoint,
+                headers,
+            )
+
+
+WITHOUT_KEY: list[tuple[str, str, int]] = [
+    ("GET", "/healthz", 200),
+    ("GET", "/readyz", 503),
+    ("GET", "/", 401),
+    ("GET", "/v1/models", 401),
+    ("GET", "/v1/models/up/m", 401),
+    ("GET", "/nothing", 401),
+    ("GET", "/healthz/", 401),
+    ("GET", "//healthz", 401),
+    ("GET", "/v1/../healthz", 401),
+    ("OPTIONS", "/v1/models", 200),
+    ("HEAD", "/api/hello", 200),
+    ("HEAD", "/", 401),
+    ("POST", "/v1/messages/count_tokens", 401),
+]
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/healthz", 200),
-        ("GET", "/readyz", 503),
-        ("GET", "/", 401),
-        ("GET", "/v1/models", 401),
-        ("GET", "/v1/models/up/m", 401),
-        ("GET", "/nothing", 401),
-        ("GET", "/healthz/", 401),
-        ("GET", "//healthz", 401),
-        ("GET", "/v1/../healthz", 401),
-        ("OPTIONS", "/v1/models", 200),
-        ("HEAD", "/api/hello", 200),
-        ("HEAD", "/", 401),
-        ("POST", "/v1/messages/count_tokens", 401),
-    ],
-)
-async def test_what_is_open_to_strangers(method: str, path: str, status: int) -> None:
-    assert (await call(path, method=method)).status == status
+async def test_requests_without_a_key() -> None:
+    for method, path, status in WITHOUT_KEY:
+        assert (await call(path, method=method)).status == status, (method, path)
 
 
 @pytest.mark.promise("S16")

@@ -112,21 +112,21 @@ def test_the_api_version_is_the_clients_where_its_bytes_pass(
     assert headers["anthropic-version"] == version
 
 
-@pytest.mark.parametrize(
-    ("protocol", "auth", "name", "value"),
-    [
-        (CHAT, "auto", "authorization", "Bearer k"),
-        (RESPONSES, "auto", "authorization", "Bearer k"),
-        (MESSAGES, "auto", "x-api-key", "k"),
-        (MESSAGES, "bearer", "authorization", "Bearer k"),
-        (CHAT, "x-api-key", "x-api-key", "k"),
-    ],
-)
-def test_how_the_key_is_sent(protocol: str, auth: str, name: str, value: str) -> None:
-    client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
-    headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
-    assert headers[name] == value
-    assert {"authorization", "x-api-key"} & headers.keys() == {name}
+AUTH_HEADERS: list[tuple[str, str, str, str]] = [
+    (CHAT, "auto", "authorization", "Bearer k"),
+    (RESPONSES, "auto", "authorization", "Bearer k"),
+    (MESSAGES, "auto", "x-api-key", "k"),
+    (MESSAGES, "bearer", "authorization", "Bearer k"),
+    (CHAT, "x-api-key", "x-api-key", "k"),
+]
+
+
+def test_how_the_key_is_sent() -> None:
+    for protocol, auth, name, value in AUTH_HEADERS:
+        client = {"authorization": "Bearer of the client", "x-api-key": "of the client"}
+        headers = sent(protocol, protocol, client, api_key=Secret("k"), auth=auth)
+        assert headers[name] == value, (protocol, auth)
+        assert {"authorization", "x-api-key"} & headers.keys() == {name}, (protocol, auth)
 
 
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
@@ -142,31 +142,29 @@ def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     assert headers["authorization"] == "Bearer k"
 
 
-@pytest.mark.parametrize(
-    ("client", "own", "configured", "needed", "sent_on"),
-    [
-        (MESSAGES, "a,b", None, None, "a,b"),
-        (MESSAGES, "a,b", "b, c", None, "a,b,c"),
-        (MESSAGES, None, "c", None, "c"),
-        (CHAT, "a", None, ("n",), "n"),
-        (RESPONSES, "a", "c", ("n", "c"), "n,c"),
-        (CHAT, "a", None, None, None),
-        (CHAT, "a", "c", None, "c"),
-    ],
-)
-def test_i4_betas_are_the_clients_or_the_translations_and_the_configured(
-    client: str, own: str | None, configured: str | None, needed: tuple[str, ...] | None, sent_on: str | None
-) -> None:
-    extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
-    headers = upstream_request_headers(
-        upstream(MESSAGES, headers=extra),
-        UPSTREAMS[MESSAGES],
-        UPSTREAMS[client],
-        {} if own is None else {"anthropic-beta": own},
-        stream=False,
-        needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
-    )
-    assert dict(headers).get("anthropic-beta") == sent_on
+BETAS: list[tuple[str, str | None, str | None, tuple[str, ...] | None, str | None]] = [
+    (MESSAGES, "a,b", None, None, "a,b"),
+    (MESSAGES, "a,b", "b, c", None, "a,b,c"),
+    (MESSAGES, None, "c", None, "c"),
+    (CHAT, "a", None, ("n",), "n"),
+    (RESPONSES, "a", "c", ("n", "c"), "n,c"),
+    (CHAT, "a", None, None, None),
+    (CHAT, "a", "c", None, "c"),
+]
+
+
+def test_i4_betas_are_the_clients_or_the_translations_and_the_configured() -> None:
+    for client, own, configured, needed, sent_on in BETAS:
+        extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
+        headers = upstream_request_headers(
+            upstream(MESSAGES, headers=extra),
+            UPSTREAMS[MESSAGES],
+            UPSTREAMS[client],
+            {} if own is None else {"anthropic-beta": own},
+            stream=False,
+            needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
+        )
+        assert dict(headers).get("anthropic-beta") == sent_on, (client, own, configured)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])

@@ -197,15 +197,18 @@ async def test_strict_mode_refuses_in_the_apis_own_form() -> None:
 # --- the default model -----------------------------------------------------------------------------------------
 
 
+WITHOUT_MODEL: list[dict[str, Any]] = [{"messages": HI}, asking(model=None), asking(model="")]
+
+
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize("body", [{"messages": HI}, asking(model=None), asking(model="")])
-async def test_without_a_model_the_default_answers(path: str, body: dict[str, Any]) -> None:
-    app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
-    client = await call(app, path, body)
-    assert client.status == 200
-    assert json.loads(door.content)["model"] == "m"
-    if path == JSON:
-        assert json.loads(client.body)["model"] == "nick"
+async def test_without_a_model_the_default_model_is_used(path: str) -> None:
+    for body in WITHOUT_MODEL:
+        app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
+        client = await call(app, path, body)
+        assert client.status == 200, (path, body)
+        assert json.loads(door.content)["model"] == "m", (path, body)
+        if path == JSON:
+            assert json.loads(client.body)["model"] == "nick", (path, body)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -265,17 +268,15 @@ REFUSED: list[tuple[dict[str, Any] | bytes, int, str]] = [
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize(("body", "status", "message"), REFUSED)
-async def test_what_is_wrong_with_a_request(
-    path: str, body: dict[str, Any] | bytes, status: int, message: str
-) -> None:
-    app, door = app_of(Script([WHOLE]))
-    client = await call(app, path, body)
-    assert client.status == status
-    assert client.headers["content-type"] == "application/json"
-    assert check_error(SIMPLE_LINES, status, client.body) == []
-    assert message in error_of(client)["message"]
-    assert door.closed_at is None, "no upstream was called"
+async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
+    for body, status, message in REFUSED:
+        app, door = app_of(Script([WHOLE]))
+        client = await call(app, path, body)
+        assert client.status == status, body
+        assert client.headers["content-type"] == "application/json", body
+        assert check_error(SIMPLE_LINES, status, client.body) == [], body
+        assert message in error_of(client)["message"], body
+        assert door.closed_at is None, "no upstream was called"
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)

@@ -116,12 +116,11 @@ def lists_of(names: Mapping[str, list[str]]) -> dict[str, list[ModelInfo]]:
     return {upstream: [ModelInfo(name) for name in models] for upstream, models in names.items()}
 
 
-@pytest.mark.parametrize("case", NAMES)
-def test_names(case: str) -> None:
-    settings, lists, names = NAMES[case]
-    found = build_entries(settings, lists_of(lists))
-    assert list(found) == names
-    assert all(entry.name == name and entry.listed for name, entry in found.items())
+def test_names_of_the_catalog() -> None:
+    for case, (settings, lists, names) in NAMES.items():
+        found = build_entries(settings, lists_of(lists))
+        assert list(found) == names, case
+        assert all(entry.name == name and entry.listed for name, entry in found.items()), case
 
 
 @pytest.mark.parametrize(
@@ -165,38 +164,36 @@ SMALL = ModelInfo("small", context=8000)
 UNKNOWN = ModelInfo("unknown")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
-        ("only", CatalogEntry("only", "only", "up", BIG)),
-        (
-            "chain",
-            CatalogEntry(
-                "chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")
-            ),
-        ),
-        (
-            "upwards",
-            CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
-        ),
-        ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
-        ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
-        ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
-        ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
-    ],
-)
-def test_what_is_known_of_a_name(name: str, expected: CatalogEntry) -> None:
-    aliases = {
-        "only": "up/big",
-        "chain": ("up/big", "other/small"),
-        "upwards": ("other/small", "up/big"),
-        "unsure": ("other/small", "other/unknown"),
-        "unheard": "other/of",
-        "nowhere": ("up/big", "gone/big"),
-    }
-    lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
-    assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected
+ENTRIES: list[tuple[str, CatalogEntry]] = [
+    ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
+    ("only", CatalogEntry("only", "only", "up", BIG)),
+    (
+        "chain",
+        CatalogEntry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")),
+    ),
+    (
+        "upwards",
+        CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
+    ),
+    ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
+    ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
+    ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
+    ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
+]
+
+
+def test_the_catalog_entry_of_a_name() -> None:
+    for name, expected in ENTRIES:
+        aliases = {
+            "only": "up/big",
+            "chain": ("up/big", "other/small"),
+            "upwards": ("other/small", "up/big"),
+            "unsure": ("other/small", "other/unknown"),
+            "unheard": "other/of",
+            "nowhere": ("up/big", "gone/big"),
+        }
+        lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
+        assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected, name
 
 
 def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:

@@ -45,35 +45,35 @@ async def ids_of(
         return [model.id for model in await fetch_models(upstreams, upstream or upstream_of(), keys)]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "base_url", "url"),
-    [
-        (CHAT, "http://up.test/v1", "http://up.test/v1/models"),
-        (CHAT, "http://up.test/v1/", "http://up.test/v1/models"),
-        (CHAT, "http://up.test/api/openai", "http://up.test/api/openai/models"),
-        (RESPONSES, "http://up.test/v1", "http://up.test/v1/models"),
-        (MESSAGES, "http://up.test", "http://up.test/v1/models"),
-        (MESSAGES, "http://up.test/anthropic", "http://up.test/anthropic/v1/models"),
-    ],
-)
-async def test_where_it_is_asked(protocol: str, base_url: str, url: str) -> None:
-    upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
-    upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
-    assert await ids_of(upstreams, upstream) == ["a", "b"]
-    (asked,) = upstreams.asked
-    assert asked.headers["x-team"] == "red"
-    assert asked.headers["accept"] == "application/json"
-    assert asked.headers["user-agent"].startswith("dragoman/")
-    assert "content-type" not in asked.headers
-    if protocol == MESSAGES:
-        assert asked.query == {"limit": "1000"}
-        assert asked.headers["x-api-key"] == KEYS[0]
-        assert asked.headers["anthropic-version"] == "2023-06-01"
-        assert "authorization" not in asked.headers
-    else:
-        assert asked.query == {}
-        assert asked.headers["authorization"] == f"Bearer {KEYS[0]}"
-        assert "anthropic-version" not in asked.headers
+LIST_URLS: list[tuple[str, str, str]] = [
+    (CHAT, "http://up.test/v1", "http://up.test/v1/models"),
+    (CHAT, "http://up.test/v1/", "http://up.test/v1/models"),
+    (CHAT, "http://up.test/api/openai", "http://up.test/api/openai/models"),
+    (RESPONSES, "http://up.test/v1", "http://up.test/v1/models"),
+    (MESSAGES, "http://up.test", "http://up.test/v1/models"),
+    (MESSAGES, "http://up.test/anthropic", "http://up.test/anthropic/v1/models"),
+]
+
+
+async def test_the_request_for_a_model_list() -> None:
+    for protocol, base_url, url in LIST_URLS:
+        upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
+        upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
+        assert await ids_of(upstreams, upstream) == ["a", "b"], base_url
+        (asked,) = upstreams.asked
+        assert asked.headers["x-team"] == "red", base_url
+        assert asked.headers["accept"] == "application/json", base_url
+        assert asked.headers["user-agent"].startswith("dragoman/"), base_url
+        assert "content-type" not in asked.headers, base_url
+        if protocol == MESSAGES:
+            assert asked.query == {"limit": "1000"}, base_url
+            assert asked.headers["x-api-key"] == KEYS[0], base_url
+            assert asked.headers["anthropic-version"] == "2023-06-01", base_url
+            assert "authorization" not in asked.headers, base_url
+        else:
+            assert asked.query == {}, base_url
+            assert asked.headers["authorization"] == f"Bearer {KEYS[0]}", base_url
+            assert "anthropic-version" not in asked.headers, base_url
 
 
 @pytest.mark.parametrize(

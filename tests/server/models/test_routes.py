@@ -97,9 +97,9 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "protocol", "model", "route"), ROUTES)
-def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, route: ModelRoute) -> None:
-    assert resolve(settings, protocol, model) == route
+def test_a_model_name_resolves_to_a_route() -> None:
+    for settings, protocol, model, route in ROUTES:
+        assert resolve(settings, protocol, model) == route, (protocol, model)
 
 
 OLLAMA = ("qwen3", "gpt-oss:20b", "nomic-embed-text")
@@ -142,13 +142,11 @@ AGENTS = [
 ]
 
 
-@pytest.mark.parametrize(("only", "listed", "name", "model"), AGENTS)
-def test_what_agents_ask_for_leads_to_a_model_that_is_there(
-    only: UpstreamSettings, listed: tuple[str, ...], name: str, model: str
-) -> None:
-    route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
-    assert isinstance(route, ModelRoute)
-    assert route.upstream_model == model
+def test_model_names_of_agents_are_routed_to_an_existing_model() -> None:
+    for only, listed, name, model in AGENTS:
+        route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
+        assert isinstance(route, ModelRoute), (name, listed)
+        assert route.upstream_model == model, (name, listed)
 
 
 @pytest.mark.parametrize(
@@ -169,27 +167,22 @@ def test_a_guess_that_may_be_wrong_has_the_line_to_add(
     assert route.advice == advice
 
 
-@pytest.mark.parametrize(
-    ("upstreams", "models", "name", "asked"),
-    [
-        ((ANYWHERE,), {}, "claude-opus-5-5", ANYWHERE),
-        ((OPENAI, CLAUDE), {}, "claude-opus-5-5", CLAUDE),
-        # Nothing depends on a list.
-        ((ANYWHERE,), {"claude-*": "only/x"}, "claude-opus-5-5", None),
-        ((ANYWHERE,), {}, "only/claude-opus-5-5", None),
-        ((ANYWHERE,), {}, "qwen3", None),
-        ((AT_OPENAI,), {}, "gpt-5.6", None),
-        ((LOCAL, OPENAI), {}, "claude-opus-5-5", None),
-        ((), {}, "claude-opus-5-5", None),
-    ],
-)
-def test_a_list_is_asked_for_where_a_guess_depends_on_it(
-    upstreams: tuple[UpstreamSettings, ...],
-    models: dict[str, str],
-    name: str,
-    asked: UpstreamSettings | None,
-) -> None:
-    assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked
+DECIDING: list[tuple[tuple[UpstreamSettings, ...], dict[str, str], str, UpstreamSettings | None]] = [
+    ((ANYWHERE,), {}, "claude-opus-5-5", ANYWHERE),
+    ((OPENAI, CLAUDE), {}, "claude-opus-5-5", CLAUDE),
+    # Nothing depends on a list.
+    ((ANYWHERE,), {"claude-*": "only/x"}, "claude-opus-5-5", None),
+    ((ANYWHERE,), {}, "only/claude-opus-5-5", None),
+    ((ANYWHERE,), {}, "qwen3", None),
+    ((AT_OPENAI,), {}, "gpt-5.6", None),
+    ((LOCAL, OPENAI), {}, "claude-opus-5-5", None),
+    ((), {}, "claude-opus-5-5", None),
+]
+
+
+def test_the_model_list_that_decides_a_guess() -> None:
+    for upstreams, models, name, asked in DECIDING:
+        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked, (name, models)
 
 
 ADVICE = 'write "upstream/model" with one of the upstreams {}'
@@ -259,11 +252,9 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "model", "message", "suggestion"), UNKNOWN)
-def test_an_unknown_name_gets_advice(
-    settings: Settings, model: str, message: str, suggestion: str | None
-) -> None:
-    assert resolve(settings, C, model) == UnknownModel(model, message, suggestion)
+def test_an_unknown_name_gets_advice() -> None:
+    for settings, model, message, suggestion in UNKNOWN:
+        assert resolve(settings, C, model) == UnknownModel(model, message, suggestion), model
 
 
 def test_a_suggestion_leads_somewhere() -> None:
@@ -327,9 +318,8 @@ def test_a_client_is_relayed_in_its_own_protocol_where_that_is_spoken(
     assert route.upstream_protocol == (client if client in server.protocols else server.protocol)
 
 
-@pytest.mark.parametrize("family", VENDOR_MODELS, ids=lambda family: family.pattern)
-def test_each_family_goes_to_the_upstream_of_its_name(family: object) -> None:
-    assert isinstance(family, type(VENDOR_MODELS[0]))
-    settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
-    model = family.pattern.replace("*", "x")
-    assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C)
+def test_each_family_is_routed_to_its_vendors_upstream() -> None:
+    for family in VENDOR_MODELS:
+        settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
+        model = family.pattern.replace("*", "x")
+        assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C), model

@@ -34,16 +34,17 @@ CLIENTS = {
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_session_that_a_client_names_is_a_conversation(client: str) -> None:
-    name, others = CLIENTS[client]
-
-    def sent(session: str, number: int) -> str | None:
-        headers = {name: session, **{other: value.format(number) for other, value in others.items()}}
-        return key({"messages": turns(f"question {number}")}, headers)
-
-    assert sent("one", 1) == sent("one", 2) is not None
-    assert sent("one", 1) != sent("two", 1)
+def test_a_session_that_a_client_names_is_a_conversation() -> None:
+    for client, (name, others) in CLIENTS.items():
+        first, again, another = (
+            key(
+                {"messages": turns(f"question {number}")},
+                {name: session, **{other: value.format(number) for other, value in others.items()}},
+            )
+            for session, number in (("one", 1), ("one", 2), ("two", 1))
+        )
+        assert first is not None, client
+        assert (first == again, first == another) == (True, False), client
 
 
 def test_a_header_counts_more_than_the_body() -> None:

@@ -283,7 +283,7 @@ def test_a_seal_opens_with_the_secret_that_made_it(
     server = ServerSettings(secret=None if secret is None else Secret(secret))
     made = plan(MESSAGES, RESPONSES, with_thought(sealed(made_with)), server=server)
     assert (b"canary" in made.translated.body) is opens
-    assert ("foreign_seal" in {loss.code.value for loss in made.translated.losses}) is not opens
+    assert ("foreign_signature" in {loss.code.value for loss in made.translated.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
 
 
@@ -370,23 +370,25 @@ def test_where_earlier_reasoning_goes(field: str) -> None:
 CUSTOM = {"tools": [{"type": "custom", "name": "apply_patch"}]}
 
 
-@pytest.mark.parametrize(
-    ("client", "protocol", "said", "kind"),
-    [
-        (RESPONSES, CHAT, None, "function"),
-        (RESPONSES, CHAT, False, "function"),
-        (RESPONSES, CHAT, True, "custom"),
-        (CHAT, RESPONSES, None, "custom"),
-        (CHAT, RESPONSES, True, "custom"),
-        (CHAT, RESPONSES, False, "function"),
-    ],
-)
-def test_custom_tools(client: str, protocol: str, said: bool | None, kind: str) -> None:
-    tools = (
-        CUSTOM if client == RESPONSES else {"tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]}
-    )
-    (tool,) = sent(client, protocol, tools, custom_tools=said)["tools"]
-    assert tool["type"] == kind
+CUSTOM_TOOLS: list[tuple[str, str, bool | None, str]] = [
+    (RESPONSES, CHAT, None, "function"),
+    (RESPONSES, CHAT, False, "function"),
+    (RESPONSES, CHAT, True, "custom"),
+    (CHAT, RESPONSES, None, "custom"),
+    (CHAT, RESPONSES, True, "custom"),
+    (CHAT, RESPONSES, False, "function"),
+]
+
+
+def test_custom_tools() -> None:
+    for client, protocol, said, kind in CUSTOM_TOOLS:
+        tools = (
+            CUSTOM
+            if client == RESPONSES
+            else {"tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]}
+        )
+        (tool,) = sent(client, protocol, tools, custom_tools=said)["tools"]
+        assert tool["type"] == kind, (client, protocol, said)
 
 
 @pytest.mark.parametrize(("said", "role"), [(True, "developer"), (False, "system")])
@@ -409,91 +411,89 @@ def test_system_messages_in_mid_conversation(client: str, protocol: str, said: b
     assert next(m["role"] for m in messages if "Be brief." in json.dumps(m)) == role
 
 
-@pytest.mark.parametrize(
-    ("protocol", "said", "sent"),
-    [
-        (CHAT, "none", None),
-        (CHAT, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
-        (CHAT, "cache_control", b'"cache_control":{"type":"ephemeral"}'),
-        (RESPONSES, "none", None),
-        (RESPONSES, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
-        (RESPONSES, "cache_control", None),
-    ],
-)
-def test_cache_marks(protocol: str, said: str, sent: bytes | None) -> None:
-    content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
-    made = plan(MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said)
-    assert sent is None or sent in made.translated.body
-    assert (b"cache" in made.translated.body) is (sent is not None)
-    assert len(made.translated.losses) == (1 if sent is None else 0)
+CACHE_MARKS: list[tuple[str, str, bytes | None]] = [
+    (CHAT, "none", None),
+    (CHAT, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+    (CHAT, "cache_control", b'"cache_control":{"type":"ephemeral"}'),
+    (RESPONSES, "none", None),
+    (RESPONSES, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+    (RESPONSES, "cache_control", None),
+]
 
 
-@pytest.mark.parametrize(
-    ("version", "said", "kept"),
-    [
-        ("2023-06-01", None, True),
-        ("bedrock-2023-05-31", None, True),
-        ("2026-10-21", None, False),
-        ("2027-01-01", None, False),
-        ("2026-10-21", True, True),
-        ("2023-06-01", False, False),
-    ],
-)
-def test_sampling_goes_with_the_api_version_that_is_sent(version: str, said: bool | None, kept: bool) -> None:
-    made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=said)
-    assert dict(made.headers)["anthropic-version"] == version
-    assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept
-    assert len(made.translated.losses) == (0 if kept else 1)
+def test_cache_marks() -> None:
+    for protocol, said, sent in CACHE_MARKS:
+        content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
+        made = plan(
+            MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said
+        )
+        assert sent is None or sent in made.translated.body, (protocol, said)
+        assert (b"cache" in made.translated.body) is (sent is not None), (protocol, said)
+        assert len(made.translated.losses) == (1 if sent is None else 0), (protocol, said)
+
+
+SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
+    ("2023-06-01", None, True),
+    ("bedrock-2023-05-31", None, True),
+    ("2026-10-21", None, False),
+    ("2027-01-01", None, False),
+    ("2026-10-21", True, True),
+    ("2023-06-01", False, False),
+]
+
+
+def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
+    for version, said, kept in SAMPLING_BY_VERSION:
+        made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=said)
+        assert dict(made.headers)["anthropic-version"] == version, (version, said)
+        assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept, (version, said)
+        assert len(made.translated.losses) == (0 if kept else 1), (version, said)
 
 
 OLD, NEW = "2023-06-01", "2026-10-21"
 
 
-@pytest.mark.parametrize(
-    ("body", "model", "said", "version"),
-    [
-        ({}, "m", None, NEW),
-        ({"temperature": 0}, "m", None, OLD),
-        ({"top_p": 0.9}, "m", None, OLD),
-        ({"temperature": 1}, "m", False, NEW),
-        ({"temperature": 1}, "claude-opus-5", None, NEW),
-        ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
-        ({"temperature": 1}, "claude-opus-5", True, OLD),
-        # What thinking forbids is left out, and then nothing needs the old version.
-        (
-            {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
-            "claude-haiku-4-5",
-            None,
-            NEW,
-        ),
-    ],
-)
-def test_the_old_version_is_sent_when_and_only_when_sampling_needs_it(
-    body: dict[str, Any], model: str, said: bool | None, version: str
-) -> None:
-    made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
-    assert dict(made.headers)["anthropic-version"] == version
-    written = json.loads(made.translated.body)
-    assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD)
+VERSIONS_BY_SAMPLING: list[tuple[dict[str, Any], str, bool | None, str]] = [
+    ({}, "m", None, NEW),
+    ({"temperature": 0}, "m", None, OLD),
+    ({"top_p": 0.9}, "m", None, OLD),
+    ({"temperature": 1}, "m", False, NEW),
+    ({"temperature": 1}, "claude-opus-5", None, NEW),
+    ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
+    ({"temperature": 1}, "claude-opus-5", True, OLD),
+    # What thinking forbids is left out, and then nothing needs the old version.
+    (
+        {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
+        "claude-haiku-4-5",
+        None,
+        NEW,
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("own", "configured", "version"),
-    [
-        (OLD, "auto", OLD),
-        (NEW, "auto", NEW),
-        ("2030-01-01", "auto", "2030-01-01"),
-        (None, "auto", OLD),
-        (None, NEW, NEW),
-        (OLD, NEW, OLD),
-    ],
-)
-def test_a_relay_forwards_its_clients_version_whatever_it_is(
-    own: str | None, configured: str, version: str
-) -> None:
-    headers = {} if own is None else {"anthropic-version": own}
-    made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
-    assert dict(made.headers)["anthropic-version"] == version
+def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:
+    for body, model, said, version in VERSIONS_BY_SAMPLING:
+        made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
+        assert dict(made.headers)["anthropic-version"] == version, (body, model, said)
+        written = json.loads(made.translated.body)
+        assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, said)
+
+
+RELAYED_VERSIONS: list[tuple[str | None, str, str]] = [
+    (OLD, "auto", OLD),
+    (NEW, "auto", NEW),
+    ("2030-01-01", "auto", "2030-01-01"),
+    (None, "auto", OLD),
+    (None, NEW, NEW),
+    (OLD, NEW, OLD),
+]
+
+
+def test_a_relay_forwards_its_clients_version_whatever_it_is() -> None:
+    for own, configured, version in RELAYED_VERSIONS:
+        headers = {} if own is None else {"anthropic-version": own}
+        made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
+        assert dict(made.headers)["anthropic-version"] == version, (own, configured)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])

@@ -62,43 +62,41 @@ def upstream(**more: Any) -> UpstreamSettings:
     return UpstreamSettings(name="ok", protocol=CHAT, base_url="https://llm.corp.test:8443/v1", **more)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (
-            UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
-            ErrorKind.UNREACHABLE,
-            'cannot connect to upstream "ok": Connection refused',
+FAILURES: list[tuple[Any, ErrorKind, str]] = [
+    (
+        UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
+        ErrorKind.UNREACHABLE,
+        'cannot connect to upstream "ok": Connection refused',
+    ),
+    (
+        UpstreamUnreachable(
+            "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
         ),
-        (
-            UpstreamUnreachable(
-                "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
-            ),
-            ErrorKind.UNREACHABLE,
-            "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
-        ),
-        (
-            UpstreamTimeout(
-                "https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ
-            ),
-            ErrorKind.TIMEOUT,
-            'upstream "ok" sent no response head in 5 s',
-        ),
-        (
-            UpstreamBroken("the connection broke"),
-            ErrorKind.UNREACHABLE,
-            'upstream "ok": the connection broke',
-        ),
-        (
-            UpstreamRequestInvalid("the upstream's URL is not valid"),
-            ErrorKind.MISCONFIGURED,
-            'upstream "ok": the upstream\'s URL is not valid',
-        ),
-    ],
-)
+        ErrorKind.UNREACHABLE,
+        "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
+    ),
+    (
+        UpstreamTimeout("https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ),
+        ErrorKind.TIMEOUT,
+        'upstream "ok" sent no response head in 5 s',
+    ),
+    (
+        UpstreamBroken("the connection broke"),
+        ErrorKind.UNREACHABLE,
+        'upstream "ok": the connection broke',
+    ),
+    (
+        UpstreamRequestInvalid("the upstream's URL is not valid"),
+        ErrorKind.MISCONFIGURED,
+        'upstream "ok": the upstream\'s URL is not valid',
+    ),
+]
+
+
 @pytest.mark.promise("S18")
-def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: ErrorKind, message: str) -> None:
-    assert error_from_upstream(error, upstream(), URL) == WireError(kind, message)
+def test_a_failed_request_names_the_upstream_and_no_address() -> None:
+    for error, kind, message in FAILURES:
+        assert error_from_upstream(error, upstream(), URL) == WireError(kind, message), message
 
 
 @pytest.mark.parametrize(
@@ -187,42 +185,56 @@ def test_the_simulator_has_no_settings_to_check() -> None:
     assert error_for_client(REFUSED, simulator, account, []) is REFUSED
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "expected"),
-    [
-        (404, "Not Found", True),
-        (404, "404 page not found", True),
-        (404, "File Not Found", True),
-        (404, "Resource not found", True),
-        (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
-        (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
-        (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
-        (404, "Route POST:/chat/completions not found", True),
-        (404, "no Route matched with those values", True),
-        (405, "Method Not Allowed", True),
-        (405, "no", False),
-        (404, "The model `m` does not exist", False),
-        (404, "model: claude-x", False),
-        (404, "Model not found, inaccessible, and/or not deployed", False),
-        (404, "No endpoints found that support tool use", False),
-        (404, "Item with id 'rs_1' not found.", False),
-        (400, "Not Found", False),
-    ],
-)
-def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: str, expected: bool) -> None:
-    error = WireError(kind_of_status(status), message, status, "model_not_found")
-    theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
-    shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
-    words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
-    assert shown == (replace_struct(error, message=words, code="unknown_url") if expected else error)
+PATH_ERRORS: list[tuple[int, str, bool]] = [
+    (404, "Not Found", True),
+    (404, "404 page not found", True),
+    (404, "File Not Found", True),
+    (404, "Resource not found", True),
+    (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
+    (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
+    (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
+    (404, "Route POST:/chat/completions not found", True),
+    (404, "no Route matched with those values", True),
+    (405, "Method Not Allowed", True),
+    (405, "no", False),
+    (404, "The model `m` does not exist", False),
+    (404, "model: claude-x", False),
+    (404, "Model not found, inaccessible, and/or not deployed", False),
+    (404, "No endpoints found that support tool use", False),
+    (404, "Item with id 'rs_1' not found.", False),
+    (400, "Not Found", False),
+]
 
 
-@pytest.mark.parametrize(
-    "first",
-    [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
-)
-def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
-    assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None
+def test_an_error_about_the_path_points_at_base_url() -> None:
+    for status, message, expected in PATH_ERRORS:
+        error = WireError(kind_of_status(status), message, status, "model_not_found")
+        theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
+        shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
+        words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
+        assert shown == (replace_struct(error, message=words, code="unknown_url") if expected else error), (
+            status,
+            message,
+        )
+
+
+BEGINNINGS: list[bytes] = [
+    b"{",
+    b" [",
+    b"d",
+    b"data: x",
+    b"event: x",
+    b": x",
+    b"\r\n",
+    b"id: 1",
+    b"retry: 9",
+    b"error: {}",
+]
+
+
+def test_a_body_that_begins_like_json_or_sse_is_read_whatever_its_content_type() -> None:
+    for first in BEGINNINGS:
+        assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None, first
 
 
 def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
@@ -295,13 +307,13 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
-        ": the upstream answered with status 404 and no readable message",
+        ": the upstream returned status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
         lambda protocol: Answer(status=407),
         (503, 503),
         'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
-        ": the upstream answered with status 407 and no readable message",
+        ": the upstream returned status 407 and no readable message",
     ),
     "no such path, in words": (
         lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
@@ -313,7 +325,7 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer(status=405),
         (405, 405),
         f'upstream "up" answered 405 with an empty body: {RIGHT}',
-        ": the upstream answered with status 405 and no readable message",
+        ": the upstream returned status 405 and no readable message",
     ),
     "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
     "no connection": (
@@ -381,7 +393,7 @@ async def test_what_cannot_be_read_is_502_and_says_so_once(
     heard = await pool.call(client, stream=stream)
     assert heard.status == 502
     assert message_of(heard).count("cannot be read") == 1
-    assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+    assert message_of(heard).startswith("the upstream's response cannot be read: ")
 
 
 @each("client")
@@ -400,7 +412,7 @@ async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> 
     heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
     assert (heard.status, message_of(heard)) == (
         502,
-        "the upstream's answer cannot be read: it ended without any answer",
+        "the upstream's response cannot be read: it ended without any choices",
     )
 
 

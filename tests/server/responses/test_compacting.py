@@ -154,14 +154,14 @@ BAD: dict[str, tuple[Any, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-async def test_bad_requests(name: str) -> None:
-    body, status = BAD[name]
-    async with gateway(response_store="memory") as up:
-        client = await up.call(PATH, body)
-        assert client.status == status
-        assert check_error(RESPONSES, status, client.body) == []
-        assert not up.upstreams.sent
+async def test_invalid_requests() -> None:
+    for name in BAD:
+        body, status = BAD[name]
+        async with gateway(response_store="memory") as up:
+            client = await up.call(PATH, body)
+            assert client.status == status, name
+            assert check_error(RESPONSES, status, client.body) == [], name
+            assert not up.upstreams.sent, name
 
 
 async def test_a_client_that_leaves_ends_the_call() -> None:

@@ -35,10 +35,9 @@ ASKED: dict[str, tuple[dict[str, Any], chain.StateParams]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_what_a_request_says_about_state(name: str) -> None:
-    body, found = ASKED[name]
-    assert asked(**body) == found
+def test_the_state_that_a_request_asks_for() -> None:
+    for name, (body, found) in ASKED.items():
+        assert asked(**body) == found, name
 
 
 INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
@@ -57,10 +56,9 @@ INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_the_items_of_an_input(name: str) -> None:
-    body, items = INPUTS[name]
-    assert chain.input_items(peek(body)) == items
+def test_the_items_of_an_input() -> None:
+    for name, (body, items) in INPUTS.items():
+        assert chain.input_items(peek(body)) == items, name
 
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
@@ -104,9 +102,9 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize("id", IDS)
-def test_what_can_be_an_id(id: object) -> None:
-    assert chain.is_id(id) is IDS[id]  # type: ignore[index]
+def test_valid_ids() -> None:
+    for id in IDS:
+        assert chain.is_id(id) is IDS[id], id  # type: ignore[index]
 
 
 def ids(items: list[bytes], before: tuple[StoredItem, ...] = ()) -> list[str]:
@@ -175,17 +173,16 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", RELAYED)
-def test_b9_stored_items_for_a_server_that_has_not_stored_them(name: str) -> None:
+def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
-    item, found = RELAYED[name]
-    data = json.dumps(item).encode()
-    stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
-    assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
-        [] if found is None else [found]
-    )
-    assert chain.write_items([stored], relayed=False) == [data]
-    assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
+    for name, (item, found) in RELAYED.items():
+        data = json.dumps(item).encode()
+        stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
+        assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
+            [] if found is None else [found]
+        ), name
+        assert chain.write_items([stored], relayed=False) == [data], name
+        assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
 
 
 def test_a_compaction_item_stands_for_all_before_it() -> None:
@@ -226,17 +223,20 @@ KEPT: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_which_answers_are_kept(name: str) -> None:
-    body, kept = KEPT[name]
-    response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
-    assert (response is not None) is kept
-    if response is not None:
-        assert (response.owner, response.created, response.input) == ("me", 5, (StoredItem("a", USER),))
-        whole = json.loads(
-            json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
-        )
-        assert whole == {**body, "store": True, "previous_response_id": "resp_0"}
+def test_the_responses_that_are_stored() -> None:
+    for name, (body, kept) in KEPT.items():
+        response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
+        assert (response is not None) is kept, name
+        if response is not None:
+            assert (response.owner, response.created, response.input) == (
+                "me",
+                5,
+                (StoredItem("a", USER),),
+            ), name
+            whole = json.loads(
+                json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
+            )
+            assert whole == {**body, "store": True, "previous_response_id": "resp_0"}, name
 
 
 LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {

@@ -102,7 +102,7 @@ async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
     block = await thinking_block(gateway)
     found, told = await given_back(gateway, {**block, "signature": forge(block["signature"])})
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in told
 
 
 @pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
@@ -110,14 +110,14 @@ async def test_a_seal_of_another_secret_is_left_out_and_told(secret: Secret | No
     block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R), secret=secret))
     found, told = await given_back(scripted(RESPONSES, whole(ANSWER_R)), block)
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in told
 
 
 async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R))
     found, told = await given_back(gateway, await thinking_block(gateway), "up/other")
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in told
 
 
 @pytest.mark.parametrize("genuine", [True, False])
@@ -134,7 +134,7 @@ async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(g
     )
     assert "canary" not in json.dumps(gateway.sent[-1].body)
     assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
-    assert "foreign_seal=/messages/1/content/0" in client.headers["dragoman-loss"]
+    assert "foreign_signature=/messages/1/content/0" in client.headers["dragoman-loss"]
 
 
 async def test_strict_mode_refuses_a_forged_seal() -> None:
@@ -308,7 +308,7 @@ async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told
     client = await gateway.call(PATHS[protocol], {"model": "up/m", **body})
     assert client.status == 200
     assert json.loads(client.body) == answers[1]
-    assert "foreign_seal=/" in client.headers["dragoman-loss"]
+    assert "foreign_signature=/" in client.headers["dragoman-loss"]
     first, second = (sent.body for sent in gateway.sent)
     assert second != first
     for step in place:
@@ -320,7 +320,7 @@ async def test_a_translated_conversation_goes_on_too() -> None:
     gateway = scripted(RESPONSES, whole(ANSWER_R), whole(UNVERIFIED, 400), whole(ANSWER_R))
     found, told = await given_back(gateway, await thinking_block(gateway))
     assert (found, len(gateway.sent)) == (None, 3)
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in told
 
 
 @pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)

@@ -227,26 +227,24 @@ async def test_an_application_that_fails_is_a_500_and_no_end_of_others(
 # Which protocol is spoken.
 
 
-@pytest.mark.parametrize(
-    ("first", "http2", "answer"),
-    [
-        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
-        ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
-        ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
-        (
-            [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
-            True,
-            b"HTTP/1.1 200",
-        ),
-        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
-    ],
-)
-async def test_http2_in_clear_text_is_what_begins_with_its_preface(
-    first: list[bytes], http2: bool, answer: bytes
-) -> None:
-    stream = FakeStream(list(first))
-    await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
-    assert stream.sent.startswith(answer)
+OPENINGS: list[tuple[list[bytes], bool, bytes]] = [
+    ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
+    ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
+    ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
+    (
+        [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
+        True,
+        b"HTTP/1.1 200",
+    ),
+    ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
+]
+
+
+async def test_http2_in_clear_text_begins_with_its_preface() -> None:
+    for first, http2, answer in OPENINGS:
+        stream = FakeStream(list(first))
+        await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
+        assert stream.sent.startswith(answer), first
 
 
 async def test_with_tls_it_is_what_was_agreed_upon() -> None:

@@ -159,23 +159,21 @@ async def test_a_cancelled_request_ends_at_once_and_is_counted(stream: bool) -> 
     assert (upstream.opened, upstream.closed, upstream.aborted) == (1, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("method", "url", "headers", "status"),
-    [
-        ("POST", "/v1/chat/completions?x=1", [], 200),
-        ("POST", "/prefix/chat/completions", [], 200),
-        ("GET", "/v1/models", [], 200),
-        ("GET", "/v1/chat/completions", [], 404),
-        ("POST", "/v1/embeddings", [], 404),
-    ],
-)
-async def test_the_path_says_what_is_asked(
-    method: str, url: str, headers: list[tuple[str, str]], status: int
-) -> None:
-    content = encoded(ask(CHAT, "echo")) if method == "POST" else None
-    async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
-        assert response.status == status
-        assert json.loads(await response.read_all(100_000))
+REQUESTED_PATHS: list[tuple[str, str, list[tuple[str, str]], int]] = [
+    ("POST", "/v1/chat/completions?x=1", [], 200),
+    ("POST", "/prefix/chat/completions", [], 200),
+    ("GET", "/v1/models", [], 200),
+    ("GET", "/v1/chat/completions", [], 404),
+    ("POST", "/v1/embeddings", [], 404),
+]
+
+
+async def test_method_and_path_select_the_response() -> None:
+    for method, url, headers, status in REQUESTED_PATHS:
+        content = encoded(ask(CHAT, "echo")) if method == "POST" else None
+        async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
+            assert response.status == status, (method, url)
+            assert json.loads(await response.read_all(100_000)), (method, url)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

@@ -73,28 +73,28 @@ def test_a_patch_that_keeps_to_its_grammar(text: str) -> None:
     assert check(PATCH, text) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (GOOD_PATCH.replace("+Text", "Text"), "the text leaves the grammar, line 5, column 1"),
-        (GOOD_PATCH.replace("+# Größe", "+# Größe\r"), None),  # a dot takes a carriage return
-        (
-            GOOD_PATCH.replace("*** End Patch\n", ""),
-            "the text ends where more must follow, line 16, column 1",
-        ),
-        (f"```\n{GOOD_PATCH}```", "the text leaves the grammar, line 1, column 1"),
-        (GOOD_PATCH + "Done.", "the text leaves the grammar, line 17, column 1"),
-        ("*** Begin Patch\n*** End Patch\n", "the text leaves the grammar, line 2, column 1"),
-        (
-            "*** Begin Patch\n*** Add File: \n+x\n*** End Patch",
-            "the text leaves the grammar, line 2, column 15",
-        ),
-        ("*** Begin Patch\n*** Add File: ä LF", "the text ends where more must follow, line 2, column 19"),
-        ("", "the text ends where more must follow, line 1, column 1"),
-    ],
-)
-def test_a_patch_that_does_not_is_told_where(text: str, reason: str | None) -> None:
-    assert check(PATCH, text) == reason
+PATCHES: list[tuple[str, str | None]] = [
+    (GOOD_PATCH.replace("+Text", "Text"), "the text leaves the grammar, line 5, column 1"),
+    (GOOD_PATCH.replace("+# Größe", "+# Größe\r"), None),  # a dot takes a carriage return
+    (
+        GOOD_PATCH.replace("*** End Patch\n", ""),
+        "the text ends where more must follow, line 16, column 1",
+    ),
+    (f"```\n{GOOD_PATCH}```", "the text leaves the grammar, line 1, column 1"),
+    (GOOD_PATCH + "Done.", "the text leaves the grammar, line 17, column 1"),
+    ("*** Begin Patch\n*** End Patch\n", "the text leaves the grammar, line 2, column 1"),
+    (
+        "*** Begin Patch\n*** Add File: \n+x\n*** End Patch",
+        "the text leaves the grammar, line 2, column 15",
+    ),
+    ("*** Begin Patch\n*** Add File: ä LF", "the text ends where more must follow, line 2, column 19"),
+    ("", "the text ends where more must follow, line 1, column 1"),
+]
+
+
+def test_a_patch_that_does_not_fit_is_reported_with_its_place() -> None:
+    for text, reason in PATCHES:
+        assert check(PATCH, text) == reason, text
 
 
 def test_a_reason_quotes_nothing_of_the_text() -> None:
@@ -168,27 +168,28 @@ ACCEPTED_AND_NOT: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ACCEPTED_AND_NOT)
-def test_what_a_grammar_takes(name: str) -> None:
-    definition, accepted, refused = ACCEPTED_AND_NOT[name]
-    assert [check(definition, text) for text in accepted] == [None] * len(accepted)
-    assert [check(definition, text) is None for text in refused] == [False] * len(refused)
+def test_texts_that_a_grammar_accepts_and_rejects() -> None:
+    for name, (definition, accepted, refused) in ACCEPTED_AND_NOT.items():
+        assert [check(definition, text) for text in accepted] == [None] * len(accepted), name
+        assert [check(definition, text) is None for text in refused] == [False] * len(refused), name
 
 
-@pytest.mark.parametrize(
-    ("expression", "accepted", "refused"),
-    [
-        (r"[a-z]+\d{2}", "abc12", "abc1"),
-        (r"^(foo|foobar)$", "foobar", "fooba"),
-        (r"a.c", "abc", "a\nc"),
-        (r"(?P<year>\d{4})-(?:0[1-9]|1[0-2])", "2026-11", "2026-13"),
-        (r"\p{Lu}\pL*", "Äpfel", "äpfel"),
-        (r"", "", "a"),
-    ],
-)
-def test_what_an_expression_takes(expression: str, accepted: str, refused: str) -> None:
-    assert check(expression, accepted, "regex") is None
-    assert check(expression, refused, "regex") == "the text does not match the regular expression"
+EXPRESSIONS: list[tuple[str, str, str]] = [
+    (r"[a-z]+\d{2}", "abc12", "abc1"),
+    (r"^(foo|foobar)$", "foobar", "fooba"),
+    (r"a.c", "abc", "a\nc"),
+    (r"(?P<year>\d{4})-(?:0[1-9]|1[0-2])", "2026-11", "2026-13"),
+    (r"\p{Lu}\pL*", "Äpfel", "äpfel"),
+    (r"", "", "a"),
+]
+
+
+def test_texts_that_a_regular_expression_accepts_and_rejects() -> None:
+    for expression, accepted, refused in EXPRESSIONS:
+        assert check(expression, accepted, "regex") is None, expression
+        assert check(expression, refused, "regex") == "the text does not match the regular expression", (
+            expression
+        )
 
 
 # What cannot be checked is no breach.
@@ -273,13 +274,12 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_work_has_a_bound(name: str) -> None:
-    syntax, definition, text = HOSTILE[name]
-    begun = time.process_time()
-    with suppress(Unchecked):
-        check(definition, text, syntax)
-    assert time.process_time() - begun < 3  # it takes a fifth of a second; a machine may be busy
+def test_work_has_a_bound() -> None:
+    for name, (syntax, definition, text) in HOSTILE.items():
+        begun = time.process_time()
+        with suppress(Unchecked):
+            check(definition, text, syntax)
+        assert time.process_time() - begun < 3, name  # it takes a fifth of a second; a machine may be busy
 
 
 def test_what_is_in_doubt_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,19 +144,15 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("method", "lines", "keep_alive", "body", "complete", "complete_at_end"), BODIES.values(), ids=BODIES
-)
-def test_the_length_of_a_body(
-    method: str, lines: bytes, keep_alive: bool, body: bytes, complete: bool, complete_at_end: bool
-) -> None:
-    head = head_of(lines + b"\r\n" + CODED, method)
-    assert head.keep_alive is keep_alive
-    assert head.body.receive_data(head.leftover) == body
-    assert head.body.complete is complete
-    head.body.receive_eof()
-    assert head.body.complete is complete_at_end
-    assert (head.body.error is None) is complete_at_end
+def test_the_length_of_a_body() -> None:
+    for name, (method, lines, keep_alive, body, complete, complete_at_end) in BODIES.items():
+        head = head_of(lines + b"\r\n" + CODED, method)
+        assert head.keep_alive is keep_alive, name
+        assert head.body.receive_data(head.leftover) == body, name
+        assert head.body.complete is complete, name
+        head.body.receive_eof()
+        assert head.body.complete is complete_at_end, name
+        assert (head.body.error is None) is complete_at_end, name
 
 
 def test_a_request_that_asks_to_close_is_not_kept_alive() -> None:
@@ -168,7 +164,7 @@ def test_a_request_that_asks_to_close_is_not_kept_alive() -> None:
     assert not head.keep_alive
 
 
-FAULTS = {
+ERRORS = {
     "length and chunked": (
         OK + b"content-length: 4\r\ntransfer-encoding: chunked\r\n\r\n",
         "the response has both content-length and transfer-encoding",
@@ -208,7 +204,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("data", "message"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("data", "message"), ERRORS.values(), ids=ERRORS)
 @pytest.mark.promise("S5")
 def test_a_bad_head_is_refused_without_quoting_it(data: bytes, message: str) -> None:
     with pytest.raises(FramingError) as caught:

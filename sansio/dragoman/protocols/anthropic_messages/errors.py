@@ -114,7 +114,7 @@ def read_error(status: int, body: bytes) -> WireError:
     text = body.decode("utf-8", "replace").strip()
     # Markup and binary data are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream answered with status {status} and no readable message"
+        text = f"the upstream returned status {status} and no readable message"
     return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 

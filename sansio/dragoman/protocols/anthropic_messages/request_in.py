@@ -47,7 +47,11 @@ from dragoman.protocols.anthropic_messages.checks import (
     required_field,
     text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.messages_in import EffortOverride, ReadContext, read_content
+from dragoman.protocols.anthropic_messages.request_messages_in import (
+    EffortOverride,
+    ReadContext,
+    read_content,
+)
 from dragoman.protocols.anthropic_messages.tables import (
     BILLING_HEADER,
     CACHE_OPTION_TTLS,

@@ -19,13 +19,18 @@ from dragoman._ir.request import Message, Param, Part, Reasoning, Request, Respo
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.messages_out import (
+from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
     merge_extra,
     plain_or_blocks,
 )
-from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_thinking import (
+    drop_thinking_in_tool_loop,
+    resolve_thinking_conflicts,
+    write_thinking,
+)
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -40,11 +45,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
-)
-from dragoman.protocols.anthropic_messages.thinking import (
-    drop_thinking_in_tool_loop,
-    resolve_thinking_conflicts,
-    write_thinking,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
 
@@ -67,7 +67,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
         ledger.altered(
-            response_format.path or "/response_format", "asked for with a sentence: there is no such setting"
+            response_format.path or "/response_format",
+            "requested by an instruction: Messages has no such setting",
         )
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
@@ -111,7 +112,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
     """Return `output_config.format`. It is always strict; name and description go into the schema."""
     path = response_format.path or "/response_format"
     if response_format.strict is False:
-        ledger.altered(f"{path}/strict", "the upstream always keeps to the schema")
+        ledger.altered(f"{path}/strict", "the upstream always enforces the schema")
     schema = fit_schema(
         response_format.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail)
     )
@@ -163,7 +164,7 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
         drop_thinking_in_tool_loop(request, out, conversation.needs_thinking, ledger)
         for param in () if capabilities.sampling else SAMPLING_PARAMS:
             if out.pop(param, None) is not None:
-                ledger.dropped(f"/{param}", "the upstream's models take no sampling settings")
+                ledger.dropped(f"/{param}", "the upstream's models do not accept sampling settings")
     return out
 
 
@@ -171,7 +172,7 @@ def _without_reasoning(message: Message, ledger: Ledger) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, Reasoning):
-            ledger.dropped(part.path, "the upstream's model does not think")
+            ledger.dropped(part.path, "the model does not reason")
         else:
             parts.append(part)
     return (
@@ -246,7 +247,7 @@ def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
             raise RequestRefused(
-                f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
+                f"{dotted_path(path)} cannot be sent to this upstream: {advice}",
                 status=400,
                 path=path,
                 code="unsupported_parameter",
@@ -262,7 +263,7 @@ def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     if type(value) is not list or not set(map(str, value)) <= IMPLIED_INCLUDES:
-        ledger.dropped(path, "Messages gives what it gives")
+        ledger.dropped(path, "Messages has no setting for what a response includes")
 
 
 def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -285,7 +286,7 @@ def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
     edits: list[JSON] = []
     for index, item in enumerate(value if type(value) is list else [value]):
         if type(item) is not dict or item.get("type") != "compaction":
-            ledger.dropped(f"{path}/{index}", "context management that Messages does not have")
+            ledger.dropped(f"{path}/{index}", "Messages has no such context management")
             continue
         tokens = item.get("compact_threshold")
         trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if tokens is None else tokens}
@@ -356,7 +357,8 @@ def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> No
             sent = param
         elif params[param] != params[sent]:
             ledger.dropped(
-                _param_path(request, param), "Messages takes one identifier: safety_identifier was sent"
+                _param_path(request, param),
+                "Messages accepts only one identifier: safety_identifier was sent",
             )
     if sent is not None:
         out["metadata"] = {"user_id": _hash_email(params[sent], _param_path(request, sent), ledger)}

@@ -119,7 +119,7 @@ class MessagesWriter:
     def _block_started(self, event: BlockStarted) -> bytes:
         self._path = event.path or f"/content/{self._index + 1}"
         if event.phase is not None:
-            self._ledger.dropped(f"{self._path}/phase", "Messages has no phases of messages")
+            self._ledger.dropped(f"{self._path}/phase", "Messages has no message phases")
         self._head = b""
         self._part = 0
         if event.kind is BlockKind.REASONING:
@@ -224,7 +224,9 @@ class MessagesWriter:
 
     def _ended(self, event: Ended) -> bytes:
         if self._usage.service_tier not in (None, self._tier):
-            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
+            self._ledger.altered(
+                "/service_tier", "the client received the tier with which the response began"
+            )
         delta = write_stop(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
@@ -234,7 +236,7 @@ class MessagesWriter:
         for key, value in self._fields.items():
             in_delta = _MESSAGE_DELTA_FIELDS.get(key)
             if in_delta is None:
-                self._ledger.dropped(child("", key), "the end of a stream has no place for it")
+                self._ledger.dropped(child("", key), "the end of a stream has no field for it")
             elif in_delta:
                 delta[key] = value
             else:
@@ -296,7 +298,7 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
     """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
-        ledger.dropped(f"{path}/phase", "Messages has no phases of messages")
+        ledger.dropped(f"{path}/phase", "Messages has no message phases")
     if block.kind is BlockKind.TOOL_CALL:
         assert block.tool is not None
         return {
@@ -322,7 +324,9 @@ def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
         return {}
     if is_object_text(text):
         return msgspec.Raw(text.encode("utf-8"))
-    ledger.altered(f"{path}/input", "the arguments are no JSON object: they stand as text under _raw")
+    ledger.altered(
+        f"{path}/input", "the arguments are not a JSON object: they were sent as text under the key _raw"
+    )
     return {"_raw": text}
 
 
@@ -425,10 +429,10 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
         return cast(JSONObject, event.native)
     path = event.path or f"{block}/citations"
     if event.url is None:
-        ledger.dropped(path, "an annotation that names no web page")
+        ledger.dropped(path, "the annotation does not cite a web page")
         return None
     if event.start is not None or event.end is not None or event.has_unmapped_fields():
-        ledger.altered(path, "only URL and title of the citation were carried")
+        ledger.altered(path, "only the URL and title of the citation were kept")
     return {
         "type": "web_search_result_location",
         "url": event.url,

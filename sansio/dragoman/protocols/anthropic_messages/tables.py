@@ -59,7 +59,12 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
     "none": "none",
     "tool": "named",
 }
-TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
+TOOL_CHOICE_NAMES: dict[str, str] = {
+    "auto": "auto",
+    "required": "any",
+    "none": "none",
+    "named": "tool",
+}
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 
@@ -73,7 +78,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {
+    StopReason.END: "end_turn",
+    StopReason.TOOL_USE: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.CONTEXT_WINDOW: "model_context_window_exceeded",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.CONTENT_FILTER: "refusal",
+    StopReason.PAUSE: "pause_turn",
+    StopReason.COMPACTION: "compaction",
+}
 
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
@@ -135,7 +149,7 @@ MAX_CACHE_MARKS = 4
 
 # --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
 
-_NOWHERE = "has no place in other protocols"
+_NOWHERE = "other protocols have no field for it"
 # Blocks of other types are carried whole.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
@@ -325,11 +339,11 @@ IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.ac
 
 # Settings without which the response would be to another request -> what the client can do instead.
 REJECTED_PARAMS: dict[Param, str] = {
-    "background": "the upstream answers at once or not at all; ask without `background`",
-    "conversation": "the upstream keeps no conversations; send all messages with each request",
-    "modalities": "the upstream answers with text alone; ask for text",
-    "previous_response_id": "the upstream keeps no answers; send all messages with each request",
-    "prompt": "the upstream keeps no prompts; send the messages themselves",
+    "background": "the upstream has no background mode; send the request without `background`",
+    "conversation": "the upstream does not store conversations; send all messages with each request",
+    "modalities": "the upstream responds only with text; request text",
+    "previous_response_id": "the upstream does not store responses; send all messages with each request",
+    "prompt": "the upstream does not store prompts; send the messages themselves",
 }
 
 # Prefix of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,

@@ -34,7 +34,7 @@ from dragoman.protocols.anthropic_messages.checks import (
     text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
-from dragoman.protocols.anthropic_messages.messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 
@@ -215,9 +215,7 @@ class _ToolWriter:
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
-                self._ledger.dropped(
-                    choice.path or "/tool_choice", "there is no tool that the upstream knows"
-                )
+                self._ledger.dropped(choice.path or "/tool_choice", "no tool can be called")
             return {}
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
@@ -240,7 +238,7 @@ class _ToolWriter:
         if choice.hosted is not None:
             name = self._hosted.get(choice.hosted, {}).get("name")
         if name is None or all(tool.get("name") != name for tool in written):
-            self._ledger.altered(choice.path or "/tool_choice", "the demanded tool is not among those sent")
+            self._ledger.altered(choice.path or "/tool_choice", "the forced tool is not among those sent")
             return {"type": "any"}
         return {"type": "tool", "name": name}
 
@@ -256,7 +254,7 @@ class _ToolWriter:
             return native
         if not isinstance(tool, HostedTool):
             self._ledger.add(
-                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools that take free text"
+                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
         for kind, need, write in _USES:
@@ -269,7 +267,7 @@ class _ToolWriter:
                 if "name" in block:
                     self._hosted[tool.kind] = block
                 if _has_more(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
-                    self._ledger.altered(tool.path, "only what the tools have in common was carried")
+                    self._ledger.altered(tool.path, "only what the tools have in common was kept")
                 return block
         self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
@@ -297,7 +295,8 @@ class _ToolWriter:
         elif tool.deferred:
             # Without a tool search of this vendor a deferred tool would never be found.
             self._ledger.dropped(
-                f"{tool.path}/defer_loading", "the tool is shown at once: nothing could find it"
+                f"{tool.path}/defer_loading",
+                "the tool is sent at once: without a tool search it would never be found",
             )
         if tool.cache is not None:
             self._marks.put(block, tool.cache)
@@ -314,7 +313,9 @@ class _ToolWriter:
         if use.blocked_domains is not None:
             if use.allowed_domains is not None:
                 # "Cannot be used alongside `allowed_domains`" (anthropic 2.12.0, web_search_tool_20250305_param.py)
-                self._ledger.dropped(tool.path, "domains are blocked, or allowed: the allowed ones were sent")
+                self._ledger.dropped(
+                    tool.path, "domains can be allowed or blocked, not both: the allowed ones were sent"
+                )
             else:
                 block["blocked_domains"] = list(use.blocked_domains)
         if use.location is not None:
@@ -437,7 +438,7 @@ def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
             note(child(path, key), "sent as anyOf: the upstream's schemas have no oneOf")
         else:
             described.append(f"{key}: {encode_text(value)}")
-            note(child(path, key), "told in the description: the upstream's schemas have no such keyword")
+            note(child(path, key), "added to the description: the upstream's schemas have no such keyword")
     if described:
         keywords = f"({'; '.join(described)})"
         description = out.get("description")
@@ -478,4 +479,4 @@ def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path
     out["additionalProperties"] = False
-    note(at, "objects were closed (additionalProperties: false): the upstream demands it")
+    note(at, "objects were closed (additionalProperties: false): the upstream requires it")

@@ -72,7 +72,7 @@ class UsageReader:
         """Return the sum of a figure over all iterations, `last` if no iteration has it."""
         iterations = self._figures["iterations"]
         if type(iterations) is list and len(iterations) > 1:
-            self._ledger.dropped("/usage/iterations", "other protocols have no figures of each iteration")
+            self._ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
         counts = [
             _count(iteration.get(name))
             for iteration in (iterations if type(iterations) is list else ())
@@ -81,7 +81,7 @@ class UsageReader:
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
-            self._ledger.altered(f"/usage/{name}", "the sum over all iterations took its place")
+            self._ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
     def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:

@@ -83,7 +83,7 @@ def read_error(status: int, body: bytes) -> WireError:
     text = value if type(value) is str else body.decode("utf-8", "replace").strip()
     # Markup and binary are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream answered with status {status} and no readable message"
+        text = f"the upstream returned status {status} and no readable message"
     return WireError(_error_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 

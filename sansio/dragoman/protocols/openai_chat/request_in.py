@@ -55,7 +55,7 @@ from dragoman.protocols.openai_chat.checks import (
     wrong_type,
 )
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
-from dragoman.protocols.openai_chat.settings import read_reasoning, read_response_format
+from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
 from dragoman.protocols.openai_chat.tools import read_tools
 

@@ -18,13 +18,13 @@ from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.messages_out import (
+from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
     PartWriter,
     write_simple_turn,
     write_turn,
 )
-from dragoman.protocols.openai_chat.settings import (
+from dragoman.protocols.openai_chat.request_settings import (
     write_native_settings,
     write_reasoning,
     write_response_format,
@@ -167,7 +167,7 @@ class MessageWriter:
                 self._ledger.add(
                     LossCode.REPAIRED,
                     run[0].path,
-                    "the upstream wants a user's turn first: one was put there",
+                    "the upstream requires a user message first: one was inserted",
                 )
             self._out.append(body)
 
@@ -250,12 +250,12 @@ class MessageWriter:
         """
         parts = _as_parts(body["content"])
         if any(part["type"] != "text" for part in parts):
-            why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
+            why = "the upstream does not accept a user message after a tool result: an assistant message was inserted"
             self._ledger.add(LossCode.REPAIRED, message.path, why)
             self._out += [{"role": "assistant", "content": _BRIDGE_TEXT}, body]
             return
         self._ledger.altered(
-            message.path, "sent behind the tool's result: the upstream takes no user's turn there"
+            message.path, "appended to the tool result: the upstream does not accept a user message after it"
         )
         if message.role == "user":
             _tag_texts(parts, "user")
@@ -299,7 +299,7 @@ class MessageWriter:
                 self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
             _prefix(content, "Error: ")
-            self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
+            self._ledger.altered(f"{result.path}/is_error", "sent as the prefix `Error: `")
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
         if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
@@ -307,7 +307,7 @@ class MessageWriter:
             if texts:
                 self._writer.write_mark(mark, None, texts[-1])
             else:
-                self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
+                self._ledger.dropped(mark.path, "the result has no text to put the cache mark on")
         body["content"] = self._writer.write_content(content)
         self._writer.write_message_fields(message, body)
         if self._same_protocol:

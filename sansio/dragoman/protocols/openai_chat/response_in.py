@@ -32,8 +32,9 @@ from dragoman._wire.json import JSON, JSONObject, decode, kind_of
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
-from dragoman.protocols.openai_chat.content_in import ChoiceReader
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
+from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.tables import (
     CALL_SHAPE,
     CHOICE_SHAPE,
@@ -47,7 +48,6 @@ from dragoman.protocols.openai_chat.tables import (
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
-from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NO_EVENTS: tuple[Event, ...] = ()
@@ -209,7 +209,7 @@ class ChatReader:
             return
         choice.cite_pages(_listed_pages(chunk), out)
         for key in _lossy_page_lists(chunk):
-            self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
+            self._ledger.altered(f"/{key}", "reported as citations: only URL and title were kept")
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
@@ -232,7 +232,7 @@ class ChatReader:
         if tier in SERVICE_TIERS:
             self._tier = tier
         elif tier is not None:
-            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
+            self._ledger.dropped("/service_tier", "not a service tier of Chat Completions")
 
     def _usage_events(self) -> list[Event]:
         """Return the usage if it is known, with the service tier if that changed after the start."""
@@ -290,14 +290,14 @@ class ChatReader:
         if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop
         elif type(stop) is str:
-            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
+            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a requested stop sequence")
 
     def _finish(self, *, certain: bool) -> list[Event]:
         """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
         is_complete = certain or self._usage_came_last
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not choices or choices[0].index != 0:
-            raise _truncated("without any answer", certain)
+            raise _truncated("without any choices", certain)
         for state in choices:
             if state.finish_reason is None and (not is_complete or state.calls.has_partial_arguments()):
                 raise _truncated("without a finish reason", certain)

@@ -34,7 +34,8 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.content_out import (
+from dragoman.protocols.openai_chat.errors import error_frame
+from dragoman.protocols.openai_chat.response_content_out import (
     NO_PHASE,
     PARAGRAPH_BREAK,
     note_lost_explanation,
@@ -47,7 +48,6 @@ from dragoman.protocols.openai_chat.content_out import (
     write_service_tier,
     write_tool_call,
 )
-from dragoman.protocols.openai_chat.errors import error_frame
 from dragoman.protocols.openai_chat.usage import write_usage
 
 

@@ -184,7 +184,7 @@ EXECUTED_TOOLS = "executed_tools"
 SIGNATURE_FORMAT = "dragoman-v1"
 
 # The shapes of responses: which members the reader reads or may ignore, and which are losses (see `_ir.shape`).
-_NO_PLACE = "has no place in other protocols"
+_NO_PLACE = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
@@ -198,7 +198,7 @@ CALL_SHAPE: dict[str, Shape] = {
 }
 _PART: Shape = {"type": None, "text": None}
 _FILTER_RESULTS = DroppedUnless(
-    "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
+    "other protocols report only that a response was stopped, not what was found in it", frozenset({"safe"})
 )
 
 # What hosts add to the official members for their own bookkeeping.

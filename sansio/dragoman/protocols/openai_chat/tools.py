@@ -257,7 +257,7 @@ def write_tools(
     if not tools:
         # "tool_choice is only allowed when tools are specified"
         if choice is not None and choice.mode not in ("auto", "none"):
-            ledger.dropped(choice.path, "no tool is left to choose from")
+            ledger.dropped(choice.path, "no tool can be called")
         return
     out["tools"] = tools
     if choice is not None:
@@ -318,31 +318,33 @@ def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledge
     if tool.cache is not None and marks:
         body["cache_control"] = write_cache_control(tool.cache)
     elif tool.cache is not None:
-        ledger.dropped(tool.cache.path, "tools take no cache marks here")
+        ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
         return body
     inner = body["function"]
     if tool.examples:
         examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
         inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
-        ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
+        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     if tool.deferred:
-        ledger.altered(f"{tool.path}/defer_loading", "the tool is sent at once: there is no tool search here")
+        ledger.altered(
+            f"{tool.path}/defer_loading", "the tool is sent at once: Chat Completions has no tool search"
+        )
     parameters = tool.parameters
     inner["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
     if tool.strict is not None:
         inner["strict"] = tool.strict and is_strict(parameters)
         if tool.strict and not inner["strict"]:
-            ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
+            ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")
     return body
 
 
 def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     use = tool.use
     if not isinstance(use, WebSearch) or "web_search" not in capabilities.hosted_tools:
-        ledger.add(tool.loss_code, tool.path, f"a {tool.kind} tool is run by its own provider")
+        ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
     elif WEB_SEARCH_OPTIONS in out:
-        ledger.dropped(tool.path, "there is one web search already, and no place for another")
+        ledger.dropped(tool.path, "a request can have only one web search")
     else:
         out[WEB_SEARCH_OPTIONS] = _search_options(use)
         _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
@@ -366,7 +368,7 @@ def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, led
     for key, value in native.items() if type(native) is dict else ():
         leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
         if not set(leaves) <= written or (type(value) is dict and not leaves):
-            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no place for it")
+            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no field for it")
 
 
 def _leaves(value: JSON) -> list[JSON]:
@@ -383,7 +385,7 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
     if choice.mode == "allowed":
         refs = [ref for ref in choice.allowed if ref.hosted is None]
         if len(refs) < len(choice.allowed):
-            ledger.altered(choice.path, "tools that the provider runs are no part of the choice here")
+            ledger.altered(choice.path, "the choice cannot include tools that the provider runs")
             if not refs:
                 return "none"
         allowed = {
@@ -396,7 +398,7 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
     if choice.mode != "named":
         return choice.mode
     if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server
-        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be demanded here")
+        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be forced in Chat Completions")
         return None
     return _tool_reference(ToolRef(choice.name, kind=choice.kind))
 

@@ -72,7 +72,7 @@ _SHELL = _object_schema(
 )
 _LOCAL_SHELL = _object_schema(
     {
-        "command": _property("array", "The program and its arguments, each for itself.", items=_TEXT),
+        "command": _property("array", "The program and its arguments, one item each.", items=_TEXT),
         "env": _property("object", "Environment variables to set.", additionalProperties=_TEXT),
         "timeout_ms": _TIMEOUT,
         "user": _property("string", "The user to run it as."),

@@ -142,9 +142,7 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
     message = _message_of(error) or _message_of(holder) or (value if type(value) is str else "")
     if not message:
         message = (
-            f"the upstream answered with status {status}"
-            if status
-            else "the upstream failed without a reason"
+            f"the upstream returned status {status}" if status else "the upstream failed without a reason"
         )
     return WireError(
         _classify(code, error_type, status, message),
@@ -197,7 +195,7 @@ def _body_text(status: int, body: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or text.startswith("<") or "\0" in text:
-        return f"the upstream answered with status {status} and no readable message"
+        return f"the upstream returned status {status} and no readable message"
     return text
 
 

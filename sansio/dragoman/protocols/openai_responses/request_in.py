@@ -26,7 +26,7 @@ from dragoman.protocols.openai_responses.checks import (
     optional_text,
     wrong_type,
 )
-from dragoman.protocols.openai_responses.messages_in import InputReader
+from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     IMPLIED_INCLUDES,
@@ -205,7 +205,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
     )
 
 
-_NESTED = "in the form of Chat Completions: it was read as what it means"
+_NESTED = "in the form of Chat Completions: it was converted"
 
 
 def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:

@@ -34,14 +34,14 @@ from dragoman._wire.json import JSON, JSONObject, decode_object
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
-from dragoman.protocols.openai_responses.content_in import (
+from dragoman.protocols.openai_responses.errors import parse_error
+from dragoman.protocols.openai_responses.response_content_in import (
     CallItem,
     MessageItem,
     OutputItem,
     ReasoningItem,
     new_item,
 )
-from dragoman.protocols.openai_responses.errors import parse_error
 from dragoman.protocols.openai_responses.tables import (
     AUTO_TIER,
     EVENT_FIELDS,
@@ -161,7 +161,7 @@ class ResponsesReader:
         if lost is not None:
             self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
         elif kind and kind not in PROGRESS_EVENTS:
-            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
+            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of an unknown type")
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
@@ -216,7 +216,9 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             status = event_status
         if status not in _END_STATUSES:
-            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status=502)
+            raise RemoteProtocolError(
+                f"the response has status {status!r}, which is not a final status", status=502
+            )
         self._start(response, out)
         note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
@@ -256,7 +258,7 @@ class ResponsesReader:
         reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
-                "/incomplete_details/reason", "an unknown reason was taken for the output limit"
+                "/incomplete_details/reason", "an unknown reason was read as the output limit"
             )
         return Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
 

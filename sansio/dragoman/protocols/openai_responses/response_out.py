@@ -41,7 +41,8 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.content_out import (
+from dragoman.protocols.openai_responses.errors import error_event, response_error
+from dragoman.protocols.openai_responses.response_content_out import (
     TEXT_KINDS,
     ItemIds,
     ResponseBuilder,
@@ -65,7 +66,6 @@ from dragoman.protocols.openai_responses.content_out import (
     write_reasoning_part,
     write_search_call,
 )
-from dragoman.protocols.openai_responses.errors import error_event, response_error
 from dragoman.protocols.openai_responses.tables import NAME
 
 _NO_LOGPROBS = b',"logprobs":[]}\n\n'

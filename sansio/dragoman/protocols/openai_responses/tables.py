@@ -236,7 +236,7 @@ LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
 # --- the fields of a response that are read, see `_ir.shape` ---------------------------------------------------
 
-_NOWHERE = "has no place in other protocols"
+_NOWHERE = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
@@ -271,7 +271,7 @@ ITEM_SHAPE: Shape = ByType(
         "custom_tool_call": {**_CALL, "input": None},
     }
 )
-_FILTERED = "other protocols tell only that an answer was stopped, not what was found in it"
+_FILTERED = "other protocols report only that a response was stopped, not what was found in it"
 # What hosts add to their usage: prices, times and details. Tokens and searches are in the counters.
 _USAGE_BOOKKEEPING = (
     "completion_time",  # Groq, as the other times
@@ -435,13 +435,13 @@ PROGRESS_EVENTS = frozenset(
 ) | {"keepalive"}
 # Events whose content is in no finished item: the path under which they are recorded, and the detail of the loss.
 LOST_EVENTS: dict[str, tuple[str, str]] = {
-    "response.audio.delta": ("audio", "answers hold no sound here"),
-    "response.audio.done": ("audio", "answers hold no sound here"),
-    "response.audio.transcript.delta": ("audio", "answers hold no sound here"),
-    "response.audio.transcript.done": ("audio", "answers hold no sound here"),
+    "response.audio.delta": ("audio", "audio has no counterpart here"),
+    "response.audio.done": ("audio", "audio has no counterpart here"),
+    "response.audio.transcript.delta": ("audio", "audio has no counterpart here"),
+    "response.audio.transcript.done": ("audio", "audio has no counterpart here"),
     "response.image_generation_call.partial_image": (
         "partial_images",
-        "pictures that are not finished have no place in other protocols",
+        "other protocols have no field for unfinished images",
     ),
 }
 # The members of the stream's events. Those about an item or part are repeated in the finished one.

@@ -50,7 +50,7 @@ def _messages(items: JSON) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     if not items:
         raise RemoteProtocolError(
-            "messages must hold at least one message", path="/messages", code="invalid_value"
+            "messages must contain at least one message", path="/messages", code="invalid_value"
         )
     return tuple([_message(item, f"/messages/{index}") for index, item in enumerate(items)])
 

@@ -121,7 +121,7 @@ class ToolCallReader:
         if call.ended:
             # Its arguments were complete. Blanks do not change them, nor does a repetition of the whole.
             if piece.strip() and piece != call.text:
-                raise unreadable_response("a tool call goes on after its arguments were complete")
+                raise unreadable_response("a tool call continues after its arguments were complete")
             self._emit_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)

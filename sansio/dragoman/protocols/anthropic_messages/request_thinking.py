@@ -25,10 +25,10 @@ def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject
         _write_disabled(config, capabilities, out, ledger)
         return
     if capabilities.thinking == "none":
-        ledger.dropped(_path(config), "the upstream's model does not think")
+        ledger.dropped(_path(config), "the model does not reason")
         return
     if config.effort is not None and config.budget is not None:
-        ledger.altered(_path(config), "the effort was heeded and not the budget")
+        ledger.altered(_path(config), "the effort was sent and not the budget")
     thinking = (
         _write_adaptive(config, capabilities, out, ledger)
         if capabilities.thinking == "adaptive"
@@ -56,9 +56,9 @@ def resolve_thinking_conflicts(
             continue
         reason = ""
         if not capabilities.sampling:
-            reason = "the upstream's models take no sampling settings"
+            reason = "the upstream's models do not accept sampling settings"
         elif thinks and _FORBIDDEN[param](value):
-            reason = "may not be set like this while the model thinks"
+            reason = "this value is not allowed while the model reasons"
         if reason:
             ledger.dropped(request.param_paths.get(param, f"/{param}"), reason)
             del out[param]
@@ -74,7 +74,8 @@ def drop_thinking_in_tool_loop(
     config, thinking = request.reasoning, out.get("thinking") or {}
     if config is not None and thinking.get("type") == "enabled" and needs_thinking():
         ledger.altered(
-            _path(config), "thinking was left out: the reasoning before the last tool calls did not come back"
+            _path(config),
+            "reasoning was switched off: the request lacks the reasoning before the last tool calls",
         )
         del out["thinking"]
 
@@ -92,14 +93,14 @@ def _write_disabled(
 ) -> None:
     """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set"."""
     if config.effort not in (None, "none") or config.budget is not None:
-        ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
+        ledger.altered(_effort_path(config), "reasoning is off: its effort or budget was left out")
     if capabilities.thinking != "adaptive":
         return
     if capabilities.efforts is None or "none" in capabilities.efforts:
         out["thinking"] = {"type": "disabled"}
         return
     effort = fit_effort("none", _efforts(capabilities))
-    ledger.altered(_effort_path(config), f"sent as effort {effort}: the model cannot do without thinking")
+    ledger.altered(_effort_path(config), f"sent as effort {effort}: the model's reasoning cannot be disabled")
     out["output_config"] = {"effort": effort}
 
 
@@ -109,11 +110,15 @@ def _write_adaptive(
     effort = config.effort
     if effort is None and config.budget is not None:
         effort = effort_of_budget(config.budget)
-        ledger.altered(_path(config), "the budget was sent as an effort: the model takes no budget")
+        ledger.altered(
+            _path(config), "the token budget was converted to an effort: the model does not accept budgets"
+        )
     if effort is not None:
         fitted = fit_effort(effort, _efforts(capabilities))
         if fitted != effort and config.effort is not None:
-            ledger.altered(_effort_path(config), f"the effort was sent as {fitted}")
+            ledger.altered(
+                _effort_path(config), f"sent as {fitted}, the nearest effort that the model accepts"
+            )
         out["output_config"] = {"effort": fitted}
     return {"type": "adaptive"}
 
@@ -125,19 +130,19 @@ def _write_budget(
     if config.effort is not None:
         known = config.effort if config.effort in EFFORTS else DEFAULT_EFFORT
         if known != config.effort:
-            ledger.altered(_effort_path(config), f"the effort was taken for {known}")
+            ledger.altered(_effort_path(config), f"an unknown effort was read as {known}")
         budget = BUDGETS[known]
     elif config.budget is not None:
         budget = config.budget
     elif config.mode is not None:
         budget = BUDGETS[DEFAULT_EFFORT]
     else:
-        ledger.dropped(_path(config), "the model thinks only with a budget, and the request names no effort")
+        ledger.dropped(_path(config), "the model reasons only with a budget, and the request has no effort")
         return None
     if limit <= MIN_BUDGET:
         # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
-        ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest budget for thinking")
+        ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest reasoning budget")
         limit = out["max_tokens"] = limit + MIN_BUDGET
     fitted = limit - 1 if budget is None else max(min(budget, limit - 1), MIN_BUDGET)
     if budget is not None and fitted != budget:

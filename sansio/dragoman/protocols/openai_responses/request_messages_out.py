@@ -189,7 +189,7 @@ class InputWriter:
             out = self._assistant_text(part) if message.role == "assistant" else self._input_text(part)
         elif isinstance(part, Media):
             if message.role == "assistant":
-                self._ledger.dropped(part.path, "an assistant's message holds text alone in Responses")
+                self._ledger.dropped(part.path, "an assistant message can contain only text")
                 return
             media = self._media(part, content)
             if media is None:
@@ -210,7 +210,7 @@ class InputWriter:
             if self._same_protocol:
                 out["annotations"] = part.citations
             else:
-                self._ledger.dropped(f"{part.path}/citations", "only what the assistant says has citations")
+                self._ledger.dropped(f"{part.path}/citations", "only text of the assistant has citations")
         if part.cache is not None:
             self._marks.put(part.cache, out)
         return out
@@ -228,7 +228,7 @@ class InputWriter:
                 )
             elif part.citations and has_unmapped_citations(part):
                 self._ledger.altered(
-                    f"{part.path}/citations", "only source and span of citations were carried"
+                    f"{part.path}/citations", "only the source and span of citations were kept"
                 )
         if part.cache is not None:
             if self._same_protocol:
@@ -240,16 +240,16 @@ class InputWriter:
     def _media(self, part: Media, before: list[JSON]) -> JSONObject | None:
         if part.kind == "audio":
             raise RemoteProtocolError(
-                "Responses takes no audio input: send text, images or files",
+                "Responses does not accept audio input: send text, images or files",
                 path=part.path,
                 code="unsupported_value",
             )
         if part.source == "file_id" and self._request.protocol not in SAME_FILE_STORE:
-            self._ledger.dropped(part.path, "the file lies in another vendor's store")
+            self._ledger.dropped(part.path, "a file id is valid only at the vendor that issued it")
             return None
         if part.context:
             before.append({"type": "input_text", "text": part.context})
-            self._ledger.altered(f"{part.path}/context", "told as text before the file")
+            self._ledger.altered(f"{part.path}/context", "sent as text before the file")
         if part.citations:
             self._ledger.dropped(f"{part.path}/citations", "files have no such setting in Responses")
         if part.kind == "image":
@@ -324,7 +324,7 @@ class InputWriter:
 
     def _output(self, part: ToolResult, output: list[JSON]) -> JSON:
         if part.is_error:
-            self._ledger.altered(f"{part.path}/is_error", 'told as the words "Error: " before the output')
+            self._ledger.altered(f"{part.path}/is_error", 'sent as the text "Error: " before the output')
             if output and output[0]["type"] == "input_text":
                 output[0]["text"] = f"Error: {output[0]['text']}"
             else:
@@ -340,11 +340,11 @@ class InputWriter:
 
     def _write_reasoning(self, part: Reasoning) -> None:
         if part.signature is None:
-            self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
+            self._ledger.dropped(part.path, "reasoning without a signature cannot be sent back")
             return
         native = _signed_item(part.signature)
         if native is None:
-            self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
+            self._ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, "only its vendor can read this reasoning")
         elif self._same_protocol and self._raw(part.path) is native:
             self._items.append(native)
         elif native["type"] != "reasoning":
@@ -371,9 +371,7 @@ class InputWriter:
         for item in reversed(self._items):
             path = self._signed.get(id(item))
             if path is not None and item["type"] == "reasoning" and not followed:
-                self._ledger.add(
-                    LossCode.REPAIRED, path, "reasoning that nothing follows is refused by the server"
-                )
+                self._ledger.add(LossCode.REPAIRED, path, "the server refuses reasoning that no item follows")
                 continue
             followed = path is not None or item["type"] in CALL_ITEMS or item.get("role") == "assistant"
             followed_items.append(item)
@@ -384,7 +382,7 @@ class InputWriter:
         if part.origin == NAME and self._same_protocol:
             into.append(part.native)
         else:
-            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
 
 
 def _item_index(path: str) -> int | None:
@@ -448,7 +446,7 @@ class BreakpointWriter:
     def put(self, mark: CacheMark, part: JSONObject) -> None:
         """Mark a content part. Of two marks on one part the longer one stays."""
         if not self._taken:
-            self._ledger.dropped(mark.path, "this upstream takes no cache breakpoints")
+            self._ledger.dropped(mark.path, "the upstream does not accept cache marks")
             return
         if _BREAKPOINT not in part:
             self._placed.append((mark.path, part))
@@ -465,10 +463,14 @@ class BreakpointWriter:
         """Mark the nearest content part of the items before the mark's place."""
         part = _last_markable_part(items) if self._taken else None
         if part is not None:
-            self._ledger.altered(mark.path, "moved to the content part before it: nothing else takes a mark")
+            self._ledger.altered(
+                mark.path, "moved to the content part before it: nothing else can have a mark"
+            )
             self.put(mark, part)
         elif self._taken:
-            self._ledger.dropped(mark.path, "no content part stands before it, and nothing else takes a mark")
+            self._ledger.dropped(
+                mark.path, "no content part comes before it, and nothing else can have a mark"
+            )
         else:
             self.put(mark, {})
 
@@ -477,7 +479,7 @@ class BreakpointWriter:
         for path, part in self._placed[:-MAX_CACHE_MARKS]:
             del part[_BREAKPOINT]
             self._ledger.dropped(
-                path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
+                path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
             )
 
 

@@ -55,6 +55,11 @@ from dragoman.protocols.openai_responses.checks import (
     wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+from dragoman.protocols.openai_responses.request_tool_items_in import (
+    read_client_call,
+    read_client_output,
+    render_text,
+)
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTLS,
     NAME,
@@ -64,11 +69,6 @@ from dragoman.protocols.openai_responses.tables import (
     SUMMARY_ORIGIN,
     SUMMARY_PREFIX,
     USER_ITEMS,
-)
-from dragoman.protocols.openai_responses.tool_items_in import (
-    read_client_call,
-    read_client_output,
-    render_text,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
 

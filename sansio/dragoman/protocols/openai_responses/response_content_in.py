@@ -32,8 +32,8 @@ from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
 from dragoman._wire.json import JSON, JSONObject, is_object_text
 from dragoman.protocols.openai_responses.checks import int_or_none, objects_in, text_or_none
+from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
-from dragoman.protocols.openai_responses.tool_items_in import search_queries
 
 NextNumber = Callable[[], int]
 
@@ -140,7 +140,7 @@ class OutputItem:
             self.finished = True
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
-        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item was never completed")
 
 
 def _search_of(item: JSONObject) -> Search | None:
@@ -235,7 +235,7 @@ class MessageItem(OutputItem):
         kind = part.get("type")
         if type(kind) is not str or kind not in _TEXT_PART_TYPES:
             path = f"/output/{self.index}/content/{index}"
-            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of an unknown type")
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
@@ -388,7 +388,7 @@ class CallItem(OutputItem):
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
             self.ledger.dropped(
-                f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
+                f"/output/{self.index}/caller", "other protocols have no field for the caller of a tool"
             )
 
     def add_text(self, text: JSON, out: list[Event]) -> None:

@@ -100,7 +100,7 @@ class ConversationWriter:
         if message.name is not None:
             self._ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         if message.phase is not None:
-            self._ledger.dropped(f"{message.path}/phase", "Messages has no phases of messages")
+            self._ledger.dropped(f"{message.path}/phase", "Messages has no message phases")
         if role == "assistant" or role == "user":
             self._add_turn(message)
         else:
@@ -138,7 +138,7 @@ class ConversationWriter:
             elif isinstance(part, OpaquePart):
                 blocks += self._opaque_blocks(part)
             else:
-                self._ledger.dropped(part.path, "a system message takes text alone")
+                self._ledger.dropped(part.path, "a system message can contain only text")
         return blocks
 
     def _add_system(self, message: Message) -> None:
@@ -162,7 +162,9 @@ class ConversationWriter:
                 merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
             return
         # Not into `system`: there it would apply from the start, and change the cached prefix.
-        self._ledger.altered(message.path, "sent as marked user text: the upstream takes no system role here")
+        self._ledger.altered(
+            message.path, "sent as marked user text: the upstream does not accept the system role here"
+        )
         blocks = []
         for part in message.parts:
             if isinstance(part, OpaquePart) and part.text is not None:
@@ -172,7 +174,7 @@ class ConversationWriter:
                     block["text"] = f"<system>\n{block['text']}\n</system>"
                     blocks.append(block)
             else:
-                self._ledger.dropped(part.path, "a system message takes text alone")
+                self._ledger.dropped(part.path, "a system message can contain only text")
         if blocks:
             self._append("user", blocks)
 
@@ -212,18 +214,20 @@ class ConversationWriter:
             self._ledger.altered(part.path, "the refusal was sent as plain text")
             return ({"type": "text", "text": part.text},) if has_visible_text(part.text) else ()
         if isinstance(part, (ToolResult, ToolCall)):
-            self._ledger.dropped(part.path, "neither calls nor results may stand here")
+            self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
         if assistant and not self._same_protocol:
             # "document blocks are not allowed in assistant messages", nor are images.
-            self._ledger.dropped(part.path, "an assistant message takes no images and files")
+            self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
             return ()
         return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
 
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
         """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
         if not self._same_protocol and not has_visible_text(part.text):
-            self._ledger.add(LossCode.REPAIRED, part.path, "a text of blanks was left out: it is refused")
+            self._ledger.add(
+                LossCode.REPAIRED, part.path, "a blank text was left out: the upstream refuses it"
+            )
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
         if part.cache is not None:
@@ -233,9 +237,7 @@ class ConversationWriter:
                 block["citations"] = part.citations
             merge_extra(block, part.extra)
         elif part.citations is not None:
-            self._ledger.altered(
-                part.path, "sent without its citations: the upstream takes back only its own"
-            )
+            self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
         return (block,)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
@@ -243,13 +245,13 @@ class ConversationWriter:
         if signature is None and self._unsigned and part.text and not part.forged:
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if signature is None:
-            self._ledger.dropped(part.path, "unsigned reasoning: the upstream takes back only what it signed")
+            self._ledger.dropped(part.path, "unsigned reasoning: the upstream accepts only what it signed")
             return ()
         if signature.origin != NAME:
             self._ledger.add(
-                LossCode.FOREIGN_SEAL,
+                LossCode.FOREIGN_SIGNATURE,
                 part.path,
-                f"reasoning of {signature.origin or 'an answer that was cut off'}, which this upstream cannot read",
+                f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
             return ()
         if self._same_protocol and part.extra:
@@ -331,7 +333,7 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
         return msgspec.Raw(text.encode("utf-8"))
     if not text or text.isspace():
         return {}
-    ledger.altered(path, "the arguments are no JSON object: they were sent as text under the key _raw")
+    ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
     return {"_raw": text}
 
 
@@ -355,11 +357,11 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
-        raise _refused(part, "the upstream takes no audio; send a transcript as text")
+        raise _refused(part, "the upstream does not accept audio; send a transcript as text")
     if part.source == "file_id":
         if not same_protocol:
             raise _refused(
-                part, "a file id is known only to the vendor that gave it; send the file's data or URL"
+                part, "a file id is valid only at the vendor that issued it; send the file's data or URL"
             )
         source: JSONObject = {"type": "file", "file_id": part.data}
     elif part.source == "url" and not part.data.startswith("data:"):
@@ -410,9 +412,9 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
     try:
         text = b64decode(data, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError):
-        raise _refused(part, "the file is not base64 of UTF-8 text, as its type says") from None
+        raise _refused(part, "the file is not base64-encoded UTF-8 text, as its type requires") from None
     if media_type != "text/plain":
-        ledger.altered(part.path, f"sent as text/plain: the upstream has no {media_type}")
+        ledger.altered(part.path, f"sent as text/plain: the upstream does not accept {media_type}")
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
@@ -451,7 +453,7 @@ class CacheControlWriter:
         for block, mark in self._written[:excess]:
             del block["cache_control"]
             ledger.dropped(
-                mark.path, f"the upstream takes up to {MAX_CACHE_MARKS} cache marks: the last ones were sent"
+                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
             )
         after_short = False
         for block, mark in self._written[excess:]:
@@ -461,7 +463,7 @@ class CacheControlWriter:
                 # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
                 block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
-                    mark.path, "kept for the shorter time: a longer one may not follow a shorter one"
+                    mark.path, "kept for the shorter time: a longer time must not follow a shorter one"
                 )
         if after_short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
             top["ttl"] = CACHE_TTL_NAMES["short"]

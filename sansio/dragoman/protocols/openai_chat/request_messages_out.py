@@ -72,20 +72,22 @@ class PartWriter:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
             if part.citations is not None and not self.same_protocol:
-                self.ledger.altered(part.path, "sent without its citations: text parts have none here")
+                self.ledger.altered(
+                    part.path, "sent without its citations: Chat Completions has none in text parts"
+                )
         elif isinstance(part, Media):
             self._media(part, content)
         elif isinstance(part, OpaquePart):
             if part.origin == NAME:
                 content.append(part.native)
             else:
-                self.ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
+                self.ledger.add(
+                    LossCode.UNKNOWN_KIND, part.path, f"Chat Completions has no counterpart of {part.kind}"
+                )
             return
         else:
             # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
-            self.ledger.dropped(
-                part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
-            )
+            self.ledger.dropped(part.path, f"a {message.role} message cannot contain a {type(part).__name__}")
             return
         if len(content) > start:
             last = content[-1]
@@ -93,7 +95,7 @@ class PartWriter:
             if self.same_protocol and part.extra:
                 content[-1] = deep_merge(last, part.extra)
         elif part.cache is not None:
-            self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
+            self.ledger.dropped(part.cache.path, "the marked part was left out")
 
     def write_mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
         """Put a cache mark on a wire part, or record its loss. `write_message_fields` writes that of a message."""
@@ -105,11 +107,11 @@ class PartWriter:
             elif message is None or mark.path != f"{message.path}/cache_control":
                 part["cache_control"] = write_cache_control(mark)
         elif self.capabilities.cache_marks == "none":
-            self.ledger.dropped(mark.path, "the upstream takes no cache marks")
+            self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
         else:
             name, form = _MARKS[self.capabilities.cache_marks]
             if name in part:
-                self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
+                self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
             else:
                 part[name] = form(mark)
                 self._cache_marks.append((part, name, mark))
@@ -126,11 +128,11 @@ class PartWriter:
         """Put the members of a message beside its content into `body`."""
         if message.name is not None:
             if "message_name" in self.capabilities.refuses:
-                self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
+                self.ledger.dropped(f"{message.path}/name", "the upstream does not accept names on messages")
             else:
                 body["name"] = message.name
         if message.phase is not None:
-            self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
+            self.ledger.dropped(f"{message.path}/phase", "Chat Completions has no message phases")
         if not self.same_protocol:
             return
         raw = self.raw_message(message)
@@ -157,7 +159,7 @@ class PartWriter:
             content.append({"type": "text", "text": part.context})
             self.ledger.altered(f"{part.path}/context", "sent as a text part before the document")
         if part.citations is not None:
-            self.ledger.dropped(f"{part.path}/citations", "the target protocol has no citations")
+            self.ledger.dropped(f"{part.path}/citations", "Chat Completions has no citations of documents")
         if part.kind == "image":
             self._image(part, content)
         elif part.kind == "file":
@@ -168,7 +170,9 @@ class PartWriter:
 
     def _image(self, part: Media, content: list[JSONObject]) -> None:
         if part.source == "file_id":
-            self.ledger.dropped(part.path, "images are sent by URL or as data here, not by file id")
+            self.ledger.dropped(
+                part.path, "Chat Completions accepts images by URL or as data, not by file id"
+            )
             return
         image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
         if part.detail is not None:
@@ -178,7 +182,7 @@ class PartWriter:
     def _file(self, part: Media, content: list[JSONObject]) -> None:
         file: JSONObject = {}
         if part.detail is not None:
-            self.ledger.dropped(f"{part.path}/detail", "files have no detail setting here")
+            self.ledger.dropped(f"{part.path}/detail", "Chat Completions has no detail setting for files")
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
@@ -189,7 +193,7 @@ class PartWriter:
         elif part.source == "file_id":
             file["file_id"] = part.data
             if not self.same_protocol:
-                self.ledger.altered(part.path, "a file id means something to the server that gave it alone")
+                self.ledger.altered(part.path, "a file id is valid only at the vendor that issued it")
         elif self.same_protocol:
             file["file_data"] = part.data
         else:
@@ -200,7 +204,9 @@ class PartWriter:
     def _file_as_text(self, part: Media) -> str:
         """Return a document as text: its content, or its URL."""
         if part.source == "url":
-            self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
+            self.ledger.altered(
+                part.path, "Chat Completions does not accept files by URL: the URL is sent as text"
+            )
             return f"[document: {part.filename + ', ' if part.filename else ''}{part.data}]"
         if part.filename is None:
             return part.data
@@ -335,11 +341,12 @@ class _TurnWriter:
                 writer.write_mark(mark, message, body)
             elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 writer.ledger.altered(
-                    mark.path, "tool calls take no cache marks here: moved to the text before"
+                    mark.path,
+                    "tool calls cannot have cache marks in Chat Completions: moved to the text before",
                 )
                 writer.write_mark(mark, message, self.content[-1])
             else:
-                writer.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
+                writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
 
     def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
@@ -388,7 +395,7 @@ class _TurnWriter:
             self._writer.ledger.add(
                 LossCode.REPAIRED,
                 message.path,
-                "the upstream demands the reasoning of this turn: a blank stands for it",
+                "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
 
     def _add_dummy_signature(self) -> None:
@@ -417,7 +424,7 @@ class _TurnWriter:
                 self.calls[at] = deep_merge(extra, self.calls[at])
             else:
                 self._writer.ledger.dropped(
-                    reasoning.path, "the call that it belongs to is not there any more"
+                    reasoning.path, "the tool call that it belongs to is no longer in the conversation"
                 )
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
@@ -438,17 +445,17 @@ class _TurnWriter:
                 if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
                     natives.append(native)
                 else:
-                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
+                    ledger.dropped(reasoning.path, "the upstream does not accept earlier reasoning")
                 continue
             if reasoning.signature is not None:
                 ledger.add(
-                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
+                    LossCode.FOREIGN_SIGNATURE, reasoning.path, "only its vendor can read this reasoning"
                 )
             if reasoning.text and not exact:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
-                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
+                        reasoning.path, "the upstream does not accept earlier reasoning that is not its own"
                     )
                 else:
                     texts.append(reasoning.text)

@@ -314,7 +314,7 @@ def _render_code_result(block: JSONObject) -> str:
 
 def _render_mcp_result(block: JSONObject) -> str:
     text = _join_texts(block.get("content"))
-    head = "A tool failed:" if block.get("is_error") else "A tool gave back:"
+    head = "A tool failed:" if block.get("is_error") else "A tool returned:"
     return _join(head, text) if text else ""
 
 

@@ -155,12 +155,12 @@ def write_reasoning(
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
-        ledger.dropped(config.display_path or path, "whether reasoning is shown is up to the upstream")
+        ledger.dropped(config.display_path or path, "there is no setting for whether reasoning is visible")
     requested = _requested_effort(config)
     if requested is None:
         return
     if config.mode == "disabled" and config.effort not in (None, "none"):
-        ledger.dropped(config.effort_path or path, "no effort beside thinking that is switched off")
+        ledger.dropped(config.effort_path or path, "reasoning is off: its effort was left out")
     setting = capabilities.reasoning_setting
     at = (config.effort_path or path) if config.effort is not None else path
     if setting is None:
@@ -176,7 +176,7 @@ def write_reasoning(
         out["reasoning"] = {"max_tokens": config.budget}
         return
     if config.budget is not None and requested != "none":
-        ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
+        ledger.altered(path, "the token budget was converted to an effort")
     effort = fit_effort(requested, capabilities.efforts)
     if (
         setting == "reasoning_effort"
@@ -186,18 +186,18 @@ def write_reasoning(
     ):
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
         # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173)
-        ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
+        ledger.altered(at, "the model does not accept an effort together with tools in Chat Completions")
         if fit_effort("none", capabilities.efforts) != "none":
             return
         effort = "none"
     elif effort != requested:
-        ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
+        ledger.altered(at, f"sent as {effort}, the nearest effort that the model accepts")
     if setting in ("thinking", "enable_thinking"):
         out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
         if capabilities.efforts:
             out["reasoning_effort"] = effort
         elif config.effort is not None:
-            ledger.altered(at, "sent as a switch: how much to think cannot be said")
+            ledger.altered(at, "sent as a switch: the upstream has no setting for the effort")
     else:
         out[setting] = {"effort": effort} if setting == "reasoning" else effort
 
@@ -257,7 +257,7 @@ def write_response_format(
             # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
             _add_instruction(messages, "Answer with one JSON object.")
             ledger.altered(
-                path, "the messages got an instruction to answer in JSON, without which it is refused"
+                path, "the server requires the word JSON in the messages: an instruction was added"
             )
         return
     schema: JSONObject = {"name": form.name or "response"}  # the name is required
@@ -267,7 +267,7 @@ def write_response_format(
     if form.strict is not None:
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
-            ledger.altered(path, "the schema is outside of what the server takes as strict")
+            ledger.altered(path, "the server does not accept this schema as strict")
     if same_protocol and form.extra:
         schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -321,10 +321,12 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
-        ledger.dropped(path, "the speed is said in its place")
+        ledger.dropped(path, "the speed was sent in its place")
     requested = LOGPROBS_INCLUDE in (request.params.get("include") or ())
     if requested and "logprobs" in capabilities.refuses:
-        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        ledger.dropped(
+            request.param_paths.get("include", "/include"), "the upstream does not accept logprobs"
+        )
         requested = False
     if requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
@@ -335,7 +337,7 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
         return value
     tier = SERVICE_TIER_ALIASES.get(str(value))
     if tier is None:
-        ledger.dropped(path, "the target protocol has no such service tier")
+        ledger.dropped(path, "Chat Completions has no such service tier")
     else:
         ledger.altered(path, f"sent as {tier}")
     return tier
@@ -344,25 +346,25 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
 def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Return the service tier for `speed` of Messages. Any speed but `fast` is the default."""
     if value not in ("fast", "standard"):
-        ledger.dropped(path, "the target protocol has no such speed")
+        ledger.dropped(path, "Chat Completions has no such speed")
     return value if value == "fast" else None
 
 
 def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value != "standard":
-        ledger.dropped(path, "the upstream takes no service tier")
+        ledger.dropped(path, "the upstream does not accept a service tier")
     return None
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     for index, item in enumerate(value if type(value) is list else ()):
         if type(item) is not str or item not in IMPLIED_INCLUDES:
-            ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
+            ledger.dropped(child(path, index), "Chat Completions has nothing of the kind to include")
     return None
 
 
 def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
-    ledger.dropped(path, "the upstream takes no cache marks")
+    ledger.dropped(path, "the upstream does not accept cache marks")
     return None
 
 
