@@ -81,7 +81,7 @@ def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_text_that_is_no_secret_is_none() -> None:
+def test_a_text_without_a_secret_is_unchanged() -> None:
     Secret("an ordinary value")
     Secret("secret")
     canaries.look("x", "an ordinary value, secret")

@@ -49,6 +49,6 @@ def test_one_parameter_keeps_all_its_values() -> None:
     assert covering([{"row": number % 2} for number in range(4)], 1) == [0, 1, 2, 3]
 
 
-def test_the_choice_is_the_same_in_each_worker_and_another_for_each_test() -> None:
+def test_each_worker_chooses_the_same_cases_and_each_test_others() -> None:
     assert covering(CASES, 2, "test_one") == covering(CASES, 2, "test_one")
     assert len({tuple(covering(CASES, 2, f"test_{number}")) for number in range(9)}) > 1

@@ -38,7 +38,7 @@ def problems(row: Probe, cell: Cell) -> list[str]:
 
 
 @pytest.mark.promise("R13")
-def test_no_part_of_a_request_is_lost_without_a_word() -> None:
+def test_no_part_of_a_request_is_lost_silently() -> None:
     found = [
         f"{client} to {upstream}: {problem}"
         for client, upstream, row in rows(pages.REQUESTS)
@@ -49,7 +49,7 @@ def test_no_part_of_a_request_is_lost_without_a_word() -> None:
 
 
 @pytest.mark.promise("R13")
-def test_no_part_of_a_stream_is_lost_without_a_word() -> None:
+def test_no_part_of_a_stream_is_lost_silently() -> None:
     found = [
         f"{upstream} to {client}: {problem}"
         for upstream, client, row in rows(pages.ANSWERS)
@@ -114,7 +114,7 @@ SDK_FIELDS: list[tuple[dict[str, list[Probe]], str, set[str]]] = [
 ]
 
 
-def test_what_the_vendors_sdk_knows_has_a_row(subtests: pytest.Subtests) -> None:
+def test_every_field_of_the_vendors_sdk_has_a_row(subtests: pytest.Subtests) -> None:
     for table, what, expected in SDK_FIELDS:
         with subtests.test(what=what):
             assert expected, "the SDK has moved it"
@@ -167,20 +167,20 @@ def translation(row: Probe, given: Output, base: Output) -> Callable[[Any], Outp
     return lambda body: given if body == row.body else base
 
 
-def test_the_judge(subtests: pytest.Subtests) -> None:
+def test_the_fate_of_a_row(subtests: pytest.Subtests) -> None:
     for row, given, base, fate in JUDGE:
         with subtests.test(given=given, base=base, fate=fate):
             assert judge(row, translation(row, given, base)).fate is fate
 
 
-def test_a_refusal_is_told_in_its_words() -> None:
+def test_a_refusal_has_its_own_message() -> None:
     def refuse(_: Any) -> Output:
         raise RemoteProtocolError("no such thing")
 
     assert judge(ROW, refuse) == Cell(Fate.REFUSED, words="no such thing")
 
 
-def test_a_cell_says_where_and_why() -> None:
+def test_a_cell_has_its_places_and_notes() -> None:
     given = out('{"list": [{"type": "t", "o": "Zqone"}], "n": 1}', (DROPPED, "/a/y"))
     cell = judge(ROW, lambda body: given if body == ROW.body else NOTHING_SENT)
     assert cell == Cell(Fate.ALTERED, ("list[t].o",), (Note("dropped", ("y",), "d"),))

@@ -76,7 +76,7 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
     assert {name for name in wheel.namelist() if name.endswith(".py")} == modules
 
 
-def test_a_plain_install_needs_msgspec_alone() -> None:
+def test_a_plain_install_needs_only_msgspec() -> None:
     plain = [each for each in requires("dragoman") or () if "extra ==" not in each]
     assert [each.split(">")[0] for each in plain] == ["msgspec"]
 
@@ -218,7 +218,7 @@ def sbom(wheel: zipfile.ZipFile) -> dict[str, Any]:
 
 
 @pytest.mark.promise("S17")
-def test_the_sbom_says_of_each_dependency_what_the_lock_says(sbom: dict[str, Any]) -> None:
+def test_the_sbom_agrees_with_the_lock(sbom: dict[str, Any]) -> None:
     lock = Lock("dev")
     for component in sbom["components"]:
         name = component["name"]
@@ -287,7 +287,7 @@ def test_the_main_suite_does_not_read_the_recordings() -> None:
 
 
 @pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("hypercorn", "serve")])
-def test_without_the_extra_the_command_says_what_to_install(missing: str, command: str) -> None:
+def test_without_the_extra_the_command_names_what_to_install(missing: str, command: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = [{command!r}];"
         "from dragoman_server.__main__ import main; main()"

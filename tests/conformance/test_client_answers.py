@@ -369,7 +369,7 @@ def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
 
 
 @others_of_claude
-def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> None:
+def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     """Input in the start of a block is fatal for it; so is a block that does not stop."""
     heard = heard_by(
         MESSAGES,
@@ -398,7 +398,7 @@ def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> 
 
 
 @others_of_claude
-def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
+def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
     """The thinking at its maker, the reference to a tool as words, the picture as a picture."""
     answer = stream(
         upstream,

@@ -43,7 +43,7 @@ def heard(case: Case, upstream: str) -> Heard:
     return heard_by(case.protocol, upstream, case.body, answer)
 
 
-def test_nothing_that_clients_die_of_occurs(subtests: pytest.Subtests) -> None:
+def test_no_known_client_failure_occurs(subtests: pytest.Subtests) -> None:
     for case, upstream in HEARINGS:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
             events = heard(case, upstream).events
@@ -100,7 +100,7 @@ def test_a_cut_response_never_looks_complete(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
-def test_heartbeats_are_what_the_clients_stand(protocol: str) -> None:
+def test_heartbeats_have_a_form_that_clients_accept(protocol: str) -> None:
     """All agents drop a stream that is silent for 300 s. A comment is nothing; Messages has a ping."""
     (endpoint,) = spec_of(protocol).endpoints
     beat = endpoint.heartbeat

@@ -54,7 +54,7 @@ def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
 
 
 @pytest.mark.promise("R13")
-def test_every_place_is_carried_mapped_or_in_the_ledger(subtests: pytest.Subtests) -> None:
+def test_every_value_is_kept_mapped_or_in_the_ledger(subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
             for upstream in others(case):
@@ -70,7 +70,7 @@ def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
-def test_no_row_is_of_no_use(protocol: str) -> None:
+def test_every_row_is_used(protocol: str) -> None:
     """A row that fits nothing says nothing, and hides that what it was for is gone."""
     for upstream in PROTOCOL_NAMES:
         named: set[str] = set()
@@ -105,7 +105,7 @@ def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.
             assert asked.translated.body == json.dumps(case.body).encode()
 
 
-def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(
+def test_plain_upstreams_accept_every_request_and_get_all_its_text(
     subtests: pytest.Subtests,
 ) -> None:
     """Upstreams of which nothing is said may lose more, never a word of what is said."""
@@ -144,7 +144,7 @@ _TAKEN_BY_ALL = {
 @pytest.mark.parametrize(
     ("host", "model"), [("deepseek", "deepseek-v4-pro"), ("mistral", "devstral-medium-latest")]
 )
-def test_hosts_that_check_bodies_take_them(subtests: pytest.Subtests, host: str, model: str) -> None:
+def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, model: str) -> None:
     for case in (case for case in CASES if case.protocol != CHAT):
         with subtests.test(case=case.name, protocol=case.protocol):
             sent = ask(
@@ -219,7 +219,7 @@ COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
 ]
 
 
-def test_the_judge_complains(subtests: pytest.Subtests) -> None:
+def test_differences_are_reported(subtests: pytest.Subtests) -> None:
     for sent, got, told, complaint in COMPLAINTS:
         with subtests.test(sent=sent):
             complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)

@@ -57,7 +57,7 @@ def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) 
 
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_value_of_another_type_in_a_relay_that_is_mended(protocol: str) -> None:
+def test_a_value_of_another_type_in_a_relay_that_is_rewritten(protocol: str) -> None:
     for name in ("full", *SMALL.get(protocol, ())):
         assert faults(lambda each: mended(protocol, each), FIXTURES[protocol][name]) == set()
 

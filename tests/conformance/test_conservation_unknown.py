@@ -24,7 +24,7 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: st.DataObject) -> None:
+def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(list(FIXTURES[client].values())))
     assert lost_of_request(client, upstream, body, data) == []
 
@@ -42,7 +42,7 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
-def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
+def test_a_repaired_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(list(FIXTURES[protocol].values())))
     assert lost_of_request(protocol, protocol, body, data, mends=True) == []
 
@@ -51,7 +51,7 @@ def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObjec
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st.DataObject) -> None:
+def test_unknown_fields_of_responses_are_recorded(upstream: str, client: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(list(ANSWERS[upstream].values())))
     assert lost_of_answer(upstream, client, body, data) == []
 
@@ -60,7 +60,7 @@ def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_members_of_chunks_and_deltas_are_told(
+def test_unknown_members_of_chunks_and_deltas_are_recorded(
     upstream: str, client: str, data: st.DataObject
 ) -> None:
     assert lost_of_frame(upstream, client, SAMPLES[upstream](), data) == []

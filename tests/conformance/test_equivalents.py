@@ -36,5 +36,5 @@ def test_the_comparison(subtests: pytest.Subtests) -> None:
             assert found == expected
 
 
-def test_the_twins_model_is_the_one_that_is_asked_for() -> None:
+def test_the_requested_model_is_sent() -> None:
     assert translated(CHAT, MESSAGES, ASKED, "claude-opus-5")["model"] == "claude-opus-5"

@@ -67,7 +67,7 @@ def judge(events: list[Event], client: str) -> None:
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
 
 
-def test_fixed_answers(subtests: pytest.Subtests) -> None:
+def test_fixed_responses(subtests: pytest.Subtests) -> None:
     for name in EVENTS:
         with subtests.test(name=name):
             for client in CLIENTS:
@@ -77,14 +77,14 @@ def test_fixed_answers(subtests: pytest.Subtests) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal())
-def test_legal_answers(client: str, events: list[Event]) -> None:
+def test_legal_responses(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(choices=2))
-def test_legal_answers_of_several_choices(client: str, events: list[Event]) -> None:
+def test_legal_responses_of_several_choices(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
@@ -98,7 +98,7 @@ def test_any_blocks_open_together(client: str, events: list[Event]) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(fails=True))
-def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> None:
+def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> None:
     sent = told(events, client)
     if sent:
         assert check_stream(client, sent, include_usage=True) == []
@@ -115,7 +115,7 @@ def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> Non
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(together=ANY))
-def test_legal_answers_whole(client: str, events: list[Event]) -> None:
+def test_legal_whole_responses(client: str, events: list[Event]) -> None:
     sent = told(events, client, streams=False)
     assert check_whole(client, sent) == []
     said = meaning_of_events(events)
@@ -134,7 +134,7 @@ def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) ->
 
 @PROPERTY
 @given(events=legal(choices=2, together=ANY) | legal(choices=2, fails=True))
-def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
+def test_the_checker_accepts_legal_events(events: list[Event]) -> None:
     checker = EventOrderChecker()
     for event in events:
         checker.check(event)
@@ -142,7 +142,7 @@ def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
 
 @settings(PROPERTY, max_examples=200)
 @given(events=illegal())
-def test_the_checker_refuses_what_they_do_not(events: list[Event]) -> None:
+def test_the_checker_refuses_illegal_events(events: list[Event]) -> None:
     checker = EventOrderChecker()
     *before, last = events
     for event in before:

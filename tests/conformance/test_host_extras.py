@@ -153,7 +153,7 @@ TOLD: dict[str, list[tuple[str, Any, str]]] = {
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
-def test_what_says_something_is_entered_at_its_place(upstream: str, client: str, streams: bool) -> None:
+def test_meaningful_extras_are_losses_at_their_path(upstream: str, client: str, streams: bool) -> None:
     wrong = {}
     for path, value, code in TOLD[upstream]:
         losses = entered(upstream, client, with_member(PLAIN[upstream], path, value), streams=streams)
@@ -203,7 +203,7 @@ ERRORS: dict[str, tuple[Body, list[Any]]] = {
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
-def test_errors_enter_nothing(upstream: str, client: str, streams: bool) -> None:
+def test_errors_record_no_loss(upstream: str, client: str, streams: bool) -> None:
     body, frames = ERRORS[upstream]
     translator = ResponseTranslator(
         client=UPSTREAMS[client],

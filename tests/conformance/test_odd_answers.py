@@ -38,7 +38,7 @@ def context(client: str) -> ResponseContext:
 
 @pytest.mark.parametrize("protocol", UPSTREAMS)
 @pytest.mark.parametrize("client", PROTOCOLS)
-def test_whole_answers(protocol: str, client: str) -> None:
+def test_whole_responses(protocol: str, client: str) -> None:
     for answer in ANSWERS[protocol].values():
         for changed in variants(answer):
             body = json.dumps(changed).encode()

@@ -366,7 +366,7 @@ def test_broken_streams_are_caught(protocol: str) -> None:
         assert [told for told in found if problem in told], (name, found)
 
 
-def test_usage_that_was_not_asked_for() -> None:
+def test_usage_that_was_not_requested() -> None:
     stream = s.render(CHAT, s.chat())
     assert any("not asked for" in told for told in check_stream(CHAT, stream, include_usage=False))
 
@@ -444,11 +444,11 @@ BROKEN_WHOLE: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_good_whole_answers_pass(protocol: str) -> None:
+def test_good_whole_responses_pass(protocol: str) -> None:
     assert check_whole(protocol, json.dumps(s.WHOLE[protocol]).encode()) == []
 
 
-def test_broken_whole_answers_are_caught(subtests: pytest.Subtests) -> None:
+def test_broken_whole_responses_are_caught(subtests: pytest.Subtests) -> None:
     for protocol, change, problem in BROKEN_WHOLE:
         with subtests.test(protocol=protocol, problem=problem):
             payloads = [copy.deepcopy(s.WHOLE[protocol])]

@@ -121,7 +121,7 @@ def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_whole_answers_are_read(protocol: str) -> None:
+def test_whole_responses_are_read(protocol: str) -> None:
     meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
     assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]
     assert meaning.stop is Stop.TOOL
@@ -207,7 +207,7 @@ def test_compare(subtests: pytest.Subtests) -> None:
             assert found == [] if problem is None else [told for told in found if problem in told], found
 
 
-def test_usage_is_not_owed_to_a_chat_client_that_did_not_ask() -> None:
+def test_a_chat_client_that_did_not_request_usage_needs_none() -> None:
     assert compare(_said(A, usages=[FULL]), _said(A), CHAT, include_usage=False) == []
 
 
@@ -232,7 +232,7 @@ ERRORS: list[tuple[str, int, bytes, str | None]] = [
 ]
 
 
-def test_error_answers(subtests: pytest.Subtests) -> None:
+def test_error_responses(subtests: pytest.Subtests) -> None:
     for protocol, status, body, problem in ERRORS:
         with subtests.test(protocol=protocol, status=status):
             found = check_error(protocol, status, body)

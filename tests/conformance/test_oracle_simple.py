@@ -94,7 +94,7 @@ def test_a_stream_without_an_end_is_cut(form: str) -> None:
 BODY = '{"id":"cmpl-1","model":"m","created":1,"message":{"role":"assistant","content":"Hi"},"done":true}'
 
 
-def test_whole_answers() -> None:
+def test_whole_responses() -> None:
     form = SIMPLE_LINES
     assert check_whole(form, BODY.encode()) == []
     assert meaning_of_whole(form, BODY.encode()).said(Kind.TEXT) == "Hi"
@@ -135,7 +135,7 @@ COMPARED = [
 ]
 
 
-def test_the_words_are_compared(subtests: pytest.Subtests) -> None:
+def test_the_texts_are_compared(subtests: pytest.Subtests) -> None:
     for meant, heard, passes in COMPARED:
         with subtests.test(heard=heard, passes=passes):
             problems = compare(meant, said((Kind.TEXT, heard)), SIMPLE_EVENTS)

@@ -73,7 +73,7 @@ AFTER: dict[str, bytes] = {
 }
 
 
-def test_nothing_passes_behind_an_end_or_an_error(subtests: pytest.Subtests) -> None:
+def test_nothing_is_relayed_after_an_end_or_an_error(subtests: pytest.Subtests) -> None:
     for protocol, end in ENDS:
         with subtests.test(protocol=protocol, end=end):
             begin, after = BEGINS[protocol], AFTER[protocol]

@@ -87,5 +87,5 @@ def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int
 
 
 @fuzz(mutated_json(WHOLE), clients, examples=80)
-def test_mutated_whole_answers(drawn: tuple[str, bytes], client: str) -> None:
+def test_mutated_whole_responses(drawn: tuple[str, bytes], client: str) -> None:
     judge_whole(*drawn, client)

@@ -84,7 +84,7 @@ def test_A2_parallel_calls_have_their_own_index(upstream: str) -> None:
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("index_too", [True, False], ids=["by-index", "by-id-alone"])
-def test_A3_calls_back_to_back_are_two_blocks(client: str, index_too: bool) -> None:
+def test_A3_consecutive_calls_are_two_blocks(client: str, index_too: bool) -> None:
     """No text stands between the calls, and each comes whole in one chunk."""
     first, second = s.call(0, "call_a", "add", '{"a":1}'), s.call(1, "call_b", "now", "{}")
     if not index_too:
@@ -115,7 +115,7 @@ def test_A4_no_arguments_are_an_empty_object(client: str, upstream: str, pieces:
 
 
 @pairs()
-def test_A4_no_arguments_in_a_whole_answer(client: str, upstream: str) -> None:
+def test_A4_no_arguments_in_a_whole_response(client: str, upstream: str) -> None:
     whole = hear_whole(upstream, client, stream(upstream, Call("call_a", "now", ())), streams=True)
     if client == CHAT:
         (call,) = whole["choices"][0]["message"]["tool_calls"]
@@ -144,7 +144,7 @@ def test_A5_empty_arguments_in_history_are_an_empty_object(
 
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
-def test_A6_input_is_always_there(client: str, upstream: str) -> None:
+def test_A6_tool_use_always_has_input(client: str, upstream: str) -> None:
     """A call without arguments keeps its `input`, in requests and in answers."""
     call = Call("call_a", "now", ("{}",))
     sent = ask(client, upstream, request(client, User("Hi"), Model((call,)), Result("call_a"))).body
@@ -160,7 +160,7 @@ def test_A6_input_is_always_there(client: str, upstream: str) -> None:
 @pytest.mark.parametrize(
     "pieces", [("", '{"a":1}'), ('{"a":', "", "1}"), ('{"a":1}', "")], ids=["first", "middle", "last"]
 )
-def test_A7_an_empty_arguments_delta_is_nothing(client: str, pieces: tuple[str, ...]) -> None:
+def test_A7_an_empty_arguments_delta_is_ignored(client: str, pieces: tuple[str, ...]) -> None:
     data = stream(RESPONSES, Call("call_a", "add", pieces))
     heard = hear(RESPONSES, client, data)
     assert heard.machine.outcome is Outcome.COMPLETED
@@ -173,7 +173,9 @@ WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
 @pairs()
 @pytest.mark.parametrize("stop", ["end", "tool"])
 @pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "calls-alone"])
-def test_A8_a_turn_that_ends_with_calls_says_so(client: str, upstream: str, stop: str, spoken: bool) -> None:
+def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
+    client: str, upstream: str, stop: str, spoken: bool
+) -> None:
     """Also where the upstream said `stop`, and where text came before the calls."""
     blocks = [Say("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
     data = stream(upstream, *blocks, stop=stop)
@@ -188,7 +190,7 @@ def test_A8_a_turn_that_ends_with_calls_says_so(client: str, upstream: str, stop
 
 
 @each("client", OTHERS)
-def test_A9_an_empty_finish_reason_is_none(client: str) -> None:
+def test_A9_an_empty_finish_reason_is_ignored(client: str) -> None:
     """`finish_reason: ""` stands in every chunk; the real one comes last."""
     data = [
         s.chunk({"role": "assistant", "content": ""}, ""),
@@ -248,7 +250,7 @@ CUT = {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}
 
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
-def test_A12_a_cut_call_is_not_told_as_complete(client: str, upstream: str) -> None:
+def test_A12_a_cut_call_is_not_sent_as_complete(client: str, upstream: str) -> None:
     data = stream(upstream, Call("call_a", "add", ('{"a"', ": "), whole=False), stop="length")
     heard = hear(upstream, client, data, anew=True)
     assert heard.finish == CUT[client]
@@ -276,7 +278,7 @@ def test_A13_a_new_id_under_the_same_index_is_a_new_call(client: str) -> None:
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("pieces", [2, 5])
-def test_A13_also_in_fragments(client: str, pieces: int) -> None:
+def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, pieces: int) -> None:
     """Later fragments carry the index alone and belong to the newest call of it."""
     text = '{"a": 1, "b": 2}'
     step = len(text) // pieces + 1
@@ -288,14 +290,14 @@ def test_A13_also_in_fragments(client: str, pieces: int) -> None:
     assert heard.gist == [("call", f"add({text})")] * 2
 
 
-def test_A13_a_relay_gives_the_servers_own_bytes() -> None:
+def test_A13_a_relay_keeps_the_upstreams_bytes() -> None:
     """A client that speaks to its own kind of server hears it as it is."""
     assert hear(CHAT, CHAT, reused()).data == reused()
 
 
 @each("client")
 @pytest.mark.parametrize("at_once", [True, False], ids=["one-chunk", "a-chunk-each"])
-def test_A14_without_an_index_the_position_counts(client: str, at_once: bool) -> None:
+def test_A14_calls_without_an_index_are_separated_by_position(client: str, at_once: bool) -> None:
     first, second = s.call(0, "call_a", "add", '{"a":1}'), s.call(0, "call_b", "now", "{}")
     for each_call in (first, second):
         del each_call["tool_calls"][0]["index"]
@@ -327,14 +329,14 @@ def with_usage(place: str) -> bytes:
 
 @each("client")
 @pytest.mark.parametrize("place", ["finish", "own", "both"])
-def test_A15_usage_is_heard_wherever_it_stood(client: str, place: str) -> None:
+def test_A15_usage_in_any_chunk_is_reported(client: str, place: str) -> None:
     heard = hear(CHAT, client, with_usage(place), anew=True)
     names = ("prompt_tokens", "completion_tokens") if client == CHAT else ("input_tokens", "output_tokens")
     assert [heard.usage[name] for name in names] == [12, 5]
 
 
 @each("upstream")
-def test_A15_towards_chat_it_has_its_own_last_chunk(upstream: str) -> None:
+def test_A15_a_chat_client_gets_usage_in_its_own_last_chunk(upstream: str) -> None:
     data = with_usage("finish") if upstream == CHAT else stream(upstream, Say("Hi"), cost=USED)
     heard = hear(upstream, CHAT, data, anew=True)
     last = heard.events[-1]
@@ -344,7 +346,7 @@ def test_A15_towards_chat_it_has_its_own_last_chunk(upstream: str) -> None:
 
 
 @pairs()
-def test_A16_reasoning_comes_again_after_a_call(client: str, upstream: str) -> None:
+def test_A16_reasoning_after_a_call_is_a_new_block(client: str, upstream: str) -> None:
     """Each segment is a block of its own; the open one is closed first."""
     blocks = [Think("First."), Call("call_a"), Think("Second."), Call("call_b", "now", ("{}",))]
     heard = hear(upstream, client, stream(upstream, *blocks))
@@ -382,7 +384,7 @@ ENDINGS: dict[str, bytes] = {
 
 @each("client")
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_A17_every_good_end_ends_the_message_once(client: str, ending: str) -> None:
+def test_A17_every_complete_response_has_one_message_stop(client: str, ending: str) -> None:
     heard = hear(CHAT, client, ENDINGS[ending], anew=True)
     assert heard.machine.outcome is Outcome.COMPLETED
     assert heard.gist == [("text", "Hi")]
@@ -398,7 +400,7 @@ def test_A17_every_good_end_ends_the_message_once(client: str, ending: str) -> N
 
 
 @each("client", OTHERS)
-def test_A18_a_change_of_field_changes_the_block(client: str) -> None:
+def test_A18_a_change_of_field_starts_a_new_block(client: str) -> None:
     """Which field is not null is all that tells thinking from text."""
     data = chat(
         {"content": None, "reasoning_content": "Hm"},
@@ -436,7 +438,7 @@ LATE: dict[str, list[s.Payload]] = {
 
 
 @pairs(CLIENTS)
-def test_A19_nothing_goes_out_after_the_end(client: str, upstream: str) -> None:
+def test_A19_nothing_is_sent_after_the_end(client: str, upstream: str) -> None:
     """Clients still take what comes after the end event, and it changes their tools."""
     good = stream(upstream, Say("Hi"))
     heard = hear(upstream, client, good + s.render(upstream, LATE[upstream]))
@@ -446,7 +448,7 @@ def test_A19_nothing_goes_out_after_the_end(client: str, upstream: str) -> None:
 
 @pairs()
 @pytest.mark.parametrize("kind", ["text", "reasoning"])
-def test_A20_what_is_open_is_closed_before_the_end(client: str, upstream: str, kind: str) -> None:
+def test_A20_open_blocks_are_closed_before_the_end(client: str, upstream: str, kind: str) -> None:
     """The upstream ends by its limit in the middle of a block."""
     block = Say("Half a") if kind == "text" else Think("Half a", signature="")
     whole = stream(upstream, block, stop="length")

@@ -58,7 +58,7 @@ def test_B1_odd_ids_are_mapped(client: str, upstream: str) -> None:
 
 
 @pairs(upstreams=[CHAT])
-def test_B1_the_server_gets_its_own_id_back(client: str, upstream: str) -> None:
+def test_B1_the_upstream_gets_its_own_id_back(client: str, upstream: str) -> None:
     """A client of any protocol hears the id, and the server that made it knows it again."""
     sent = sent_back(upstream, client, stream(upstream, Call("functions.write_todos:0"))).body
     assert [call[0] for call in calls_of(upstream, sent)] == ["functions.write_todos:0"]
@@ -84,7 +84,7 @@ def test_B2_long_ids_are_shortened(client: str, upstream: str) -> None:
 
 
 @pairs()
-def test_B2_answers_speak_of_the_clients_own_ids(client: str, upstream: str) -> None:
+def test_B2_responses_have_the_clients_own_ids(client: str, upstream: str) -> None:
     """An answer's new call is not mistaken for an earlier one whose id was shortened on the way."""
     body = request(client, User("Hi"), model(Call(LONG[0])), Result(LONG[0]), stream=True)
     heard = hear(upstream, client, stream(upstream, Call("call_new")), body, include_usage=False)
@@ -95,7 +95,7 @@ TWO_CALLS = (User("Hi"), model(Say("Let me see."), Call("call_a"), Call("call_b"
 
 
 @pairs(upstreams=[MESSAGES])
-def test_B3_all_results_of_a_turn_share_a_message(client: str, upstream: str) -> None:
+def test_B3_all_results_of_a_turn_are_in_one_message(client: str, upstream: str) -> None:
     body = request(client, *TWO_CALLS, Result("call_a", "1"), Result("call_b", "2"), User("And?"))
     sent = ask(client, upstream, body).body
     assert refused(upstream, sent) == []
@@ -182,7 +182,7 @@ def with_pictures(client: str) -> Json:
 
 
 @each("client", (CHAT, RESPONSES))
-def test_B6_pictures_stay_inside_their_result(client: str) -> None:
+def test_B6_images_stay_inside_their_result(client: str) -> None:
     sent = ask(client, MESSAGES, with_pictures(client)).body
     assert refused(MESSAGES, sent) == []
     assert outline(MESSAGES, sent)[2:] == ["user tool_result tool_result"]
@@ -193,7 +193,7 @@ def test_B6_pictures_stay_inside_their_result(client: str) -> None:
 
 
 @each("client", (MESSAGES, RESPONSES))
-def test_B6_towards_chat_they_follow_all_results(client: str) -> None:
+def test_B6_for_chat_images_follow_all_results(client: str) -> None:
     """Tool messages hold text alone there."""
     sent = ask(client, CHAT, with_pictures(client)).body
     assert refused(CHAT, sent) == []
@@ -203,7 +203,7 @@ def test_B6_towards_chat_they_follow_all_results(client: str) -> None:
 
 
 @each("client", (MESSAGES, RESPONSES))
-def test_B6_or_stay_inside_where_the_server_takes_them(client: str) -> None:
+def test_B6_chat_upstreams_that_accept_images_in_results_get_them_there(client: str) -> None:
     sent = ask(client, CHAT, with_pictures(client), capabilities=Capabilities(tool_images=True)).body
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool"]
     for message in sent["messages"][-2:]:
@@ -211,7 +211,7 @@ def test_B6_or_stay_inside_where_the_server_takes_them(client: str) -> None:
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_B7_text_among_results_is_split_off(upstream: str) -> None:
+def test_B7_text_between_results_is_a_separate_message(upstream: str) -> None:
     """A user's words between two outputs, and an output of several parts."""
     body = request(RESPONSES, *TWO_CALLS, Result("call_a", "1"), User("See:"), Result("call_b", "2"))
     parts = [{"type": "input_text", "text": "2a"}, {"type": "input_text", "text": "2b"}]
@@ -240,7 +240,7 @@ UNANSWERED = {
 
 @pairs()
 @pytest.mark.parametrize("case", UNANSWERED)
-def test_B8_unanswered_calls_get_a_result_that_says_so(client: str, upstream: str, case: str) -> None:
+def test_B8_calls_without_a_result_get_a_placeholder_result(client: str, upstream: str, case: str) -> None:
     """An interrupted turn does not poison every later request."""
     asked = ask(client, upstream, request(client, *UNANSWERED[case]))
     assert refused(upstream, asked.body) == []
@@ -277,7 +277,7 @@ def replayed(upstream: str) -> Json:
 
 
 @each("client", (CHAT, MESSAGES))
-def test_B9_items_for_a_responses_server_have_no_ids_of_stored_ones(client: str) -> None:
+def test_B9_items_for_a_responses_upstream_have_no_ids_of_stored_items(client: str) -> None:
     """ "Item with id 'rs_...' not found. Items are not persisted when store is false": content goes, not ids."""
     data = stream(RESPONSES, Think("Hm.", "c2VhbGVk"), Say("Let me see."), Call("call_a"))
     sent = sent_back(RESPONSES, client, data).body
@@ -289,7 +289,7 @@ def test_B9_items_for_a_responses_server_have_no_ids_of_stored_ones(client: str)
 
 
 @each("client", (CHAT, MESSAGES))
-def test_B9_reasoning_without_its_content_is_not_sent_by_id_alone(client: str) -> None:
+def test_B9_reasoning_without_content_is_not_sent_by_its_id(client: str) -> None:
     """A server that was not asked for encrypted content gives reasoning with an id and a summary."""
     data = stream(RESPONSES, Think("Hm.", signature=""), Call("call_a"))
     sent = sent_back(RESPONSES, client, data).body
@@ -307,7 +307,7 @@ def test_B9_a_relay_changes_nothing_of_a_conversation() -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"id": ""}, {"id": None}, {"id": "rs_1"}], ids=["absent", "empty", "null", "id"]
 )
-def test_B10_reasoning_is_taken_with_and_without_an_id(upstream: str, given: Json) -> None:
+def test_B10_reasoning_is_accepted_with_and_without_an_id(upstream: str, given: Json) -> None:
     body = request(RESPONSES, User("Hi"), model(Think("Hm."), Say("Yes.")), User("Go on"))
     body["input"][1] |= given
     sent = ask(RESPONSES, upstream, body).body
@@ -326,7 +326,7 @@ def test_B10_an_empty_id_is_never_sent(client: str) -> None:
 
 
 @pytest.mark.parametrize("after", [[], [text("")]], ids=["nothing", "empty text"])
-def test_B11_reasoning_goes_with_its_follower_or_not_at_all(after: list[Json]) -> None:
+def test_B11_reasoning_without_its_following_item_is_dropped(after: list[Json]) -> None:
     """The turn was interrupted after the model had thought."""
     heard = hear(RESPONSES, MESSAGES, stream(RESPONSES, Think("Hm."), Call("call_a")))
     thought = heard.turn[0]
@@ -341,14 +341,14 @@ def test_B11_reasoning_goes_with_its_follower_or_not_at_all(after: list[Json]) -
     assert "repaired" in asked.losses.values()
 
 
-def test_B11_reasoning_with_its_follower_stays() -> None:
+def test_B11_reasoning_with_its_following_item_is_kept() -> None:
     sent = sent_back(RESPONSES, MESSAGES, stream(RESPONSES, Think("Hm."), Call("call_a"))).body
     assert refused(RESPONSES, sent) == []
     assert outline(RESPONSES, sent)[1:3] == ["reasoning", "function_call"]
 
 
 @each("client", (CHAT, RESPONSES))
-def test_B12_the_order_of_blocks_survives_a_turn_through_the_client(client: str) -> None:
+def test_B12_a_round_trip_through_the_client_keeps_the_order_of_blocks(client: str) -> None:
     """Text, thinking, text, thinking, call: the vendor checks its thinking at its place."""
     blocks = [Say("One."), Think("Hm.", "c2lnMQ=="), Say("Two."), Think("Ah.", "c2lnMg=="), Call("call_a")]
     sent = sent_back(MESSAGES, client, stream(MESSAGES, *blocks)).body
@@ -366,7 +366,7 @@ def test_B12_the_order_of_blocks_survives_a_turn_through_the_client(client: str)
 
 
 @pairs()
-def test_B13_texts_around_a_call_stay_apart_and_come_once(client: str, upstream: str) -> None:
+def test_B13_texts_around_a_call_are_separate_and_sent_once(client: str, upstream: str) -> None:
     data = stream(upstream, Say("Before."), Call("call_a"), Say("After."), stop="tool")
     heard = hear(upstream, client, data)
     for said in ("Before.", "After."):
@@ -418,7 +418,7 @@ def test_B14_empty_texts_are_left_out(client: str, upstream: str) -> None:
 
 @each("client", (MESSAGES, RESPONSES))
 @pytest.mark.parametrize("numbered", ["call_0", "bash:0"])
-def test_B15_an_id_that_the_conversation_has_is_rewritten(client: str, numbered: str) -> None:
+def test_B15_an_id_used_earlier_in_the_conversation_is_replaced(client: str, numbered: str) -> None:
     """The upstream numbers its calls anew in each turn."""
     fresh = hear(CHAT, client, stream(CHAT, Call(numbered)))
     assert [call.id for call in fresh.meaning.calls] == [numbered], "only when it must be"
@@ -433,7 +433,7 @@ def test_B15_an_id_that_the_conversation_has_is_rewritten(client: str, numbered:
 
 
 @pairs()
-def test_B15_ids_used_again_pair_by_position(client: str, upstream: str) -> None:
+def test_B15_calls_and_results_of_repeated_ids_pair_by_position(client: str, upstream: str) -> None:
     """A history from elsewhere, whose turns have the same ids."""
     again = [model(Call("call_0"), Call("call_1")), Result("call_0", "{n}0"), Result("call_1", "{n}1")]
     turns = [User("Hi")]
@@ -451,7 +451,7 @@ def test_B15_ids_used_again_pair_by_position(client: str, upstream: str) -> None
 
 
 @pairs()
-def test_B16_two_calls_of_one_answer_get_distinct_ids(client: str, upstream: str) -> None:
+def test_B16_two_calls_of_one_response_get_distinct_ids(client: str, upstream: str) -> None:
     data = stream(upstream, Call("call_0", "add"), Call("call_0", "now", ("{}",)))
     if upstream == CHAT:
         assert data.count(b'"call_0"') == 2
@@ -481,6 +481,6 @@ def test_B17_ids_of_nine_letters_and_digits(client: str) -> None:
 
 
 @each("client", (MESSAGES, RESPONSES))
-def test_B17_the_servers_own_ids_come_back(client: str) -> None:
+def test_B17_the_upstreams_own_ids_come_back(client: str) -> None:
     sent = sent_back(CHAT, client, stream(CHAT, Call("gSIMJiOkT")), capabilities=MISTRAL).body
     assert [call[0] for call in calls_of(CHAT, sent)] == ["gSIMJiOkT"]

@@ -43,7 +43,7 @@ def settings_of(body: Json) -> Json:
 @pytest.mark.parametrize("asked", OFF)
 @pytest.mark.parametrize("setting", SWITCHED_OFF)
 @pytest.mark.parametrize("efforts", [None, ("none", "high", "max")], ids=["all-efforts", "some-efforts"])
-def test_C5_thinking_that_is_off_has_no_effort_beside_it(
+def test_C5_disabled_thinking_sends_no_effort(
     asked: str, setting: Any, efforts: tuple[str, ...] | None
 ) -> None:
     """ "thinking options type cannot be disabled when reasoning_effort is set"."""
@@ -54,14 +54,14 @@ def test_C5_thinking_that_is_off_has_no_effort_beside_it(
 
 
 @pytest.mark.parametrize("asked", OFF)
-def test_C5_towards_responses(asked: str) -> None:
+def test_C5_disabled_thinking_for_responses(asked: str) -> None:
     sent = ask(MESSAGES, RESPONSES, request(MESSAGES, User("Hi"), **OFF[asked]))
     assert sent.body["reasoning"] == {"effort": "none"}
 
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-def test_C5_towards_messages(client: str, thinking: Any) -> None:
+def test_C5_disabled_thinking_for_messages(client: str, thinking: Any) -> None:
     """The effort "none" becomes no thinking at all."""
     body = request(client, User("Hi"), **effort(client, "none"))
     sent = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
@@ -97,7 +97,7 @@ def thinking_stream(field: str) -> bytes:
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("field", FIELDS)
-def test_C6_reasoning_is_heard_before_the_text(client: str, field: str) -> None:
+def test_C6_reasoning_comes_before_the_text(client: str, field: str) -> None:
     heard = hear(CHAT, client, thinking_stream(field))
     assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes.")]
     if client == MESSAGES:
@@ -112,7 +112,7 @@ def test_C6_reasoning_is_heard_before_the_text(client: str, field: str) -> None:
 
 
 @pairs()
-def test_C6_from_every_server_streamed_and_whole(client: str, upstream: str) -> None:
+def test_C6_reasoning_of_every_upstream_streamed_and_whole(client: str, upstream: str) -> None:
     blocks = (Think("Hmm."), Say("Yes."), Call("call_a"))
     heard = hear(upstream, client, stream(upstream, *blocks))
     assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("call", 'add({"a": 1})')]
@@ -139,7 +139,7 @@ LIFE = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_C7_reasoning_has_its_full_life_under_one_id(field: str) -> None:
+def test_C7_a_reasoning_item_has_all_its_events_with_one_id(field: str) -> None:
     """ "reasoning part not found": a strict client wants every step."""
     heard = hear(CHAT, RESPONSES, thinking_stream(field))
     events = [event for event in heard.events if event.get("output_index") == 0]
@@ -177,7 +177,7 @@ def without_parts(new_ids: bool) -> bytes:
 
 @each("client")
 @pytest.mark.parametrize("new_ids", [False, True], ids=["one-id", "an-id-each"])
-def test_C7_a_server_that_leaves_the_steps_out_is_understood(client: str, new_ids: bool) -> None:
+def test_C7_missing_events_of_a_reasoning_item_are_added(client: str, new_ids: bool) -> None:
     heard = hear(RESPONSES, client, without_parts(new_ids), anew=True)
     assert heard.machine.outcome is Outcome.COMPLETED
     assert heard.gist[0] == ("reasoning", "Hmm.Ah.")
@@ -217,7 +217,7 @@ def test_C8_more_effort_is_never_a_smaller_budget(client: str) -> None:
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("word", ["low", "medium", "high", "xhigh", "max"])
-def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> None:
+def test_C8_adaptive_models_get_the_effort(client: str, word: str) -> None:
     body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 100})
     sent = ask(client, MESSAGES, body).body
     assert sent["output_config"] == {"effort": word}
@@ -229,7 +229,7 @@ def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> No
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 @pytest.mark.parametrize("value", [0, 0.5, 1, 1.0, 1.5])
-def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, value: float) -> None:
+def test_C9_with_thinking_other_temperatures_are_dropped(client: str, thinking: Any, value: float) -> None:
     """ "`temperature` may only be set to 1 when thinking is enabled": it is left out and told."""
     body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
     asked = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
@@ -239,7 +239,7 @@ def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, valu
 
 
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-def test_C9_thinking_forbids_top_k_and_low_top_p(thinking: Any) -> None:
+def test_C9_with_thinking_top_k_and_low_top_p_are_dropped(thinking: Any) -> None:
     body = request(CHAT, User("Hi"), **effort(CHAT, "high"), top_k=40, top_p=0.5)
     asked = ask(CHAT, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
     assert {"top_k", "top_p"} & asked.body.keys() == set()
@@ -250,7 +250,7 @@ def test_C9_thinking_forbids_top_k_and_low_top_p(thinking: Any) -> None:
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("asked", [{}, {"none": True}], ids=["unasked", "off"])
-def test_C9_without_thinking_they_are_sent(client: str, asked: Json) -> None:
+def test_C9_without_thinking_sampling_settings_are_sent(client: str, asked: Json) -> None:
     wish = effort(client, "none") if asked else {}
     sent = ask(client, MESSAGES, request(client, User("Hi"), **wish, temperature=0.5, top_p=0.5)).body
     assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
@@ -273,7 +273,7 @@ WANTED: dict[str, tuple[Json, str | None]] = {
 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("said", WANTED)
-def test_C10_effort_wins_over_budget_and_off_over_effort(upstream: str, said: str) -> None:
+def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, said: str) -> None:
     wish, wanted = WANTED[said]
     asked = ask(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
     if upstream == CHAT:
@@ -290,7 +290,7 @@ STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}
 
 
 @pairs(clients=(CHAT, MESSAGES), upstreams=(CHAT, MESSAGES))
-def test_C15_stop_sequences_are_the_servers_business(client: str, upstream: str) -> None:
+def test_C15_stop_sequences_are_passed_to_the_upstream(client: str, upstream: str) -> None:
     """They are passed on as they are, and the gateway looks for none in an answer."""
     body = request(client, User("Hi"), **{STOPS[client]: ["END", "\n\nUser:"]}, stream=True)
     assert ask(client, upstream, body).body[STOPS[upstream]] == ["END", "\n\nUser:"]
@@ -300,7 +300,7 @@ def test_C15_stop_sequences_are_the_servers_business(client: str, upstream: str)
 
 
 @each("client", (CHAT, MESSAGES))
-def test_C15_where_a_server_knows_none_only_text_is_cut(client: str) -> None:
+def test_C15_without_upstream_support_only_text_is_cut(client: str) -> None:
     """Responses has no such setting. A sequence inside of reasoning stops nothing, and nothing leaks into text."""
     body = request(client, User("Hi"), **{STOPS[client]: ["END"]}, stream=True)
     blocks = (Think("The END of it."), Say("So END here."))

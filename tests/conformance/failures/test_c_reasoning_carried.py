@@ -53,7 +53,7 @@ def test_C1_signed_thinking_comes_back_in_place_in_each_round(client: str, strea
 
 
 @each("client", (CHAT, RESPONSES))
-def test_C1_redacted_thinking_does_too(client: str) -> None:
+def test_C1_redacted_thinking_comes_back_in_each_round(client: str) -> None:
     redacted = {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="}
     data = stream(MESSAGES, Think("Hm.", "c2ln"), Call("call_a"))
     (opened,) = [frame for frame in data.split(b"\n\n") if b'"thinking", "thinking"' in frame]
@@ -70,7 +70,7 @@ def test_C1_redacted_thinking_does_too(client: str) -> None:
     assert [block["type"] for block in turn] == ["redacted_thinking", "tool_use"]
 
 
-def test_C1_a_relay_leaves_signed_thinking_as_it_is() -> None:
+def test_C1_a_relay_leaves_signed_thinking_unchanged() -> None:
     """Between equal protocols not a byte of question or answer changes."""
     data = stream(MESSAGES, *FIRST)
     heard = hear(MESSAGES, MESSAGES, data)
@@ -81,7 +81,7 @@ def test_C1_a_relay_leaves_signed_thinking_as_it_is() -> None:
 
 
 @each("upstream", OTHERS)
-def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -> None:
+def test_C1_reasoning_that_a_chat_client_dropped_is_restored(upstream: str) -> None:
     """Most Chat clients do not know the fields; whoever embeds the core may keep what they drop."""
     heard = hear(upstream, CHAT, stream(upstream, *FIRST))
     kept = heard.machine.cached_reasoning()  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ def test_C2_a_signature_without_text_is_kept(client: str, streams: bool) -> None
 
 
 @streamed
-def test_C2_a_messages_client_hears_the_empty_block(streams: bool) -> None:
+def test_C2_a_messages_client_gets_the_empty_block(streams: bool) -> None:
     """Translated anew, not relayed; and a relay changes nothing anyway."""
     blocks = (Think("", "c2lnMQ=="), Call("call_a"))
     turn = turn_of_client(MESSAGES, MESSAGES, *blocks, streams=streams)
@@ -148,7 +148,7 @@ WISHES: dict[str, Json] = {
 
 
 @each("client", (CHAT, MESSAGES))
-def test_C3_it_is_asked_for(client: str) -> None:
+def test_C3_encrypted_reasoning_is_requested(client: str) -> None:
     """A server that stores nothing gives it on demand alone."""
     sent = ask(client, RESPONSES, request(client, User("Hi"), **WISHES[client])).body
     assert sent["store"] is False
@@ -157,7 +157,7 @@ def test_C3_it_is_asked_for(client: str) -> None:
 
 @each("client", (CHAT, MESSAGES))
 @streamed
-def test_C3_in_each_round_at_its_place(client: str, streams: bool) -> None:
+def test_C3_encrypted_reasoning_keeps_its_place_in_each_round(client: str, streams: bool) -> None:
     sent = after_rounds(RESPONSES, client, FIRST, SECOND, streams=streams).body
     assert refused(RESPONSES, sent) == []
     items = [item for item in sent["input"] if item.get("type") in ("reasoning", "function_call")]
@@ -172,7 +172,7 @@ def test_C3_in_each_round_at_its_place(client: str, streams: bool) -> None:
 
 @each("client", OTHERS)
 @streamed
-def test_C4_reasoning_content_is_passed_back(client: str, streams: bool) -> None:
+def test_C4_reasoning_content_is_sent_back(client: str, streams: bool) -> None:
     """ "The `reasoning_content` in the thinking mode must be passed back to the API"."""
     sent = after_rounds(CHAT, client, FIRST, SECOND, streams=streams).body
     assert refused(CHAT, sent) == []
@@ -185,7 +185,7 @@ def test_C4_reasoning_content_is_passed_back(client: str, streams: bool) -> None
 
 
 @each("client", OTHERS)
-def test_C4_thinking_that_another_vendor_signed_goes_as_text(client: str) -> None:
+def test_C4_thinking_that_another_vendor_signed_is_sent_as_text(client: str) -> None:
     """The signature means nothing there and is told as lost; the words are what the server wants."""
     body = request(client, User("Hi"), model(Think("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
     asked = ask(client, CHAT, body)
@@ -196,7 +196,7 @@ def test_C4_thinking_that_another_vendor_signed_goes_as_text(client: str) -> Non
 
 
 @each("client", OTHERS)
-def test_C4_or_in_the_field_that_the_server_reads_or_not_at_all(client: str) -> None:
+def test_C4_reasoning_is_sent_in_the_upstreams_field_or_dropped(client: str) -> None:
     body = request(client, User("Hi"), model(Think("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
     named = ask(client, CHAT, body, capabilities=Capabilities(reasoning_field="reasoning")).body["messages"][
         1
@@ -208,7 +208,7 @@ def test_C4_or_in_the_field_that_the_server_reads_or_not_at_all(client: str) -> 
     assert none.losses
 
 
-def test_C4_a_chat_client_passes_its_own_back() -> None:
+def test_C4_a_chat_client_sends_reasoning_content_back() -> None:
     body = conversation(CHAT, hear(CHAT, CHAT, stream(CHAT, *FIRST)).turn)
     assert body["messages"][1]["reasoning_content"] == "One."
     assert ask(CHAT, CHAT, body).body == body
@@ -243,13 +243,13 @@ def test_C11_what_another_account_encrypted_is_a_bad_request(client: str) -> Non
 
 
 @each("client")
-def test_C12_also_where_only_the_words_say_so(client: str) -> None:
+def test_C12_the_refusal_is_recognized_by_its_message(client: str) -> None:
     check_told_as_bad_request(client, None)
 
 
 @pairs(upstreams=OTHERS)
 @streamed
-def test_C13_no_seal_goes_to_another_maker(client: str, upstream: str, streams: bool) -> None:
+def test_C13_no_signature_is_sent_to_another_vendor(client: str, upstream: str, streams: bool) -> None:
     """A conversation that changes vendors: one server's signature is never shown to another one."""
     makers = [maker for maker in (CHAT, MESSAGES, RESPONSES) if maker != upstream]
     for maker in makers:
@@ -265,7 +265,7 @@ def test_C13_no_seal_goes_to_another_maker(client: str, upstream: str, streams: 
 
 
 @pairs(clients=OTHERS)
-def test_C13_not_even_where_the_client_speaks_the_servers_protocol(client: str, upstream: str) -> None:
+def test_C13_nor_in_a_relay(client: str, upstream: str) -> None:
     """A turn came from elsewhere through this client; now its own kind of server gets the conversation."""
     asked = after_rounds(upstream, client, FIRST, streams=True, back_to=client)
     assert "drg1." not in json.dumps(asked.body), "the server refuses a signature that it did not make"
@@ -275,7 +275,7 @@ def test_C13_not_even_where_the_client_speaks_the_servers_protocol(client: str, 
 
 @each("client", (CHAT, RESPONSES))
 @streamed
-def test_C13_a_signature_of_another_model_is_left_out(client: str, streams: bool) -> None:
+def test_C13_a_signature_of_another_model_is_dropped(client: str, streams: bool) -> None:
     kept = after_rounds(MESSAGES, client, FIRST, streams=streams)
     assert [block["type"] for block in turns_of(kept.body)[0]] == ["thinking", "text", "tool_use"]
     asked = after_rounds(MESSAGES, client, FIRST, streams=streams, model="another-model")
@@ -285,7 +285,7 @@ def test_C13_a_signature_of_another_model_is_left_out(client: str, streams: bool
 
 
 @each("client", (CHAT, RESPONSES))
-def test_C13_a_seal_that_the_client_made_is_left_out(client: str) -> None:
+def test_C13_a_signature_that_the_client_made_is_dropped(client: str) -> None:
     """With a secret, only what this gateway has wrapped is unwrapped."""
     turn = turn_of_client(MESSAGES, client, *FIRST, streams=True)  # wrapped without a secret
     data = json.dumps(conversation(client, turn)).encode()
@@ -324,7 +324,7 @@ def test_C14_a_calls_signature_comes_back_with_the_call(client: str) -> None:
 
 
 @each("client", OTHERS)
-def test_C14_and_to_no_other_server(client: str) -> None:
+def test_C14_the_signature_is_sent_to_no_other_vendor(client: str) -> None:
     heard = hear(CHAT, client, gemini(whole=False))
     for upstream in OTHERS:
         if upstream != client:
@@ -334,11 +334,11 @@ def test_C14_and_to_no_other_server(client: str) -> None:
 
 
 @each("client", OTHERS)
-def test_C14_of_a_whole_answer_too(client: str) -> None:
+def test_C14_the_signature_of_a_whole_response_comes_back(client: str) -> None:
     turn = WHOLE[client](hear_whole(CHAT, client, gemini(whole=True)))
     sent = ask(client, CHAT, conversation(client, turn)).body
     assert [call.get("extra_content") for call in sent["messages"][1]["tool_calls"]] == [SIGNED, None]
 
 
-def test_C14_a_chat_client_gets_it_as_it_is() -> None:
+def test_C14_a_chat_client_gets_the_signature_unchanged() -> None:
     assert hear(CHAT, CHAT, gemini(whole=False)).data == gemini(whole=False)

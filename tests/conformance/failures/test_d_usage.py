@@ -50,12 +50,12 @@ def test_D1_cached_tokens_are_counted_once(client: str, upstream: str) -> None:
 
 
 @pairs()
-def test_D1_in_whole_answers_too(client: str, upstream: str) -> None:
+def test_D1_cached_tokens_of_whole_responses_are_counted_once(client: str, upstream: str) -> None:
     check_cached(client, hear_whole(upstream, client, whole(upstream, Say("Hi"), cost=CACHED))["usage"])
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D1_more_cached_than_sent_is_no_negative_figure(client: str, upstream: str) -> None:
+def test_D1_more_cached_than_input_tokens_give_no_negative_count(client: str, upstream: str) -> None:
     """Servers that count the cache beside the prompt."""
     heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=Cost(prompt=10, cached=50)))
     assert (heard.usage["input_tokens"], heard.usage["cache_read_input_tokens"]) == (0, 10)
@@ -71,7 +71,7 @@ def test_D1_more_cached_than_sent_is_no_negative_figure(client: str, upstream: s
     ],
     ids=["deepseek", "moonshot", "openai"],
 )
-def test_D1_whatever_the_server_calls_them(client: str, fields: Json) -> None:
+def test_D1_cached_tokens_under_every_upstreams_field_name(client: str, fields: Json) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **fields}
     chunks = [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), {**s.chunk(), "usage": usage}, "[DONE]"]
     heard = hear(CHAT, client, s.render(CHAT, chunks))
@@ -144,7 +144,7 @@ def test_D2_a_relay_counts_the_same(case: str) -> None:
 
 
 @each("client")
-def test_D2_several_reports_in_the_middle(client: str) -> None:
+def test_D2_several_usage_reports_in_the_middle(client: str) -> None:
     """Some servers report with every event, or repeat message_delta."""
     first, *others = [frame + b"\n\n" for frame in figures(ALL, {"output_tokens": 50}).split(b"\n\n")[:-1]]
     early = {"type": "message_delta", "delta": {}, "usage": {**ALL, "output_tokens": 20}}
@@ -158,7 +158,7 @@ LATE_SPLIT = ({"input_tokens": 1000, "output_tokens": 0}, {**ALL, "output_tokens
 
 
 @each("client")
-def test_D3_the_split_comes_at_the_end(client: str) -> None:
+def test_D3_the_last_figures_replace_the_whole_set(client: str) -> None:
     """The last figures are one set: the larger of each would be more than there was."""
     heard = hear(MESSAGES, client, figures(*LATE_SPLIT), anew=True)
     check_totals(heard)
@@ -173,13 +173,13 @@ def check_cached_but_reasoning(client: str, usage: Json) -> None:
         assert (usage[name], usage["total_tokens"]) == (1000, 1050)
 
 
-def test_D3_in_a_relay_too() -> None:
+def test_D3_a_relay_counts_the_last_figures() -> None:
     heard = hear(MESSAGES, MESSAGES, figures(*LATE_SPLIT))
     assert (heard.machine.usage.input, heard.machine.usage.cached) == (1000, 600)
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D4_the_start_has_an_estimate_and_the_end_the_truth(client: str, upstream: str) -> None:
+def test_D4_the_start_has_an_estimate_and_the_end_the_reported_usage(client: str, upstream: str) -> None:
     """A meter of the context shows something while the answer runs, and what is true at its end."""
     estimates = []
     for text in ("Hi", "word " * 2000):
@@ -193,7 +193,7 @@ def test_D4_the_start_has_an_estimate_and_the_end_the_truth(client: str, upstrea
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D4_figures_that_never_come_are_estimated(client: str, upstream: str) -> None:
+def test_D4_missing_usage_is_estimated(client: str, upstream: str) -> None:
     """A server that tells none is no reason to show zeros."""
     told = payloads(upstream, Say("Hi there, and more."))
     if upstream == CHAT:
@@ -233,7 +233,7 @@ NO_CHOICES: dict[str, list[s.Payload]] = {
 
 @each("client")
 @pytest.mark.parametrize("place", NO_CHOICES)
-def test_D5_a_chunk_without_choices_breaks_nothing(client: str, place: str) -> None:
+def test_D5_a_chunk_without_choices_does_not_end_the_stream(client: str, place: str) -> None:
     heard = hear(CHAT, client, s.render(CHAT, NO_CHOICES[place]), anew=True)
     assert heard.machine.outcome is Outcome.COMPLETED
     assert heard.gist == [("text", "Hi")]
@@ -266,7 +266,7 @@ def test_D6_usage_without_a_finish_reason_is_an_end(client: str, done: bool, cal
 
 
 @each("client", OTHERS)
-def test_D7_usage_is_asked_for(client: str) -> None:
+def test_D7_usage_is_always_requested(client: str) -> None:
     """ "If set, an additional chunk will be streamed": only then. Without a stream the setting is refused."""
     streams = ask(client, CHAT, request(client, User("Hi"), stream=True)).body
     assert streams["stream_options"] == {"include_usage": True}
@@ -275,7 +275,7 @@ def test_D7_usage_is_asked_for(client: str) -> None:
 
 
 @each("upstream", OTHERS)
-def test_D7_a_chat_client_that_did_not_ask_gets_no_such_chunk(upstream: str) -> None:
+def test_D7_a_chat_client_that_did_not_request_usage_gets_no_usage_chunk(upstream: str) -> None:
     """What the gateway notes of the answer has the figures nevertheless."""
     data = stream(upstream, Say("Hi"), cost=CACHED)
     heard = hear(upstream, CHAT, data, include_usage=False)
@@ -307,7 +307,7 @@ def word_of(client: str, document: Json) -> Any:
 @pairs()
 @pytest.mark.parametrize("stop", WORDS)
 @pytest.mark.parametrize("said", CUT)
-def test_D8_an_incomplete_answer_says_why_and_what_it_cost(
+def test_D8_an_incomplete_response_has_its_reason_and_usage(
     client: str, upstream: str, stop: str, said: str
 ) -> None:
     """An answer that was cut is an answer: with its reason, with its figures, and no error."""
@@ -321,7 +321,7 @@ def test_D8_an_incomplete_answer_says_why_and_what_it_cost(
 
 
 @pairs()
-def test_D8_so_does_one_that_was_cut_inside_of_a_call(client: str, upstream: str) -> None:
+def test_D8_a_response_cut_inside_a_call_has_its_reason_and_usage(client: str, upstream: str) -> None:
     half = Call("call_a", pieces=('{"a"',), whole=False)
     heard = hear(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
     assert heard.finish == WORDS["length"][client]

@@ -51,7 +51,7 @@ def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: 
 
 
 @every_pair()
-def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: str) -> None:
+def test_E1_an_early_end_of_a_whole_response_sends_nothing(client: str, upstream: str) -> None:
     """Nothing was sent yet, so the caller can answer with a plain HTTP error."""
     body = client_request(client, upstream, None, stream=False)
     context = ask(client, upstream, body).exchange()
@@ -80,7 +80,7 @@ def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: 
 
 
 @each("upstream")
-def test_E2_an_early_end_is_never_told_as_incomplete(upstream: str) -> None:
+def test_E2_an_early_end_is_never_sent_as_incomplete(upstream: str) -> None:
     """ "incomplete" with "max_output_tokens" is a normal end for a Responses client: it would go on from there."""
     for data in cuts(upstream):
         heard = hear(upstream, RESPONSES, data)
@@ -149,14 +149,14 @@ def test_E3_a_responses_stream_always_has_one_end(upstream: str, case: str) -> N
 
 
 @pytest.mark.parametrize("case", ["early end", "nothing"])
-def test_E3_a_relayed_one_too(case: str) -> None:
+def test_E3_a_relayed_responses_stream_has_one_end(case: str) -> None:
     heard = hear(RESPONSES, RESPONSES, ending(RESPONSES, case))
     assert heard.kinds[-2:] == ["error", "failed"]
     assert check_stream(RESPONSES, heard.data) == []
 
 
 @each("client")
-def test_E3_an_end_without_its_output_is_filled_from_the_deltas(client: str) -> None:
+def test_E3_an_empty_final_output_is_filled_from_the_deltas(client: str) -> None:
     """A server that says `output: []` at the end."""
     found = frames(stream(RESPONSES, *BLOCKS))
     final = json.loads(found[-1].partition(b"data: ")[2])
@@ -172,7 +172,7 @@ def test_E3_an_end_without_its_output_is_filled_from_the_deltas(client: str) -> 
 
 @each("upstream")
 @pytest.mark.parametrize("case", ["error", "error first", "early end", "nothing", "nonsense"])
-def test_E4_a_messages_client_gets_its_own_kind_of_error(upstream: str, case: str) -> None:
+def test_E4_a_messages_client_gets_errors_in_its_own_form(upstream: str, case: str) -> None:
     """`event: error` with a typed object: a frame of Chat's form is none at all to it."""
     heard = hear(upstream, MESSAGES, ending(upstream, case), anew=True)
     check_failed(heard)
@@ -187,7 +187,7 @@ def test_E4_a_messages_client_gets_its_own_kind_of_error(upstream: str, case: st
 
 
 @pytest.mark.parametrize("case", ["early end", "nothing"])
-def test_E4_at_the_end_of_a_relay_too(case: str) -> None:
+def test_E4_an_error_at_the_end_of_a_relay_has_the_clients_form(case: str) -> None:
     heard = hear(MESSAGES, MESSAGES, ending(MESSAGES, case))
     check_failed(heard)
     assert heard.events[-1]["error"].keys() == {"type", "message"}
@@ -207,7 +207,7 @@ IN_BAND: dict[str, tuple[ErrorKind, str, str | None]] = {
 @each("client", [client for client in CLIENTS if client != MESSAGES])
 @pytest.mark.parametrize("kind", IN_BAND)
 @pytest.mark.parametrize("after", [0, 3, 7], ids=["first", "in a block", "later"])
-def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -> None:
+def test_E5_an_error_event_ends_the_response(client: str, kind: str, after: int) -> None:
     """It is told, it is no success, and who keeps accounts knows what kind of failure it was."""
     sent = b"".join(frames(stream(MESSAGES, *BLOCKS))[:after])
     heard = hear(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
@@ -230,7 +230,7 @@ ERROR_LINES = {
 
 @every_pair()
 @pytest.mark.parametrize("case", ERROR_LINES)
-def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream: str, case: str) -> None:
+def test_E5_an_error_in_a_separate_line_keeps_its_message(client: str, upstream: str, case: str) -> None:
     """llama.cpp until September 2025, GPUStack: `error: {...}` instead of `data: {...}`. Clients skip such a line."""
     error: Json = {"code": 500, "message": "The model is out of memory.", "type": "server_error"}
     after, holder, tail = ERROR_LINES[case]
@@ -246,7 +246,7 @@ def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream:
 
 
 @each("upstream")
-def test_E5_a_relayed_error_counts_too(upstream: str) -> None:
+def test_E5_a_relayed_error_is_a_failure(upstream: str) -> None:
     """The bytes pass as they are; the outcome is a failure all the same."""
     data = broken(upstream)
     heard = hear(upstream, upstream, data)
@@ -276,7 +276,7 @@ def test_E6_without_a_stop_reason_it_is_cut(client: str) -> None:
     check_failed(hear(MESSAGES, client, data + s.render(MESSAGES, [nothing]), anew=True))
 
 
-def test_E6_a_relay_judges_alike() -> None:
+def test_E6_a_relay_has_the_same_outcome() -> None:
     found = frames(stream(MESSAGES, Say("Hi")))
     whole_enough = b"".join(found[:-1])
     heard = hear(MESSAGES, MESSAGES, whole_enough)
@@ -299,7 +299,7 @@ LIFECYCLE = {
 
 
 @pairs(CLIENTS, PROTOCOL_NAMES)
-def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstream: str) -> None:
+def test_E7_before_content_nothing_is_committed(client: str, upstream: str) -> None:
     """What came of the answer's life alone commits to nothing, whether or not it ends with an error."""
     context = ask(client, upstream, client_request(client, upstream, None)).exchange()
     begun = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
@@ -317,7 +317,7 @@ def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstre
 @pytest.mark.parametrize(
     "block", [Say("Hi"), Think("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
 )
-def test_E7_with_content_it_is_not(client: str, upstream: str, block: Any) -> None:
+def test_E7_content_commits_the_response(client: str, upstream: str, block: Any) -> None:
     heard = hear(upstream, client, stream(upstream, block))
     assert heard.machine.committed
 
@@ -326,7 +326,7 @@ LOST = WireError(ErrorKind.UNREACHABLE, "the connection to the upstream broke")
 
 
 @every_pair()
-def test_E8_after_the_first_byte_errors_are_inside_the_stream(client: str, upstream: str) -> None:
+def test_E8_after_the_first_byte_errors_are_sent_in_the_stream(client: str, upstream: str) -> None:
     """A read error after partial output: what follows is a frame of the client's stream, no HTTP body."""
     for data in cuts(upstream):
         heard = hear(upstream, client, data, breaks=LOST)
@@ -370,7 +370,7 @@ def test_E9_every_stop_reason_keeps_its_meaning(client: str, reason: str) -> Non
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("reason", REASONS)
-def test_E9_in_whole_answers_too(client: str, reason: str) -> None:
+def test_E9_stop_reasons_of_whole_responses_keep_their_meaning(client: str, reason: str) -> None:
     answer = whole(MESSAGES, Say("Half a")) | {"stop_reason": reason}
     if reason == "stop_sequence":
         answer["stop_sequence"] = "END"
@@ -383,14 +383,16 @@ def test_E9_in_whole_answers_too(client: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "path"), [(CHAT, "/choices/0/finish_reason"), (RESPONSES, "/status")])
-def test_E9_a_reason_without_a_word_of_its_own_is_told_as_lost(client: str, path: str) -> None:
+def test_E9_a_stop_reason_without_a_counterpart_is_a_loss(client: str, path: str) -> None:
     heard = hear(MESSAGES, client, stopped("pause_turn"))
     assert path in [loss.path for loss in heard.machine.losses]
 
 
 @pairs()
 @pytest.mark.parametrize("text", ["Hm.", ""], ids=["summary", "hidden"])
-def test_E10_reasoning_that_eats_the_limit_is_an_empty_answer(client: str, upstream: str, text: str) -> None:
+def test_E10_reasoning_that_uses_up_the_limit_is_an_empty_response(
+    client: str, upstream: str, text: str
+) -> None:
     """No message, no call: an answer all the same, which says that it ran into the limit."""
     heard = hear(upstream, client, stream(upstream, Think(text), stop="length"))
     assert heard.machine.outcome is Outcome.COMPLETED
@@ -444,7 +446,7 @@ CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
 
 @each("client", [client for client in CLIENTS if client != CHAT])
 @pytest.mark.parametrize("server", CHAT_ERRORS)
-def test_E11_an_error_after_deltas_is_told_as_one(client: str, server: str) -> None:
+def test_E11_an_error_after_deltas_is_sent_as_an_error(client: str, server: str) -> None:
     sent, message = CHAT_ERRORS[server]
     heard = hear(CHAT, client, b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + sent)
     check_failed(heard)
@@ -453,7 +455,7 @@ def test_E11_an_error_after_deltas_is_told_as_one(client: str, server: str) -> N
 
 
 @pytest.mark.parametrize("server", CHAT_ERRORS)
-def test_E11_relayed_it_passes_and_is_a_failure(server: str) -> None:
+def test_E11_a_relayed_error_keeps_its_bytes_and_is_a_failure(server: str) -> None:
     data = b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + CHAT_ERRORS[server][0]
     heard = hear(CHAT, CHAT, data)
     assert heard.data == data
@@ -461,7 +463,7 @@ def test_E11_relayed_it_passes_and_is_a_failure(server: str) -> None:
 
 
 @pairs()
-def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream: str) -> None:
+def test_E11_a_whole_response_that_is_an_error_sends_nothing(client: str, upstream: str) -> None:
     """With status 200, as some servers send it."""
     error = in_band(upstream)
     assert isinstance(error, dict)

@@ -37,7 +37,7 @@ def named() -> Counter[str]:
     return found
 
 
-def test_the_list_is_read_whole() -> None:
+def test_the_list_has_no_gaps() -> None:
     """The groups have no gaps: an id that is not understood would be one."""
     assert len(rows()) == len(set(rows()))
     for group in sorted({row[0] for row in rows()}):

@@ -43,7 +43,7 @@ def test_G1_a_character_cut_by_the_network_stays_whole(client: str, upstream: st
 
 
 @each("client")
-def test_G1_nor_does_a_relay_break_it(client: str) -> None:
+def test_G1_a_relay_keeps_split_characters_whole(client: str) -> None:
     data = stream(client, Think(WORDS), Say(WORDS), Call("call_a", "add", (ARGUMENTS,)))
     assert hear(client, client, data).data == data
 
@@ -65,7 +65,7 @@ def whole_answer(upstream: str) -> Json:
 
 
 @every_pair(PROTOCOL_NAMES)
-def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
+def test_G1_a_whole_response_keeps_split_characters_whole(client: str, upstream: str) -> None:
     body = json.dumps(whole_answer(upstream), ensure_ascii=False).encode()
     machine = ResponseTranslator(
         client=spec_of(client),
@@ -111,7 +111,7 @@ def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
 
 @every_pair()
 @pytest.mark.parametrize("mark", BREAKS, ids=lambda mark: f"U+{ord(mark):04X}")
-def test_G7_a_comment_goes_on_behind_them(client: str, upstream: str, mark: str) -> None:
+def test_G7_other_line_separators_do_not_end_a_comment(client: str, upstream: str, mark: str) -> None:
     """What would be an error, an end or text of its own if the comment were two lines."""
     data = stream(upstream, Say("Hello"))
     late = f': hm{mark}event: error{mark}data: {{"type":"error","error":{{"message":"no"}}}}{mark}{mark}\n'
@@ -122,7 +122,7 @@ def test_G7_a_comment_goes_on_behind_them(client: str, upstream: str, mark: str)
 
 @every_pair()
 @pytest.mark.parametrize("end", ["\r", "\r\n"], ids=["CR", "CRLF"])
-def test_G7_cr_and_crlf_end_a_line_too(client: str, upstream: str, end: str) -> None:
+def test_G7_cr_and_crlf_end_a_line(client: str, upstream: str, end: str) -> None:
     data = stream(upstream, Think("Hm."), Say("Hello"))
     heard = hear(upstream, client, data.replace(b"\n", end.encode()), anew=True)
     assert heard.data == hear(upstream, client, data, anew=True).data
@@ -167,7 +167,7 @@ def test_G8_the_same_request_gives_the_same_bytes(client: str, upstream: str) ->
 
 
 @pairs()
-def test_G8_keys_letters_and_numbers_stay_as_they_are(client: str, upstream: str) -> None:
+def test_G8_keys_characters_and_numbers_are_unchanged(client: str, upstream: str) -> None:
     sent = translated(client, upstream, odd_request(client)).decode()
     assert '"content":"hé"' in sent or '"text":"hé"' in sent, "letters are not escaped"
     tool = json.loads(sent, object_pairs_hook=list)
@@ -212,14 +212,14 @@ def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
 
 @pairs()
 @pytest.mark.parametrize("step", [1, 5, 1000])
-def test_G8_arguments_of_an_answer_keep_their_text(client: str, upstream: str, step: int) -> None:
+def test_G8_arguments_of_a_response_keep_their_text(client: str, upstream: str, step: int) -> None:
     pieces = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
     heard = hear(upstream, client, stream(upstream, Call("call_a", "add", pieces)))
     assert heard.gist == [("call", f"add({ODD_ARGUMENTS})")]
 
 
 @pairs()
-def test_G8_and_of_a_whole_answer(client: str, upstream: str) -> None:
+def test_G8_arguments_of_a_whole_response_keep_their_text(client: str, upstream: str) -> None:
     data = stream(upstream, Call("call_a", "add", (ODD_ARGUMENTS,)))
     whole = hear_whole(upstream, client, data, streams=True)
     if client == MESSAGES:
@@ -234,7 +234,7 @@ def test_G8_and_of_a_whole_answer(client: str, upstream: str) -> None:
 
 
 @each("client", (CHAT, RESPONSES))
-def test_G8_a_signed_block_comes_back_as_it_was(client: str) -> None:
+def test_G8_a_signed_block_comes_back_unchanged(client: str) -> None:
     """Through a client that cannot read it, with members that nobody knows."""
     block = {"type": "thinking", "z": 1.0, "thinking": WORDS, "signature": "c2ln", "a": [10**22]}
     answer = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}

@@ -59,7 +59,7 @@ def packed(coding: str, body: Json) -> tuple[bytes, dict[str, str]]:
 
 @every_pair()
 @each_coding
-async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: str) -> None:
+async def test_G10_a_compressed_request_is_read(client: str, upstream: str, coding: str) -> None:
     """And goes on plain, with nothing of its old coding and length."""
     play = Play([stream(upstream, Say("Hello"))])
     body = asking(client, upstream, messages=[{"role": "user", "content": "Grüße " * 500}])
@@ -80,7 +80,7 @@ async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: 
 
 @each("client", CLIENTS)
 @pytest.mark.parametrize("coding", ["br", "compress", "gzip, br", "snappy"])
-async def test_G10_other_codings_are_named_and_refused(client: str, coding: str) -> None:
+async def test_G10_other_content_codings_are_refused_by_name(client: str, coding: str) -> None:
     """Not taken for JSON that is not valid."""
     async with gateway(CHAT) as up:
         body = json.dumps(asking(client, CHAT)).encode()
@@ -102,7 +102,9 @@ def check_refusal(client: str, heard: FakeClient, status: int) -> str:
 @each("client", CLIENTS)
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "plain"])
 @each_coding
-async def test_G10_a_body_that_is_not_packed_as_it_says(client: str, coding: str, cut: bool) -> None:
+async def test_G10_a_body_that_does_not_match_its_content_encoding_is_refused(
+    client: str, coding: str, cut: bool
+) -> None:
     body = json.dumps(asking(client, CHAT)).encode()
     data = CODINGS[coding](body)[:-5] if cut else body
     async with gateway(CHAT) as up:
@@ -123,13 +125,13 @@ async def refuse_bomb(client: str, coding: str, size: int, **server: Any) -> str
 
 @each("client", CLIENTS)
 @each_coding
-async def test_G12_a_small_body_that_unpacks_to_much(client: str, coding: str) -> None:
+async def test_G12_a_small_body_that_expands_beyond_the_limit_is_refused(client: str, coding: str) -> None:
     """The limit is on what comes out; nothing of it reaches the upstream."""
     assert str(2**16) in await refuse_bomb(client, coding, 2**17, max_body_bytes=2**16)
 
 
 @each_coding
-async def test_G12_there_is_a_limit_without_configuring_one(coding: str) -> None:
+async def test_G12_a_limit_exists_by_default(coding: str) -> None:
     assert str(64 * 2**20) in await refuse_bomb(MESSAGES, coding, 64 * 2**20)
 
 
@@ -152,9 +154,7 @@ def check_plain(heard: FakeClient) -> None:
 
 @every_pair()
 @each_coding
-async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
-    client: str, upstream: str, coding: str
-) -> None:
+async def test_G11_a_decoded_stream_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](stream(upstream, Say("Hello")))
     play = Play([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
     async with gateway(upstream, play) as up:
@@ -166,7 +166,9 @@ async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
 
 @every_pair(PROTOCOL_NAMES)
 @each_coding
-async def test_G11_nor_is_a_whole_answer(client: str, upstream: str, coding: str) -> None:
+async def test_G11_a_decoded_whole_response_has_no_content_encoding(
+    client: str, upstream: str, coding: str
+) -> None:
     data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())
     play = Play([data], headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
@@ -186,7 +188,7 @@ BUSY: dict[str, Json] = {
 
 @every_pair()
 @each_coding
-async def test_G11_nor_is_an_error(client: str, upstream: str, coding: str) -> None:
+async def test_G11_a_decoded_error_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(BUSY[upstream]).encode())
     play = Play([data], status=429, headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
@@ -197,7 +199,7 @@ async def test_G11_nor_is_an_error(client: str, upstream: str, coding: str) -> N
 
 
 @each("client", CLIENTS)
-async def test_G11_packed_events_come_one_by_one(client: str) -> None:
+async def test_G11_compressed_events_are_sent_one_by_one(client: str) -> None:
     """To unpack does not mean to wait for the end."""
     packer = zlib.compressobj(wbits=31)
     steps: list[bytes | Sleep] = []
@@ -212,7 +214,9 @@ async def test_G11_packed_events_come_one_by_one(client: str) -> None:
 
 @every_pair()
 @pytest.mark.parametrize("wanted", ["br", "zstd, br;q=0.9", "*", "compress"])
-async def test_G13_the_clients_accept_encoding_is_its_own(client: str, upstream: str, wanted: str) -> None:
+async def test_G13_the_clients_accept_encoding_is_not_forwarded(
+    client: str, upstream: str, wanted: str
+) -> None:
     """The upstream is asked for what the gateway can read, whoever the client is."""
     async with gateway(upstream, Play([stream(upstream, Say("Hello"))])) as up:
         heard = await up.call(path_of(client), asking(client, upstream), headers={"accept-encoding": wanted})
@@ -223,7 +227,7 @@ async def test_G13_the_clients_accept_encoding_is_its_own(client: str, upstream:
 
 @each("client", CLIENTS)
 @each("upstream")
-async def test_G13_an_answer_in_another_coding_is_told_as_an_error(client: str, upstream: str) -> None:
+async def test_G13_a_response_in_another_coding_is_an_error(client: str, upstream: str) -> None:
     """Some upstreams pack all the same: nothing that cannot be read is passed on."""
     play = Play([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
     async with gateway(upstream, play) as up:

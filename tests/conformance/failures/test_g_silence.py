@@ -66,7 +66,9 @@ def times(client: FakeClient) -> list[float]:
 @pytest.mark.promise("R8")
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "first byte", "middle"])
-async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str, where: str) -> None:
+async def test_G2_heartbeats_come_often_enough_to_keep_the_connection_open(
+    client: str, upstream: str, where: str
+) -> None:
     """Heartbeats every 10 to 30 seconds in the client's own form, wherever the model thinks."""
     heard = await stream_through(client, upstream, silent(upstream, where))
     beats = [when for when in times(heard) if 0 < when < SILENCE_S]
@@ -81,7 +83,7 @@ async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str
 
 
 @each("client", CLIENTS)
-async def test_G2_a_client_that_does_not_stream_gets_nothing_but_its_answer(client: str) -> None:
+async def test_G2_a_client_that_does_not_stream_gets_no_heartbeats(client: str) -> None:
     """There is no place for a heartbeat in one JSON document of a known length."""
     if client in SIMPLE:
         path, body = "/chat/json", asking(client, CHAT)
@@ -96,7 +98,7 @@ async def test_G2_a_client_that_does_not_stream_gets_nothing_but_its_answer(clie
 
 @every_pair()
 @pytest.mark.parametrize("where", ["before the head", "after the head", "after words"])
-async def test_G3_heartbeats_do_not_keep_a_dead_upstream_alive(
+async def test_G3_a_silent_upstream_times_out_in_spite_of_heartbeats(
     client: str, upstream: str, where: str
 ) -> None:
     """The silence of the upstream has a limit of its own, whatever the client was sent meanwhile."""
@@ -113,7 +115,7 @@ async def test_G3_heartbeats_do_not_keep_a_dead_upstream_alive(
     check_failed(client, heard)
 
 
-async def test_G3_the_limit_is_there_without_being_configured() -> None:
+async def test_G3_the_upstream_times_out_by_default() -> None:
     async with gateway(CHAT, Play([Sleep(10**6)])) as up:
         heard = await up.call(path_of(MESSAGES), asking(MESSAGES, CHAT))
     assert CUT_S < times(heard)[-1] < 3600
@@ -176,7 +178,7 @@ LATE: dict[str, Play] = {
 
 @every_pair()
 @pytest.mark.parametrize("late", LATE)
-async def test_G5_after_a_heartbeat_an_error_is_told_in_the_stream(
+async def test_G5_after_a_heartbeat_an_error_is_sent_in_the_stream(
     client: str, upstream: str, late: str
 ) -> None:
     """The status went out with the first heartbeat: it is 200, and stays so."""
@@ -187,7 +189,9 @@ async def test_G5_after_a_heartbeat_an_error_is_told_in_the_stream(
 
 @every_pair()
 @pytest.mark.parametrize("late", ["overloaded", "refused", "html"])
-async def test_G5_without_one_it_has_its_own_status(client: str, upstream: str, late: str) -> None:
+async def test_G5_before_any_heartbeat_an_error_has_its_own_status(
+    client: str, upstream: str, late: str
+) -> None:
     """A short silence costs nobody the status: nothing goes out before there is something to say."""
     play = LATE[late]
     soon = Play(play.parts, play.status, before=5)
@@ -199,7 +203,7 @@ async def test_G5_without_one_it_has_its_own_status(client: str, upstream: str, 
 
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "middle"])
-async def test_G6_heartbeats_are_bytes_of_the_real_response(client: str, upstream: str, where: str) -> None:
+async def test_G6_heartbeats_are_part_of_the_final_response(client: str, upstream: str, where: str) -> None:
     """One head with its final status, then the body: nothing informational before, beside or instead."""
     heard = await stream_through(client, upstream, silent(upstream, where))
     kinds = [message["type"] for _, message in heard.messages]
@@ -214,7 +218,7 @@ PIECES = ("one-", "two-", "three-", "four-")
 
 
 @every_pair()
-async def test_G9_each_event_goes_out_when_it_comes(client: str, upstream: str) -> None:
+async def test_G9_each_event_is_sent_at_once(client: str, upstream: str) -> None:
     """An answer in frames, one a second: nothing waits for what follows."""
     call = Call("call_a", "add", ('{"a": "three-', 'four-"}'))
     parts = frames(stream(upstream, Think("one-"), Say("two-"), call))

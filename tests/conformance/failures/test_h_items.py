@@ -92,7 +92,7 @@ def test_H10_an_item_keeps_its_id_and_its_index(upstream: str) -> None:
 
 
 @each("upstream")
-def test_H11_deltas_and_final_output_say_the_same(upstream: str) -> None:
+def test_H11_deltas_and_final_output_are_equal(upstream: str) -> None:
     heard = rich(upstream)
     output = heard.of("completed")[0]["response"]["output"]
     for events, item in zip(by_index(heard), output, strict=True):
@@ -164,7 +164,7 @@ def test_H11_an_upstream_that_sends_no_deltas(client: str, tells: str) -> None:
 
 
 @each("upstream")
-def test_H11_a_whole_answer_has_the_same_items(upstream: str) -> None:
+def test_H11_a_whole_response_has_the_same_items(upstream: str) -> None:
     whole = hear_whole(upstream, RESPONSES, stream(upstream, *BLOCKS), streams=True)
     assert (
         compare(rich(upstream).meaning, meaning_of_whole(RESPONSES, json.dumps(whole).encode()), RESPONSES)
@@ -237,7 +237,7 @@ async def test_H12_models_are_listed_whatever_the_upstream(upstream: str, query:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/v1/responses/resp_1/other", "/v1/models/none"])
-async def test_H12_what_is_not_served_is_refused_in_the_right_form(path: str) -> None:
+async def test_H12_unsupported_endpoints_are_refused_in_the_right_form(path: str) -> None:
     async with gateway(CHAT) as up:
         heard = await up.call(path, method="GET")
     assert heard.status == 404
@@ -265,7 +265,7 @@ def with_system(client: str, role: str) -> Json:
 
 @pairs(PROTOCOL_NAMES, [CHAT])
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_H13_system_text_stands_at_the_beginning_alone(client: str, upstream: str, role: str) -> None:
+def test_H13_system_text_is_only_at_the_beginning(client: str, upstream: str, role: str) -> None:
     """What came later keeps its place as marked text of the user; nothing is lost, nothing moves up."""
     if client == MESSAGES and role == "developer":
         role = "system"  # the only one there
@@ -295,7 +295,7 @@ def test_H13_turns_stay_in_order_and_lose_nothing(client: str, upstream: str) ->
 
 
 @pairs((RESPONSES, CHAT, MESSAGES), [CHAT])
-def test_H13_not_between_a_call_and_its_result(client: str, upstream: str) -> None:
+def test_H13_no_system_message_between_a_call_and_its_result(client: str, upstream: str) -> None:
     """A developer's word that comes there waits behind the results."""
     body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
     history = body["input" if client == RESPONSES else "messages"]

@@ -65,7 +65,7 @@ def functions(upstream: str, body: Json) -> list[tuple[str, str, Json]]:
 
 
 @customs
-def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> None:
+def test_H1_a_custom_tool_becomes_a_function(client: str, upstream: str) -> None:
     sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
     ((name, description, schema),) = functions(upstream, sent.body)
     assert name == "apply_patch"
@@ -76,7 +76,7 @@ def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> N
 
 
 @customs
-def test_H2_its_schema_demands_a_string(client: str, upstream: str) -> None:
+def test_H2_the_schema_of_the_function_requires_a_string(client: str, upstream: str) -> None:
     """A tool without a schema is called with `{}`."""
     sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
     ((_, _, schema),) = functions(upstream, sent.body)
@@ -98,7 +98,7 @@ def pieces_of(text: str, step: int) -> list[str]:
 
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("step", [1, 4, 1000])
-def test_H3_the_call_comes_back_as_free_text(upstream: str, step: int) -> None:
+def test_H3_the_call_comes_back_as_custom_tool_call(upstream: str, step: int) -> None:
     """An item of its own kind with its own events: Codex stops when a function is called instead."""
     heard = answer_of(RESPONSES, upstream, *pieces_of(json.dumps({"input": PATCH}), step))
     assert not [kind for kind in heard.kinds if "function_call" in kind]
@@ -121,7 +121,7 @@ def test_H3_the_call_comes_back_as_free_text(upstream: str, step: int) -> None:
 
 
 @each("upstream", (MESSAGES, RESPONSES))
-def test_H3_in_chat_too(upstream: str) -> None:
+def test_H3_a_chat_client_gets_a_custom_call(upstream: str) -> None:
     heard = answer_of(CHAT, upstream, *pieces_of(json.dumps({"input": PATCH}), 7))
     deltas = [choice["delta"] for event in heard.events for choice in event["choices"]]
     parts = [part for delta in deltas for part in delta.get("tool_calls", [])]
@@ -132,7 +132,7 @@ def test_H3_in_chat_too(upstream: str) -> None:
 
 
 @customs
-def test_H3_in_a_whole_answer(client: str, upstream: str) -> None:
+def test_H3_in_a_whole_response_the_call_comes_back_as_custom_tool_call(client: str, upstream: str) -> None:
     context = ask(client, upstream, asked(client) | {"stream": False}, capabilities=NO_CUSTOM).exchange()
     machine = ResponseTranslator(
         client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, client_streams=False
@@ -211,7 +211,7 @@ WRAPPED = {
 @each("client", CLIENTS)
 @pytest.mark.parametrize("wrapped", WRAPPED)
 @pytest.mark.parametrize("step", [1, 5, 1000])
-def test_H5_whatever_the_input_is_wrapped_in(client: str, wrapped: str, step: int) -> None:
+def test_H5_the_input_is_unwrapped_from_any_argument(client: str, wrapped: str, step: int) -> None:
     text, found = WRAPPED[wrapped]
     upstream = CHAT if client == RESPONSES else RESPONSES
     heard = answer_of(client, upstream, *pieces_of(text, step))
@@ -253,7 +253,7 @@ def sent_with(upstream: str, *tools: Json, **fields: Any) -> Asked:
 
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted", HOSTED)
-def test_H6_no_tool_beside_others_refuses_a_request(upstream: str, hosted: str) -> None:
+def test_H6_no_unsupported_tool_fails_a_request(upstream: str, hosted: str) -> None:
     """It was sent as a function or left out; either way the client can know, and the rest goes. Only
     where nothing is left to be called there is no honest answer."""
     sent = sent_with(upstream, HOSTED[hosted], ADD)
@@ -280,7 +280,9 @@ def test_H6_all_of_them_at_once(upstream: str) -> None:
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted_first", [True, False])
 @pytest.mark.parametrize("hosted", ["shell", "local_shell", "apply_patch"])
-def test_H6_a_namesake_is_another_tool(upstream: str, hosted: str, hosted_first: bool) -> None:
+def test_H6_a_function_of_the_same_name_is_another_tool(
+    upstream: str, hosted: str, hosted_first: bool
+) -> None:
     """The client's own function and the vendor's tool of the same name are told apart, there and back."""
     own = {"type": "function", "name": hosted, "parameters": SCHEMA}
     tools = [HOSTED[hosted], own] if hosted_first else [own, HOSTED[hosted]]
@@ -348,7 +350,7 @@ PAST: dict[str, list[Json]] = {
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H6_names_of_namespaces_are_flat_and_come_back(upstream: str) -> None:
+def test_H6_names_of_namespaces_are_flattened_and_restored(upstream: str) -> None:
     body = asked(RESPONSES, tools=[ADD, NAMESPACE])
     names = [name for name, _, _ in functions(upstream, ask(RESPONSES, upstream, body).body)]
     assert names == ["add", "mcp__docs__add", "mcp__docs__get_page"]
@@ -371,7 +373,7 @@ def test_H6_names_of_namespaces_are_flat_and_come_back(upstream: str) -> None:
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H6_a_flat_name_that_is_taken(upstream: str) -> None:
+def test_H6_a_flattened_name_that_is_used_already(upstream: str) -> None:
     """The tool `add` of a namespace and a tool whose whole name looks the same."""
     plain = {**ADD, "name": "mcp__docs__add"}
     body = asked(RESPONSES, tools=[NAMESPACE, plain])
@@ -383,7 +385,7 @@ def test_H6_a_flat_name_that_is_taken(upstream: str) -> None:
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H7_tools_that_come_in_the_conversation_are_tools(upstream: str) -> None:
+def test_H7_additional_tools_items_are_tools(upstream: str) -> None:
     """An `additional_tools` item is no message; what it brings can be called and comes back in its own form."""
     item = {"type": "additional_tools", "role": "developer", "tools": [APPLY, NAMESPACE]}
     body = asked(RESPONSES, item, {"role": "user", "content": "Go on"}, tools=[ADD])
@@ -399,7 +401,7 @@ def test_H7_tools_that_come_in_the_conversation_are_tools(upstream: str) -> None
     assert (add["name"], add["namespace"]) == ("add", "mcp__docs")
 
 
-def test_H7_a_relay_leaves_them_where_they_are() -> None:
+def test_H7_a_relay_keeps_additional_tools_in_place() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [APPLY]}
     body = asked(RESPONSES, item, tools=[ADD])
     sent = ask(RESPONSES, RESPONSES, body).body

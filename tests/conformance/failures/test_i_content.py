@@ -83,7 +83,7 @@ each_url = pytest.mark.parametrize("url", [DATA_URL, WEB_URL], ids=["data", "web
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
 @pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "alone"])
-def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, spoken: bool) -> None:
+def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: str, spoken: bool) -> None:
     """A tool message holds text alone: the pictures follow all results in a user message."""
     parts = [text(client, "A cat:"), picture(client, url)] if spoken else [picture(client, url)]
     sent = ask(client, upstream, with_result(client, *parts))
@@ -102,7 +102,9 @@ def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, s
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
-def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, url: str) -> None:
+def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
+    client: str, upstream: str, url: str
+) -> None:
     body = with_result(client, text(client, "A cat:"), picture(client, url))
     sent = ask(client, upstream, body, capabilities=Capabilities(tool_images=True))
     assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
@@ -113,7 +115,7 @@ def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, 
 
 @pairs((CHAT, MESSAGES, RESPONSES), [MESSAGES, RESPONSES])
 @each_url
-def test_I1_and_where_every_upstream_does(client: str, upstream: str, url: str) -> None:
+def test_I1_images_of_results_reach_every_upstream(client: str, upstream: str, url: str) -> None:
     sent = ask(client, upstream, with_result(client, text(client, "A cat:"), picture(client, url))).body
     assert refused(upstream, sent) == []
     if upstream == MESSAGES:
@@ -126,7 +128,7 @@ def test_I1_and_where_every_upstream_does(client: str, upstream: str, url: str) 
 
 
 @each("upstream", (CHAT,))
-def test_I1_documents_too(upstream: str) -> None:
+def test_I1_documents_of_results_reach_the_model(upstream: str) -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
     document = {"type": "document", "source": source, "title": "a.pdf"}
     sent = ask(MESSAGES, upstream, with_result(MESSAGES, text(MESSAGES, "See"), document)).body
@@ -142,7 +144,7 @@ def test_I1_documents_too(upstream: str) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @each_url
-def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
+def test_I2_images_of_the_user_are_sent(client: str, upstream: str, url: str) -> None:
     """In their place between the words."""
     body = request(client, User("Hi"), tools=())
     content = [text(client, "before"), picture(client, url), text(client, "after")]
@@ -177,13 +179,13 @@ def with_system(client: str) -> Json:
     return body
 
 
-def test_I3_a_relay_keeps_it_in_its_place() -> None:
+def test_I3_a_relay_keeps_a_system_message_in_place() -> None:
     body = with_system(MESSAGES)
     assert ask(MESSAGES, MESSAGES, body).body == body
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_it_stays_where_the_model_takes_it(client: str, upstream: str) -> None:
+def test_I3_a_system_message_stays_in_place(client: str, upstream: str) -> None:
     sent = ask(client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)).body
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
     assert words(sent["messages"][2]["content"]) == "Be brief."
@@ -191,7 +193,7 @@ def test_I3_it_stays_where_the_model_takes_it(client: str, upstream: str) -> Non
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str) -> None:
+def test_I3_a_system_message_that_the_model_refuses_is_user_text(client: str, upstream: str) -> None:
     sent = ask(client, upstream, with_system(client))
     messages = sent.body["messages"]
     assert {message["role"] for message in messages} == {"user", "assistant"}
@@ -203,7 +205,7 @@ def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str)
 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("takes", [True, False])
-def test_I3_from_messages_clients_too(upstream: str, takes: bool) -> None:
+def test_I3_a_system_message_of_a_messages_client_stays_in_place(upstream: str, takes: bool) -> None:
     sent = ask(MESSAGES, upstream, with_system(MESSAGES), capabilities=Capabilities(mid_system=takes)).body
     roles = [each_["role"] for each_ in history(upstream, sent)]
     if upstream == RESPONSES:
@@ -232,7 +234,7 @@ BETAS = "context-management-2025-06-27,extended-cache-ttl-2025-04-11,some-new-on
 
 
 @pytest.mark.anyio
-async def test_I4_betas_and_what_they_allow_reach_the_clients_own_kind_of_server() -> None:
+async def test_I4_betas_and_their_fields_are_relayed() -> None:
     play = Play([json.dumps(s.WHOLE[MESSAGES]).encode()])
     body = asking(MESSAGES, MESSAGES, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(MESSAGES, play) as up:
@@ -246,7 +248,7 @@ async def test_I4_betas_and_what_they_allow_reach_the_clients_own_kind_of_server
 
 @pytest.mark.anyio
 @each("upstream", (CHAT, RESPONSES))
-async def test_I4_others_get_neither(upstream: str) -> None:
+async def test_I4_other_upstreams_get_neither_betas_nor_their_fields(upstream: str) -> None:
     """What needs a beta that the upstream lacks is left out, mapped where there is something like it, and told."""
     play = Play([json.dumps(s.WHOLE[upstream]).encode()])
     body = asking(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
@@ -295,7 +297,7 @@ def test_I5_thinking_has_no_cache_mark(client: str, upstream: str, form: str) ->
 
 
 @pairs((CHAT,), [MESSAGES])
-def test_I5_a_turn_of_thinking_alone_is_not_marked(client: str, upstream: str) -> None:
+def test_I5_a_turn_of_only_thinking_has_no_cache_mark(client: str, upstream: str) -> None:
     body = request(client, User("Hi"), model(Say("So.")), User("And?"))
     block = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
     body["messages"][1] = {
@@ -336,7 +338,7 @@ def marked(client: str) -> tuple[Json, int]:
 
 
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
-def test_I6_marks_without_a_place_are_left_out_and_told(client: str, upstream: str) -> None:
+def test_I6_cache_marks_without_a_field_are_losses(client: str, upstream: str) -> None:
     """Never kept, for that is refused, and never a reason to refuse."""
     body, count = marked(client)
     sent = ask(client, upstream, body)
@@ -355,14 +357,14 @@ def test_I6_marks_without_a_place_are_left_out_and_told(client: str, upstream: s
 
 
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
-def test_I6_where_the_upstream_knows_marks_they_are_carried(client: str, upstream: str) -> None:
+def test_I6_cache_marks_are_sent_where_the_upstream_has_them(client: str, upstream: str) -> None:
     sent = ask(client, upstream, marked(client)[0], capabilities=Capabilities(cache_marks="breakpoint"))
     assert "cache_control" not in json.dumps(sent.body)
     assert json.dumps(sent.body).count("prompt_cache_breakpoint") >= 2
 
 
 @pairs((MESSAGES, RESPONSES), [MESSAGES, CHAT, RESPONSES])
-def test_I1_a_call_beside_thinking_loses_no_picture(client: str, upstream: str) -> None:
+def test_I1_no_image_is_lost_beside_thinking(client: str, upstream: str) -> None:
     """The turn of the calls has more in it than calls."""
     body = with_result(client, picture(client))
     turn = request(client, model(Think("Hm."), Say("Let me look.")), tools=())

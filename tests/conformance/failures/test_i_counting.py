@@ -41,7 +41,7 @@ async def count(up: Gateway, headers: dict[str, str] | None = None, **more: Any)
 
 @each("upstream")
 @pytest.mark.parametrize("name", ["x-api-key", "authorization"])
-async def test_I10_counts_ask_for_the_same_key_as_answers(upstream: str, name: str) -> None:
+async def test_I10_counts_require_the_same_key_as_messages(upstream: str, name: str) -> None:
     keys = [ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET))]
     value = CLIENT_KEY if name == "x-api-key" else f"Bearer {CLIENT_KEY}"
     play = Play([json.dumps(s.WHOLE[upstream]).encode()])
@@ -56,7 +56,7 @@ async def test_I10_counts_ask_for_the_same_key_as_answers(upstream: str, name: s
 
 
 @each("upstream")
-async def test_I10_a_count_needs_nothing_that_an_answer_needs(upstream: str) -> None:
+async def test_I10_a_count_does_not_need_the_fields_of_a_response(upstream: str) -> None:
     """No limit, and no header of the vendor's; what cannot be translated is no reason to refuse."""
     async with gateway(upstream) as up:
         plain = await count(up)
@@ -111,7 +111,7 @@ async def test_I11_everything_in_the_request_is_counted(upstream: str, part: str
         assert await count(up, **more) >= await count(up) + least
 
 
-async def test_I11_the_estimate_says_that_it_is_one() -> None:
+async def test_I11_an_estimated_count_is_marked() -> None:
     async with gateway(MESSAGES) as up:
         heard = await up.call(PATH, asking())
     assert heard.headers["dragoman-estimate"] == "true"
@@ -122,7 +122,7 @@ BURST = 50
 
 
 @each("upstream")
-async def test_I12_a_burst_of_counts_costs_no_account_anything(upstream: str) -> None:
+async def test_I12_a_burst_of_counts_uses_no_account_limits(upstream: str) -> None:
     async with gateway(upstream) as up:
         async with anyio.create_task_group() as tasks:
             for number in range(BURST):
@@ -139,7 +139,7 @@ LIMITED = b'{"type":"error","error":{"type":"rate_limit_error","message":"slow d
 
 
 @pytest.mark.parametrize(("status", "body"), [(529, BUSY), (429, LIMITED), (500, b"<html>")])
-async def test_I12_counts_that_fail_do_not_keep_answers_from_coming(status: int, body: bytes) -> None:
+async def test_I12_failed_counts_do_not_disable_an_account(status: int, body: bytes) -> None:
     """Where the upstream is asked for counts, and refuses them, it is still asked for answers at once."""
     heard: list[FakeClient] = []
     async with simulated({"/count_tokens": Script([body], status=status)}) as up:

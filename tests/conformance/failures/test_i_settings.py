@@ -48,7 +48,7 @@ def test_I7_the_limit_has_the_upstreams_name(client: str, said: str, wanted: Any
 
 @pytest.mark.parametrize("said", LIMITS[CHAT])
 @each("upstream", (MESSAGES, RESPONSES))
-def test_I7_either_name_of_chat_is_understood(said: str, upstream: str) -> None:
+def test_I7_both_names_of_chat_are_read(said: str, upstream: str) -> None:
     sent = ask(CHAT, upstream, {**request(CHAT, User("Hi")), said: 77}).body
     assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {LIMITS[upstream][0]: 77}
 
@@ -72,7 +72,7 @@ def with_roles(client: str, role: str) -> Json:
 
 @pytest.mark.parametrize("role", ["developer", "system"])
 @pytest.mark.parametrize("knows", [True, False])
-def test_I8_the_role_is_one_that_the_model_takes(role: str, knows: bool) -> None:
+def test_I8_roles_that_the_model_refuses_are_changed(role: str, knows: bool) -> None:
     sent = ask(
         RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=Capabilities(developer_role=knows)
     ).body
@@ -82,7 +82,7 @@ def test_I8_the_role_is_one_that_the_model_takes(role: str, knows: bool) -> None
 
 
 @pytest.mark.parametrize("role", ["developer", "system"])
-def test_I8_messages_has_a_field_instead(role: str) -> None:
+def test_I8_messages_has_a_system_field(role: str) -> None:
     for client in (CHAT, RESPONSES):
         sent = ask(client, MESSAGES, with_roles(client, role)).body
         assert words(sent["system"]) == "Be brief."
@@ -90,7 +90,7 @@ def test_I8_messages_has_a_field_instead(role: str) -> None:
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I9_there_is_always_a_limit(client: str, upstream: str) -> None:
+def test_I9_max_tokens_is_always_sent(client: str, upstream: str) -> None:
     """A client need not name one; Messages demands one."""
     assert ask(client, upstream, request(client, User("Hi"))).body["max_tokens"] == Capabilities().max_tokens
     own = ask(client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)).body
@@ -99,7 +99,7 @@ def test_I9_there_is_always_a_limit(client: str, upstream: str) -> None:
 
 @pytest.mark.anyio
 @each("client", [client for client in CLIENTS if client != MESSAGES])
-async def test_I9_the_gateway_has_a_default(client: str) -> None:
+async def test_I9_max_tokens_has_a_default(client: str) -> None:
     configured: dict[str, Any] = {"default_max_tokens": 999}
     for server, limit in (({}, 32_000), (configured, 999)):
         async with gateway(MESSAGES, Play([stream(MESSAGES, Say("Hi"))]), **server) as up:
@@ -149,7 +149,7 @@ ENDED = {CHAT: "stop", MESSAGES: "end_turn", RESPONSES: "completed"}
 
 @pairs()
 @each_structured
-def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: str, structured: Any) -> None:
+def test_I13_the_response_to_a_schema_is_text(client: str, upstream: str, structured: Any) -> None:
     """No call of a tool that the client never offered, and no stop that waits for its result."""
     body, capabilities = formed(client), Capabilities(structured_output=structured)
     sent = ask(client, upstream, body, capabilities=capabilities).body
@@ -164,7 +164,7 @@ def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: 
 
 @pairs()
 @each_structured
-def test_I13_in_a_whole_answer_too(client: str, upstream: str, structured: Any) -> None:
+def test_I13_a_whole_response_to_a_schema_is_text(client: str, upstream: str, structured: Any) -> None:
     asked = ask(
         client,
         upstream,
@@ -233,7 +233,7 @@ def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -
     assert '"b"' in asked.replace("\\", ""), "the form is asked for all the same"
 
 
-def test_I14_a_choice_of_nothing_is_no_place_for_a_forced_tool() -> None:
+def test_I14_tool_choice_none_forces_no_tool() -> None:
     sent = ask(
         CHAT, MESSAGES, formed(CHAT, tool_choice="none"), capabilities=Capabilities(structured_output="none")
     ).body
@@ -251,7 +251,7 @@ def objects_in(schema: Any) -> list[Json]:
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I15_the_schema_is_as_strict_as_the_upstream_wants_it(client: str, upstream: str) -> None:
+def test_I15_the_schema_is_as_strict_as_the_upstream_requires(client: str, upstream: str) -> None:
     sent = ask(client, upstream, formed(client))
     schema = sent.body["output_config"]["format"]["schema"]
     objects = objects_in(schema)
@@ -299,7 +299,7 @@ def for_responses(choice: Any) -> Any:
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
 @pytest.mark.parametrize("alone", [True, False])
-def test_I16_one_call_at_a_time_is_asked_for(upstream: str, choice: str, alone: bool) -> None:
+def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: bool) -> None:
     said, meant = IN_CHAT[choice]
     body = request(MESSAGES, User("Hi"), tool_choice={**said, "disable_parallel_tool_use": alone})
     sent = ask(MESSAGES, upstream, body)
@@ -310,7 +310,7 @@ def test_I16_one_call_at_a_time_is_asked_for(upstream: str, choice: str, alone: 
 
 
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
-def test_I16_also_to_the_clients_own_kind_of_server(choice: str) -> None:
+def test_I16_a_relay_keeps_the_setting_for_parallel_calls(choice: str) -> None:
     said = {**IN_CHAT[choice][0], "disable_parallel_tool_use": True}
     body = request(MESSAGES, User("Hi"), tool_choice=said)
     assert ask(MESSAGES, MESSAGES, body).body["tool_choice"] == said
@@ -357,7 +357,7 @@ def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: s
 
 @pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("choice", IN_CHAT)
-def test_I19_and_back(client: str, upstream: str, choice: str) -> None:
+def test_I19_calls_are_in_the_clients_form(client: str, upstream: str, choice: str) -> None:
     in_messages, in_chat = IN_CHAT[choice]
     said = in_chat if client == CHAT else for_responses(in_chat)
     sent = ask(client, upstream, request(client, User("Hi"), tool_choice=said)).body
@@ -385,7 +385,7 @@ def wire_names(upstream: str, body: Json) -> list[str]:
 
 
 @pairs()
-def test_I20_names_fit_and_stay_apart(client: str, upstream: str) -> None:
+def test_I20_mapped_names_are_valid_and_distinct(client: str, upstream: str) -> None:
     names = wire_names(upstream, ask(client, upstream, request(client, User("Hi"), tools=ODD_NAMES)).body)
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in names)
     assert max(map(len, names)) <= ALLOWED[upstream]
@@ -393,7 +393,7 @@ def test_I20_names_fit_and_stay_apart(client: str, upstream: str) -> None:
 
 
 @pairs()
-def test_I20_answers_and_history_have_the_clients_names(client: str, upstream: str) -> None:
+def test_I20_responses_and_history_have_the_clients_names(client: str, upstream: str) -> None:
     """An answer calls the tool by the name that the client gave it; its next request is understood."""
     body = request(client, User("Hi"), tools=ODD_NAMES, stream=True)
     names = wire_names(upstream, ask(client, upstream, body).body)

@@ -189,7 +189,7 @@ def test_thinking_and_effort(subtests: pytest.Subtests) -> None:
         (500, 1523, 1524, [("altered", "/limit"), ("altered", "/e")]),
     ],
 )
-def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
+def test_a_budget_with_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
     body, recorded = write(
         capabilities=BUDGET,
         reasoning=effort("high", display="omitted"),
@@ -220,7 +220,7 @@ def assistant(*parts: Part) -> Message:
         ([USER, assistant(Text("So."))], True),
     ],
 )
-def test_a_tool_loop_that_began_without_thinking_goes_on_without_it(messages: Any, thinks: bool) -> None:
+def test_a_tool_loop_that_began_without_thinking_continues_without_it(messages: Any, thinks: bool) -> None:
     body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
     assert ("thinking" in body) is thinks
     assert losses == ([] if thinks else [("altered", "/r")])

@@ -46,7 +46,7 @@ def pulled(events: EventReader) -> list[Event]:
     return out
 
 
-def test_nothing_yet() -> None:
+def test_no_events_yet() -> None:
     assert reader().next_event() is NEED_DATA
 
 
@@ -65,7 +65,7 @@ def test_in_any_pieces() -> None:
 
 @PROPERTY
 @given(answers(choices=2), places)
-def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+def test_any_response(answer: list[Event], cuts: list[int]) -> None:
     events = reader()
     for piece in cut_at(stream_of(answer), cuts):
         events.receive_data(piece)
@@ -90,7 +90,7 @@ def test_nothing_comes_after_the_end(end: Event) -> None:
     assert events.next_event() is NEED_DATA
 
 
-def test_the_reader_may_end_the_answer_at_eof() -> None:
+def test_the_reader_may_end_the_response_at_eof() -> None:
     events = reader()
     events.receive_data(stream_of([STARTED, STOP]))
     assert pulled(events) == [STARTED, STOP]
@@ -106,7 +106,7 @@ def broken(events: EventReader, message: str) -> None:
         assert caught.value.status in (400, 502)
 
 
-def test_what_was_good_comes_before_the_error() -> None:
+def test_complete_events_come_before_the_error() -> None:
     events = reader()
     events.receive_data(frame_of(STARTED) + b"data: no json\n\n" + frame_of(STOP))
     assert events.next_event() == STARTED

@@ -57,7 +57,7 @@ def feed(machine: FanOut, number: int, events: list[Event], *, streams: bool = T
     return events_of(machine.data_to_send())
 
 
-def test_two_answers_are_two_choices() -> None:
+def test_two_responses_are_two_choices() -> None:
     machine = fan()
     assert feed(machine, 1, answer("b", usage=Usage(3, 2, cached=1))) == [
         Started("up-b", "big"),
@@ -80,14 +80,14 @@ def test_two_answers_are_two_choices() -> None:
     assert (machine.stop_reason, machine.heartbeat()) == (StopReason.END, b"")
 
 
-def test_f9_what_comes_before_the_content_commits_to_nothing() -> None:
+def test_f9_events_before_the_content_commit_nothing() -> None:
     machine = fan()
     out = feed(machine, 0, [Started("up", "big"), Usage(3), Failed(WireError(ErrorKind.SERVER, "broken"))])
     assert [type(each) for each in out] == [Started, Failed]
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
 
 
-def test_blocks_of_legs_never_share_a_number() -> None:
+def test_blocks_of_branches_never_share_an_index() -> None:
     blocks: list[Event] = [start_of(BlockKind.TEXT, 1), TextDelta(1, "x"), BlockEnded(1)]
     machine = fan(3)
     numbers: list[int] = []
@@ -109,7 +109,7 @@ def test_a_summary_stays_as_it_is() -> None:
     assert Compacted("so far") in feed(machine, 0, answer("a", Compacted("so far")))
 
 
-def test_losses_are_told_of_each_choice() -> None:
+def test_losses_of_each_choice_are_recorded() -> None:
     machine = fan()
     foreign = Opaque("upstream", "thing", {"x": 1}, "/blocks/1")
     feed(machine, 0, answer("a"))
@@ -119,7 +119,7 @@ def test_losses_are_told_of_each_choice() -> None:
     ]
 
 
-def test_calls_of_two_legs_have_ids_of_their_own() -> None:
+def test_calls_of_two_branches_have_distinct_ids() -> None:
     """Both answers may number their calls from 0; each leg makes them distinct with a token of its own."""
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
     machine = fan(client=toy("client", clients_drop_signatures=True))
@@ -131,7 +131,7 @@ def test_calls_of_two_legs_have_ids_of_their_own() -> None:
     assert kept[0] == ("call-1",)
 
 
-def test_a_whole_answer() -> None:
+def test_a_whole_response() -> None:
     machine = fan(client_streams=False)
     for number in range(2):
         leg = machine.start(number, upstream_streams=True)
@@ -168,7 +168,7 @@ def test_one_failure_fails_all() -> None:
     assert machine.data_to_send() == b""
 
 
-def test_a_leg_that_breaks_off() -> None:
+def test_a_branch_that_breaks_off() -> None:
     machine = fan()
     out = feed(machine, 0, answer("a")[:3])
     assert isinstance(out[-1], Failed)
@@ -176,7 +176,7 @@ def test_a_leg_that_breaks_off() -> None:
     assert machine.error.kind is ErrorKind.TRUNCATED
 
 
-def test_a_leg_that_never_came() -> None:
+def test_a_branch_that_never_started() -> None:
     machine = fan()
     feed(machine, 0, answer("a"))
     machine.receive_eof()
@@ -194,7 +194,7 @@ def test_any_number(count: int) -> None:
     assert machine.usage == Usage(3 * count, count)
 
 
-def test_nothing_is_taken_after_a_failure() -> None:
+def test_nothing_is_accepted_after_a_failure() -> None:
     machine = fan()
     for number, events in enumerate(([STARTED, Failed(FAULT)], answer("b"))):
         leg = machine.start(number, upstream_streams=True)

@@ -81,7 +81,7 @@ def test_order(events: list[Event], expected: list[Event]) -> None:
     assert sent(Linearizer(), *events) == expected
 
 
-def test_passes_tells_of_the_open_block_alone() -> None:
+def test_passes_is_about_the_open_block_only() -> None:
     linear = Linearizer()
     delta = ArgumentsDelta(3, "{")
     assert not linear.passes_through(TOOL)
@@ -127,7 +127,7 @@ def test_laws(events: list[Event]) -> None:
 
 @PROPERTY
 @given(answers(parallel=1))
-def test_what_is_sequential_already_passes_as_it_is(events: list[Event]) -> None:
+def test_sequential_blocks_pass_unchanged(events: list[Event]) -> None:
     waits = (Opaque, Usage)  # an opaque block inside of another comes after it
     out = sent(Linearizer(), *events)
     assert [each for each in out if not isinstance(each, waits)] == [

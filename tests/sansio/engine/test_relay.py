@@ -110,7 +110,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_nothing_passes_behind_the_end(tail: bytes) -> None:
+def test_nothing_is_relayed_after_the_end(tail: bytes) -> None:
     data = stream_of(HELLO)
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
@@ -132,7 +132,7 @@ BEHIND = {
 
 @pytest.mark.promise("R3")
 @pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
-def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: bool) -> None:
+def test_no_content_and_no_other_end_is_relayed_after_an_error(tail: bytes, passes: bool) -> None:
     data = stream_of([*HELLO[:3], Failed(ERROR)])
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
@@ -141,7 +141,7 @@ def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: b
 
 
 @pytest.mark.promise("R3")
-def test_the_last_frame_ends_an_answer_that_failed() -> None:
+def test_the_last_frame_ends_a_failed_response() -> None:
     machine = relay()
     machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
     assert machine.outcome is Outcome.OPEN
@@ -150,7 +150,7 @@ def test_the_last_frame_ends_an_answer_that_failed() -> None:
     assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
 
 
-def test_the_last_event_completes_the_answer() -> None:
+def test_the_last_event_completes_the_response() -> None:
     """Nobody has to wait for the end of the connection."""
     machine = relay()
     machine.receive_data(stream_of(HELLO[:-1]))
@@ -171,7 +171,7 @@ def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
 
 
 @pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
-def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
+def test_an_end_without_content_is_a_failure(before: bytes) -> None:
     out, machine = relayed([before + frame_of(ENDED)])
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
     assert machine.error is not None
@@ -197,7 +197,7 @@ def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
 
 @PROPERTY
 @given(answers(choices=2), places)
-def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+def test_any_response(answer: list[Event], cuts: list[int]) -> None:
     data = stream_of(answer)
     out, machine = relayed(cut_at(data, cuts))
     assert out == data
@@ -214,14 +214,14 @@ def test_an_error_in_the_stream_passes() -> None:
         assert machine.usage == USAGE
 
 
-def test_f8_an_error_before_the_content_is_told_and_commits_to_nothing() -> None:
+def test_f8_an_error_before_the_content_is_sent_and_commits_nothing() -> None:
     machine = relay()
     machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
     machine.receive_eof()
     assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, FAULT, False)
 
 
-def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
+def test_f9_an_error_before_the_content_is_reported_at_once() -> None:
     """Some servers say nothing more after it and leave the connection open; what they do say passes."""
     machine = relay()
     data = stream_of([STARTED, Failed(FAULT)])
@@ -231,7 +231,7 @@ def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
     assert machine.data_to_send() == data + b": more\n\n"
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_no_data_gives_no_events() -> None:
     machine = relay()
     machine.receive_data(b"")
     assert (machine.data_to_send(), machine.committed, machine.outcome) == (b"", False, Outcome.OPEN)
@@ -251,13 +251,13 @@ def test_committed_however_many_frames_come_before_the_content() -> None:
     assert machine.committed
 
 
-def test_committed_with_the_end_of_an_empty_answer() -> None:
+def test_committed_with_the_end_of_an_empty_response() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
     assert (machine.committed, machine.outcome) == (True, Outcome.COMPLETED)
 
 
-def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
+def test_events_before_the_content_are_not_held_for_ever() -> None:
     machine = relay()
     announced = frame_of(STARTED)
     count = _relay._MAX_OPENING_BYTES // len(announced)
@@ -268,7 +268,7 @@ def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
 
 
 @pytest.mark.promise("S7")
-def test_so_much_without_an_event_is_no_stream() -> None:
+def test_too_many_bytes_without_an_event_are_not_a_stream() -> None:
     comments = b": x\n\n" * (MAX_IDLE_BYTES // 10)
     machine = relay()
     for _ in range(3):
@@ -282,7 +282,7 @@ def test_so_much_without_an_event_is_no_stream() -> None:
     assert machine.error.message.endswith("bytes without a server-sent event")
 
 
-def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
+def test_an_unfinished_frame_that_is_no_end_is_dropped() -> None:
     """The client does not get it, so nothing is committed by it and the tap does not count it."""
     _, machine = relayed([frame_of(STARTED)[:-2]])
     assert (machine.committed, machine.usage, machine.error) == (False, Usage(), TRUNCATED)
@@ -290,7 +290,7 @@ def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
     assert (machine.committed, machine.usage, machine.error) == (True, Usage(), TRUNCATED)
 
 
-def test_an_unfinished_frame_behind_the_end_counts() -> None:
+def test_an_unfinished_frame_after_the_end_is_a_failure() -> None:
     """As of servers that end with a stop reason, and send no end event."""
     data = stream_of(HELLO[:-1])[:-2]
     out, machine = relayed([data])
@@ -303,7 +303,7 @@ LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
 @pytest.mark.promise("R9")
-def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
+def test_only_the_end_of_a_long_stream_is_buffered(size: int, ending: bytes) -> None:
     data = stream_of(LONG).replace(b"\n", ending)
     machine, out = relay(), b""
     for at in range(0, len(data), size):
@@ -347,7 +347,7 @@ ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: "
 
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
-def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
+def test_an_error_that_clients_skip_is_rewritten_in_their_form(before: list[Event], tail: bytes) -> None:
     content_started = stream_of(before)
     for pieces in all_ways(content_started + ERROR_LINE + tail):
         out, machine = relayed(pieces)
@@ -355,7 +355,7 @@ def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], t
         assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
 
 
-def test_an_error_behind_the_end_says_nothing() -> None:
+def test_an_error_after_the_end_is_ignored() -> None:
     out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
     assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
 
@@ -368,13 +368,13 @@ def test_an_error_beside_data_is_another_field() -> None:
         assert (out, machine.outcome) == (data, Outcome.COMPLETED)
 
 
-def test_an_error_without_words_is_one_all_the_same() -> None:
+def test_an_error_without_a_message_is_an_error() -> None:
     _, machine = relayed([b"error:\n\n"])
     assert machine.error is not None
     assert machine.error.kind is ErrorKind.UNREADABLE
 
 
-def test_the_driver_fails_it() -> None:
+def test_the_server_reports_a_failure() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + b"data: half")
     assert machine.data_to_send() == frame_of(STARTED)
@@ -451,7 +451,7 @@ def test_no_heartbeat_after_the_last_event(end: Event) -> None:
 
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
-def test_heartbeats_between_any_two_pieces_do_no_harm(data: bytes) -> None:
+def test_heartbeats_between_any_two_pieces_change_nothing(data: bytes) -> None:
     machine, out = relay(), b""
     for piece in one_by_one(data):
         machine.receive_data(piece)
@@ -471,7 +471,7 @@ def whole_body() -> bytes:
     return b" " + encode(toy().write_whole(fold.response(), exchange_of(), Ledger())) + b"\n"
 
 
-def test_a_whole_answer_passes_as_it_comes() -> None:
+def test_a_whole_response_is_relayed_as_it_comes() -> None:
     data = whole_body()
     for pieces in all_ways(data):
         out, machine = relayed(pieces, streams=False)
@@ -482,7 +482,7 @@ def test_a_whole_answer_passes_as_it_comes() -> None:
         assert machine.committed
 
 
-def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
+def test_only_the_first_choice_has_the_stop_reason() -> None:
     body = encode(
         {"started": {"id": "i", "model": "m"}, "blocks": [], "stops": [{"reason": "max_tokens", "choice": 1}]}
     )
@@ -490,13 +490,13 @@ def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
     assert (machine.stop_reason, machine.upstream_id) == (None, "i")
 
 
-def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
+def test_an_unreadable_whole_response_is_relayed() -> None:
     out, machine = relayed([b'{"blocks":5}'], streams=False)
     assert (out, machine.outcome, machine.usage) == (b'{"blocks":5}', Outcome.COMPLETED, Usage())
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"detail":"ok"}'])
-def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
+def test_a_document_without_a_response_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
     assert machine.error == WireError(
@@ -504,7 +504,7 @@ def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     )
 
 
-def test_what_must_be_there_is_the_callers_to_say() -> None:
+def test_the_required_member_of_a_whole_response() -> None:
     """Not every document that is relayed is an answer."""
     machine = Relay(protocol=toy(), context=exchange_of(), streams=False, member="tokens")
     machine.receive_data(b'{"tokens":5}')
@@ -513,7 +513,7 @@ def test_what_must_be_there_is_the_callers_to_say() -> None:
 
 
 @pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
-def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> None:
+def test_a_whole_response_that_is_not_an_object_is_a_failure(data: bytes) -> None:
     """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
@@ -522,14 +522,14 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     assert machine.error.message.startswith("the upstream's response cannot be read: it ")
 
 
-def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
+def test_f9_a_whole_response_that_is_an_error_is_a_failure() -> None:
     data = encode({"failed": {"kind": "server", "message": "broken"}})
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.error == WireError(ErrorKind.SERVER, "broken")
 
 
-def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_limited_part_of_a_whole_response_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_body()
     monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data) - 1)
     out, machine = relayed([data[:10], data[10:]], streams=False)
@@ -538,7 +538,7 @@ def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert relayed([data], streams=False)[1].usage == USAGE
 
 
-def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
+def test_a_whole_response_has_no_heartbeat_and_no_error_event() -> None:
     machine = relay(streams=False)
     assert machine.heartbeat() == b""
     machine.receive_data(b'{"started":')
@@ -549,7 +549,7 @@ def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
     assert machine.outcome is Outcome.FAILED
 
 
-def test_what_the_client_reads_is_what_was_said() -> None:
+def test_the_client_reads_what_the_upstream_sent() -> None:
     out, _ = relayed([stream_of(HELLO)])
     assert events_of(out) == HELLO
 
@@ -596,7 +596,7 @@ def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]
 
 
 @pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
-def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) -> None:
+def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> None:
     content = stream_of(events)
     data = content + frame_of(Failed(SAID))
     for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
@@ -623,12 +623,12 @@ def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) 
         (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
     ],
 )
-def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:
+def test_frames_that_may_be_an_error(said: bytes, shown: bytes | None) -> None:
     out, _ = masking([stream_of(TELLS[:2]), said])
     assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
 
 
-def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
+def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
     content_started = stream_of(TELLS)
     out, machine = masking([content_started, frame_of(Failed(SAID)).rstrip(b"\n")])
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
@@ -637,7 +637,7 @@ def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
 
 
-def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
+def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
     data = encode({"failed": msgspec.to_builtins(SAID)})
     _, machine = masking([data], streams=False)
     assert machine.outcome is Outcome.FAILED

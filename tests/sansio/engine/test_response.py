@@ -153,7 +153,7 @@ def test_a_failure_is_no_content() -> None:
     assert not translator.committed
 
 
-def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
+def test_an_unknown_field_of_the_first_event_is_not_content() -> None:
     translator = machine()
     translator.receive_data(
         stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", round_trip=False)])
@@ -163,7 +163,7 @@ def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
     assert translator.committed
 
 
-def test_usage_is_shown_whole_and_consistent() -> None:
+def test_usage_is_complete_and_consistent() -> None:
     translator = machine()
     events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]
     out = events_of(run(translator, [stream_of(events)]))
@@ -186,7 +186,7 @@ def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) ->
 
 @PROPERTY
 @given(answers(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
-def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec) -> None:
+def test_the_client_gets_a_legal_stream(answer: list[Event], client: ProtocolSpec) -> None:
     translator = machine(client)
     checker = EventOrderChecker()
     for event in events_of(run(translator, [stream_of(answer)])):
@@ -209,7 +209,7 @@ def test_streamed_and_whole_are_the_same(answer: list[Event], client: ProtocolSp
         assert encode(client.write_whole(folded(events), exchange_of(), Ledger())) == as_whole
 
 
-def test_a_whole_answer_for_the_client_comes_at_the_end() -> None:
+def test_a_whole_response_for_the_client_is_sent_at_the_end() -> None:
     translator = machine(client_streams=False)
     translator.receive_data(stream_of(HELLO[:-1]))
     assert (translator.data_to_send(), translator.heartbeat()) == (b"", b"")
@@ -263,7 +263,7 @@ def test_a_last_frame_without_its_blank_line() -> None:
         assert translator.outcome is Outcome.COMPLETED
 
 
-def test_the_reader_may_end_the_answer_at_eof() -> None:
+def test_the_reader_may_end_the_response_at_eof() -> None:
     translator = machine()
     assert events_of(run(translator, [stream_of(HELLO[:-1])])) == HELLO
     assert translator.outcome is Outcome.COMPLETED
@@ -296,7 +296,7 @@ def test_cut_before_anything() -> None:
     assert not translator.committed
 
 
-def test_a_reader_that_says_nothing_of_the_end() -> None:
+def test_a_reader_without_events_at_the_end() -> None:
     class Mute(ToyReader):
         def eof(self) -> list[Event]:
             return []
@@ -322,7 +322,7 @@ def test_a_reader_that_says_nothing_of_the_end() -> None:
         ),
     ],
 )
-def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
+def test_complete_events_come_before_the_error(bad: bytes, message: str) -> None:
     data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
     for pieces in ([data], one_by_one(data)):
         translator = machine()
@@ -342,7 +342,7 @@ def test_an_error_of_the_upstream_passes_in_the_clients_form() -> None:
     assert failed(translator, run(translator, [stream_of([STARTED, Failed(FAULT)])]), STARTED) == FAULT
 
 
-def test_the_driver_fails_it_before_and_after_the_start() -> None:
+def test_the_server_reports_a_failure_before_and_after_the_start() -> None:
     for before in ([], HELLO[:1], HELLO[:3]):
         translator = machine()
         translator.receive_data(stream_of(before))
@@ -367,7 +367,7 @@ def test_an_event_that_is_too_large(tail: bytes) -> None:
         assert "one server-sent event has more than 600 bytes" in error.message
 
 
-def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
+def test_a_failed_response_sends_nothing_to_a_client_that_does_not_stream() -> None:
     translator = machine(client_streams=False)
     assert run(translator, [stream_of(HELLO[:3])]) == b""
     assert translator.outcome is Outcome.FAILED
@@ -380,7 +380,7 @@ def exhausted(*arguments: object) -> Any:
     raise RecursionError
 
 
-def test_an_answer_that_is_nested_too_deep() -> None:
+def test_a_response_that_is_nested_too_deep() -> None:
     class Deep(ToyReader):
         def read(self, frame: _sse.Frame) -> Any:
             return exhausted() if b"deep" in frame.data else super().read(frame)
@@ -395,7 +395,7 @@ def test_an_answer_that_is_nested_too_deep() -> None:
 # Whole answers of the upstream
 
 
-def test_a_whole_answer() -> None:
+def test_a_whole_response() -> None:
     for pieces in all_ways(whole_of(HELLO)):
         translator = machine(upstream_streams=False)
         out = events_of(run(translator, pieces))
@@ -423,20 +423,20 @@ def test_a_bad_whole_answer(body: bytes, message: str) -> None:
         assert translator.error.message.startswith(f"the upstream's response cannot be read: {message}")
 
 
-def test_a_whole_answer_without_its_end() -> None:
+def test_a_whole_response_without_its_end() -> None:
     translator = machine(upstream_streams=False)
     body = encode({"started": {"id": "i", "model": "m"}})
     error = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
     assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete")
 
 
-def test_a_whole_answer_in_a_wrong_order() -> None:
+def test_a_whole_response_in_a_wrong_order() -> None:
     upstream = msgspec.structs.replace(UPSTREAM, read_whole=lambda *_: [STARTED, ENDED])
     translator = machine(upstream=upstream, upstream_streams=False)
     assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"]), STARTED).message
 
 
-def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_of(HELLO)
     monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data) - 1)
     for pieces in ([data], one_by_one(data)):
@@ -453,7 +453,7 @@ def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
 # Stages
 
 
-def test_choices_that_the_client_cannot_show() -> None:
+def test_choices_that_the_client_does_not_support() -> None:
     other: list[Event] = [
         start_of(BlockKind.TEXT, 1, 1),
         start_of(BlockKind.REASONING, 2, 1),
@@ -479,7 +479,7 @@ def test_choices_that_the_client_cannot_show() -> None:
     ]
 
 
-def test_choices_that_the_client_can_show() -> None:
+def test_choices_that_the_client_supports() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.TEXT, 1, 1),
@@ -503,7 +503,7 @@ def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
     assert losses_of(translator.losses) == [(LossCode.UNKNOWN_KIND, "/content/2")]
 
 
-def test_tool_calls_come_back_as_the_client_knows_them() -> None:
+def test_tool_calls_have_the_clients_names() -> None:
     undo = Undo({"p_1": ToolOrigin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
     events: list[Event] = [
         STARTED,
@@ -540,7 +540,7 @@ def test_a_client_without_custom_tools() -> None:
     assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
 
 
-def test_seals_pass() -> None:
+def test_signatures_pass() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.REASONING),
@@ -593,7 +593,7 @@ WORDS: list[Event] = [
 ]
 
 
-def test_a_stop_sequence_ends_the_answer() -> None:
+def test_a_stop_sequence_ends_the_response() -> None:
     out, translator = with_book(Undo(stop_sequences=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
     assert out == [
         STARTED,
@@ -605,7 +605,7 @@ def test_a_stop_sequence_ends_the_answer() -> None:
     assert (translator.outcome, translator.stop_reason) == (Outcome.COMPLETED, StopReason.STOP_SEQUENCE)
 
 
-def test_the_figures_of_a_whole_answer_count_though_a_stop_sequence_ends_it() -> None:
+def test_usage_of_a_whole_response_counts_when_a_stop_sequence_ends_it() -> None:
     usage = Usage(input=3, output=4)
     translator = machine(undo=Undo(stop_sequences=("XY",)), upstream_streams=False)
     out = events_of(run(translator, [whole_of([STARTED, *WORDS, BlockEnded(0), STOP, usage, ENDED])]))
@@ -642,13 +642,13 @@ def test_a_tool_becomes_text() -> None:
     ]
 
 
-def test_a_fence_is_taken_off() -> None:
+def test_a_markdown_fence_is_removed() -> None:
     fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
     out, _ = with_book(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
 
 
-def test_a_breach_of_a_grammar_is_told() -> None:
+def test_a_grammar_violation_is_recorded() -> None:
     grammar = Grammar("lark", "start: X")
     undo = Undo({"look": ToolOrigin("look", None, ToolKind.CUSTOM, wrapped=True, grammar=grammar)})
     call = [
@@ -686,7 +686,7 @@ def test_the_whole_body_of_a_stream() -> None:
     assert [each["block"]["text"] for each in body["blocks"]] == ["abcdXYe"]
 
 
-def test_the_whole_body_is_not_kept_unasked() -> None:
+def test_the_whole_body_is_kept_only_on_request() -> None:
     translator = machine()
     run(translator, [stream_of(HELLO)])
     assert translator.whole_body() is None
@@ -695,7 +695,7 @@ def test_the_whole_body_is_not_kept_unasked() -> None:
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_a_keepsake(forgets: bool) -> None:
+def test_signatures_are_cached_for_clients_that_drop_them(forgets: bool) -> None:
     client = toy("client", clients_drop_signatures=forgets)
     translator = machine(client)
     thought: list[Event] = [start_of(BlockKind.REASONING), SignatureDelta(0, SEAL), BlockEnded(0)]
@@ -730,14 +730,14 @@ def test_estimates(told: list[Event], shown: list[Event], losses: list[Any]) -> 
         assert [(loss.code, loss.path) for loss in translator.losses] == losses
 
 
-def test_an_empty_answer_has_no_output() -> None:
+def test_an_empty_response_has_no_output() -> None:
     exchange = msgspec.structs.replace(exchange_of(), prompt_tokens=7)
     translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=exchange)
     run(translator, [stream_of([STARTED, STOP, ENDED])])
     assert translator.usage == Usage(7, 0)
 
 
-def test_who_did_not_ask_gets_no_estimate() -> None:
+def test_clients_without_usage_get_no_estimate() -> None:
     asked = msgspec.structs.replace(exchange_of().request, include_usage=True)
     for client, request, shown in (
         (CLIENT, exchange_of().request, Usage()),
@@ -758,7 +758,7 @@ def test_arguments_and_reasoning_count_as_output() -> None:
     assert translator.usage.output == 4
 
 
-def test_an_error_of_the_upstream_is_told_without_what_the_client_may_not_see() -> None:
+def test_an_error_of_the_upstream_is_sent_without_its_secrets() -> None:
     said = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
     shown = WireError(ErrorKind.SERVER, "no: a ****", code="****")
     exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))

@@ -43,7 +43,7 @@ def test_frames_come_as_events_go() -> None:
         assert sink.data_to_send() == b""
 
 
-def test_one_block_at_a_time_where_it_is_wanted() -> None:
+def test_one_block_at_a_time_where_it_is_required() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.TEXT),
@@ -60,7 +60,7 @@ def test_one_block_at_a_time_where_it_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("spec", [ANY, NARROW])
-def test_the_short_way_for_the_open_block(spec: object) -> None:
+def test_the_fast_path_for_the_open_block(spec: object) -> None:
     sink = StreamSink(spec, exchange_of(), Ledger())  # type: ignore[arg-type]
     for event in HELLO[:2]:
         sink.send(event)
@@ -69,7 +69,7 @@ def test_the_short_way_for_the_open_block(spec: object) -> None:
     assert events_of(sink.data_to_send()) == [HELLO[2]]
 
 
-def test_a_block_that_waits_has_no_short_way() -> None:
+def test_a_waiting_block_has_no_fast_path() -> None:
     sink = StreamSink(NARROW, exchange_of(), Ledger())
     for event in [STARTED, start_of(BlockKind.TEXT), start_of(BlockKind.TEXT, 1)]:
         sink.send(event)
@@ -165,7 +165,7 @@ def test_events_as_they_are() -> None:
         (True, True, StoringSink),
     ],
 )
-def test_which_one(streams: bool, store_response: bool, kind: type[object]) -> None:
+def test_the_class_of_a_sink(streams: bool, store_response: bool, kind: type[object]) -> None:
     assert (
         type(sink_for(ANY, exchange_of(), Ledger(), streams=streams, store_response=store_response)) is kind
     )

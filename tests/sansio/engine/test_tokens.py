@@ -40,7 +40,7 @@ def cost(part: Part) -> int:
     return estimate_tokens(request(Text("word"), part)) - estimate_tokens(request(Text("word")))
 
 
-def test_nothing_is_not_zero() -> None:
+def test_absent_counts_are_not_zero() -> None:
     assert estimate_tokens(request()) > 0
 
 
@@ -161,7 +161,7 @@ def test_i11_system_tools_and_images_count() -> None:
     assert 275 + 275 + 250 + 100 < estimate_tokens(full) < 1100
 
 
-def test_what_says_more_costs_more() -> None:
+def test_longer_input_costs_more() -> None:
     bare = estimate_tokens(request(tools=(TOOLS["function without a word"],)))
     assert estimate_tokens(request(tools=(TOOLS["function"],))) > bare + 275
     custom = estimate_tokens(request(tools=(TOOLS["custom without a grammar"],)))

@@ -42,7 +42,7 @@ def folded(*events: Event) -> AssembledResponse:
     return fold.response()
 
 
-def test_whether_it_has_started() -> None:
+def test_started() -> None:
     fold = Fold()
     assert not fold.started
     fold.send(STARTED)
@@ -113,7 +113,7 @@ def test_block(events: list[Event], block: AssembledBlock) -> None:
     assert folded(STARTED, *events, STOP, ENDED) == AssembledResponse(STARTED, (block,), (STOP,), Usage())
 
 
-def test_blocks_stand_in_the_order_of_their_starts() -> None:
+def test_blocks_are_in_the_order_of_their_starts() -> None:
     aside, other = Opaque("other", "thing", 1), Opaque("other", "thing", 2)
     answer = folded(
         STARTED,
@@ -163,7 +163,7 @@ def test_finished() -> None:
     assert fold.finished(0) == AssembledBlock(0, BlockKind.TEXT, "")
 
 
-def test_no_answer_before_the_start() -> None:
+def test_no_response_before_the_start() -> None:
     with pytest.raises(LocalProtocolError, match="has not started"):
         Fold().response()
 

@@ -288,14 +288,14 @@ def test_arbitrary_sequences(events: list[Event]) -> None:
 
 @PROPERTY
 @given(answers(choices=2))
-def test_legal_answers_are_legal(events: list[Event]) -> None:
+def test_generated_responses_are_legal(events: list[Event]) -> None:
     assert checked(*events).state is ResponseState.ENDED
     agree(events)
 
 
 @PROPERTY
 @given(answers(choices=2), st.data())
-def test_legal_answers_with_intruders(events: list[Event], data: st.DataObject) -> None:
+def test_responses_with_an_illegal_event(events: list[Event], data: st.DataObject) -> None:
     for event in data.draw(st.lists(arbitrary, min_size=1, max_size=4)):
         events.insert(data.draw(st.integers(0, len(events))), event)
     agree(events)

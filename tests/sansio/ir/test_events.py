@@ -8,7 +8,7 @@ from core.events import SAMPLES
 from dragoman._ir.events import Annotation, Usage
 
 
-def test_frozen_and_light(subtests: pytest.Subtests) -> None:
+def test_events_are_frozen_and_slotted(subtests: pytest.Subtests) -> None:
     for event in SAMPLES.values():
         with subtests.test(event=event):
             for name in event.__struct_fields__:
@@ -72,7 +72,7 @@ def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
         ),
     ],
 )
-def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
+def test_usage_of_two_responses(one: Usage, other: Usage, both: Usage) -> None:
     assert one.plus(other) == both
     assert other.plus(one) == both
 
@@ -90,5 +90,5 @@ def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
         ({"url": "u", "flag": False}, True),
     ],
 )
-def test_whether_an_annotation_says_more(native: dict[str, object], more: bool) -> None:
+def test_which_annotations_are_more_than_a_link(native: dict[str, object], more: bool) -> None:
     assert Annotation(0, "toy", native, "u", "t", 1, 9).has_unmapped_fields() is more

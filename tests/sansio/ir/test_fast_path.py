@@ -179,7 +179,7 @@ def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
     assert notes == (["b"] if noted else [])
 
 
-def test_nothing_is_known_at_first_and_after_forget() -> None:
+def test_nothing_is_cached_at_first_and_after_forget() -> None:
     lane = FastPath()
     put: list[Delta] = []
     frame = b'data: {"text":"a"}'
@@ -216,7 +216,7 @@ def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
     assert tries > 3
 
 
-def test_one_that_can_is_not() -> None:
+def test_a_stream_that_can_be_learned_is_not_given_up() -> None:
     lane = FastPath()
     for _ in range(100):
         lane.learn_from(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
@@ -322,7 +322,7 @@ def test_both_ways_agree(lines: list[bytes], cuts: list[int], narrow: bool) -> N
     assert told(QUICK, client, cut_at(data, cuts)) == slow
 
 
-def test_the_lane_is_taken() -> None:
+def test_the_fast_path_is_used() -> None:
     """Or the test above would prove nothing."""
     calls = 0
 

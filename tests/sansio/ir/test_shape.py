@@ -65,7 +65,7 @@ def test_walk(subtests: pytest.Subtests) -> None:
             assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
-def test_the_reason_is_told() -> None:
+def test_the_reason_of_a_loss_is_recorded() -> None:
     ledger = Ledger()
     note_unread({"a": 1, "x": 2}, {"a": "no such thing there"}, "", ledger)
     assert [loss.detail for loss in ledger] == ["no such thing there", "not a field of this protocol version"]

@@ -39,7 +39,7 @@ natives = st.recursive(
 
 @PROPERTY
 @given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(max_size=8))
-def test_any_seal(origin: str, native: object, model: str, secret: bytes | None) -> None:
+def test_any_signature(origin: str, native: object, model: str, secret: bytes | None) -> None:
     seal = Signature(origin, native, model)
     assert Signer(secret).unwrap(Signer(secret).wrap(seal)) == seal
 
@@ -59,7 +59,7 @@ def test_the_mac() -> None:
     assert PLAIN.unwrap(text) == SEAL  # without a secret nobody looks at it
 
 
-def test_every_changed_character_is_seen() -> None:
+def test_every_changed_character_is_detected() -> None:
     text = KEYED.wrap(SEAL)
     for at in range(len(WRAPPED_PREFIX), len(text)):
         changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
@@ -100,7 +100,7 @@ def test_not_ours(subtests: pytest.Subtests) -> None:
             assert KEYED.unwrap(text) is None
 
 
-def test_is_wrapped_looks_at_the_form_alone() -> None:
+def test_is_wrapped_checks_only_the_form() -> None:
     assert Signer.is_wrapped(WRAPPED_PREFIX + "whatever")
     assert not Signer.is_wrapped("whatever")
 

@@ -144,7 +144,7 @@ def test_a_cache_mark_on_a_message_is_one_on_its_last_part() -> None:
     assert message.extra == {"cache_control": mark}
 
 
-def test_assistant_turns_with_calls_refusals_and_sound() -> None:
+def test_assistant_turns_with_calls_refusals_and_audio() -> None:
     calls = [
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}', "z": 1}, "y": 2},
         {"id": "c2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
@@ -432,7 +432,7 @@ WRONG_TYPES: list[tuple[Any, str]] = [
 ]
 
 
-def test_wrong_types_of_vital_members_are_refused_with_their_path(subtests: pytest.Subtests) -> None:
+def test_wrong_types_are_refused_with_their_path(subtests: pytest.Subtests) -> None:
     for body, path in WRONG_TYPES:
         with subtests.test(path=path):
             with pytest.raises(RemoteProtocolError) as caught:

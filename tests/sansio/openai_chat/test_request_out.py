@@ -68,7 +68,7 @@ def test_texts_are_one_string_in_every_role() -> None:
     assert losses == []
 
 
-def test_texts_stay_parts_where_the_upstream_takes_them() -> None:
+def test_texts_stay_parts_where_the_upstream_accepts_them() -> None:
     out, losses = messages_of(*TEXTS, capabilities=Capabilities(text_content="parts"))
     parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
     assert [message["content"] for message in out[:4]] == parts
@@ -83,7 +83,7 @@ def test_texts_with_an_image_stay_parts() -> None:
 
 
 @pytest.mark.parametrize("param", ["previous_response_id", "conversation", "prompt", "background"])
-def test_what_needs_a_store_is_refused(param: Any) -> None:
+def test_requests_that_need_a_store_are_refused(param: Any) -> None:
     with pytest.raises(RequestRefused) as caught:
         write(params={param: "x"}, param_paths={param: f"/{param}"})
     assert (caught.value.status, caught.value.path, caught.value.code) == (
@@ -125,7 +125,7 @@ def test_user_text_after_results_is_a_message() -> None:
 
 
 @pytest.mark.parametrize("capabilities", [NO_USER, ALTERNATE])
-def test_user_text_after_results_is_merged_into_them_where_turns_require_it(
+def test_user_text_is_merged_into_results_where_turns_alternate(
     capabilities: Capabilities,
 ) -> None:
     # "Unexpected role 'user' after role 'tool'"

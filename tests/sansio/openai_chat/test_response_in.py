@@ -205,7 +205,7 @@ def test_frames_without_content(noise: bytes) -> None:
     assert events(noise + stream_of({"content": "x"}) + noise) == events(stream_of({"content": "x"}))
 
 
-def test_what_a_server_leaves_out_is_filled_in() -> None:
+def test_missing_fields_of_the_upstream_are_filled_in() -> None:
     found = events(
         b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"created":"now"}\n\n'
     )

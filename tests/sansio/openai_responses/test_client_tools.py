@@ -87,7 +87,7 @@ def test_a_function_with_a_schema_replaces_the_tool(
     assert set(found.parameters["properties"]) == properties
 
 
-def test_the_description_has_what_the_tool_says_about_itself() -> None:
+def test_the_description_has_the_tools_own_description() -> None:
     skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
     shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
     screen = declared(STAND_INS[5][0]).function_fallback

@@ -70,7 +70,7 @@ def test_h9_added_parts_have_their_empty_texts() -> None:
     ]
 
 
-def test_h10_an_item_has_one_id_and_one_index_all_its_life() -> None:
+def test_h10_an_item_has_one_id_and_one_index() -> None:
     payloads = answer(*rich())
     for index, item in enumerate(output(payloads)):
         events = of_item(payloads, index)

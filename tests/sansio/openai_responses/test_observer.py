@@ -98,7 +98,7 @@ def test_the_last_frame(kind: str, last: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
-def test_an_event_whose_data_was_cut_ends_nothing(kind: str) -> None:
+def test_an_event_whose_data_was_cut_is_no_end(kind: str) -> None:
     observer = SPEC.observer(CONTEXT)
     observer.observe(Frame(kind.encode(), b'{"type":"response.compl'))
     assert (observer.ended, observer.error is not None, observer.whole_body) == (False, False, None)

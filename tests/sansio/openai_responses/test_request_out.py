@@ -287,7 +287,7 @@ def test_the_word_json_is_in_the_input_of_requests_for_any_object(message: Messa
     assert losses == ([(LossCode.REPAIRED, "/response_format")] if added else [])
 
 
-def test_a_schema_needs_no_such_word() -> None:
+def test_a_schema_needs_no_mention_of_json() -> None:
     assert len(write(USER, response_format=ResponseFormat(CLOSED))[0]["input"]) == 1
 
 
@@ -299,7 +299,7 @@ def test_a_schema_needs_no_such_word() -> None:
         (ReasoningConfig("disabled", path="/r"), ("minimal", "high"), "minimal", [(ALTERED, "/r")]),
     ],
 )
-def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
+def test_an_effort_that_the_model_refuses_becomes_the_nearest(
     config: ReasoningConfig, efforts: Any, sent: str, losses: Losses
 ) -> None:
     body, lost = write(USER, protocol=MESSAGES, reasoning=config, capabilities=Capabilities(efforts=efforts))

@@ -476,7 +476,7 @@ def test_other_items_are_emitted_whole_when_they_are_done() -> None:
     assert [loss.path for loss in ledger] == ["/output/1"]
 
 
-def test_another_item_under_a_taken_index_ends_the_first() -> None:
+def test_another_item_at_a_used_index_ends_the_first() -> None:
     found = events_of(created(), ADDED, delta("Hello"), CALL_ADDED, arguments("{}"), BARE_FINAL)
     assert found == [
         STARTED,

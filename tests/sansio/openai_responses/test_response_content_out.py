@@ -281,7 +281,7 @@ def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, 
     assert [(each["item_id"], each["output_index"]) for each in payloads[-5:-2]] == [("ws_x1_1", 1)] * 3
 
 
-def test_a_search_that_cannot_return_to_its_maker_is_a_loss() -> None:
+def test_a_search_that_cannot_return_to_its_vendor_is_a_loss() -> None:
     answer(search("cats", carried=False), lost=("/content/1",))
 
 

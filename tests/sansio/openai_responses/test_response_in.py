@@ -81,7 +81,7 @@ def test_incomplete_responses(fields: dict[str, Any], stop: Stopped) -> None:
     assert events_of(created(), ended(status="incomplete", **fields)) == [STARTED, COUNTED, stop, ENDED]
 
 
-def test_the_status_counts_more_than_the_events_name() -> None:
+def test_the_status_overrides_the_events_name() -> None:
     payload = {**ended(status="incomplete", **CUT), "type": "response.completed"}
     assert events_of(created(), payload)[-2] == Stopped(StopReason.MAX_TOKENS, "max_output_tokens")
     assert events_of(created(), {**ended(status="odd"), "type": "response.completed"}) == [STARTED, *tail()]
@@ -276,7 +276,7 @@ def test_whole_responses_that_failed() -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
-def test_a_body_that_is_no_finished_response(body: dict[str, Any]) -> None:
+def test_a_body_that_is_not_a_finished_response(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         SPEC.read_whole(body, EXCHANGE, Ledger())
     assert caught.value.status == 502
@@ -321,7 +321,7 @@ def test_reasoning_of_several_parts_has_no_fast_path() -> None:
     assert reader.template_for(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
 
 
-def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
+def test_a_delta_for_an_item_of_another_kind_is_ignored() -> None:
     odd = event("output_text.delta", 1, content_index=0, delta="x")
     search = event("output_item.added", 1, item=SEARCH)
     assert events_of(created(), search, odd, event("output_item.done", 1, item=SEARCH), BARE_FINAL) == [

@@ -126,12 +126,12 @@ def test_the_text_is_the_summary(events: list[Event], summary: str) -> None:
         ),
     ],
 )
-def test_half_a_summary_is_none(events: list[Event], message: str) -> None:
+def test_half_a_summary_is_dropped(events: list[Event], message: str) -> None:
     out = staged([STARTED, *events])
     assert out[0] == STARTED
     assert isinstance(out[1], Failed)
     assert (out[1].error.kind, out[1].error.message, out[1].error.status) == (ErrorKind.SERVER, message, 502)
 
 
-def test_a_failure_passes() -> None:
+def test_a_failure_passes_unchanged() -> None:
     assert staged([STARTED, *TEXT[:2], Failed(FAULT)]) == [STARTED, Failed(FAULT)]

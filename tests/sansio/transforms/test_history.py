@@ -89,7 +89,7 @@ def mended(text: str) -> tuple[str, list[str]]:
         "u:M hi",
     ],
 )
-def test_a_sound_history_is_left_as_it_is(text: str) -> None:
+def test_a_valid_history_is_unchanged(text: str) -> None:
     assert mended(text) == (text, [])
 
 
@@ -132,11 +132,11 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
         ("a:Cx | u:E Rx", "a:Cx | u:Rx", ["/1/0"]),
     ],
 )
-def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
+def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
     assert mended(text) == (expected, repairs)
 
 
-def test_what_a_result_without_a_call_holds_is_the_users() -> None:
+def test_content_of_a_result_without_a_call_is_the_users() -> None:
     media = Media("image", "url", "u", path="/0/1")
     result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
     out = repair_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
@@ -158,7 +158,7 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
 
 
 @given(st.lists(LINES, max_size=8).map(" | ".join))
-def test_every_history_comes_out_sound_and_loses_nothing_in_silence(text: str) -> None:
+def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> None:
     ledger = Ledger()
     before = Request("toy", "m", history(text), {})
     after = repair_history(before, ledger)
@@ -219,7 +219,7 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
     assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
 
 
-def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
+def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
     [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()

@@ -71,11 +71,13 @@ def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
         (asked(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
     ],
 )
-def test_the_way(request_: Request, capabilities: Capabilities, way: StructuredOutputMode) -> None:
+def test_how_json_is_requested(
+    request_: Request, capabilities: Capabilities, way: StructuredOutputMode
+) -> None:
     assert choose_output_mode(request_, capabilities) is way
 
 
-def test_what_is_native_stays() -> None:
+def test_native_output_is_unchanged() -> None:
     ledger = Ledger()
     request = asked()
     assert fit_format(request, NATIVE, ledger) == (request, StructuredOutputMode.NATIVE)
@@ -112,7 +114,7 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
         (NONE, ANY, None, ["It must be a JSON object."]),
     ],
 )
-def test_in_words(
+def test_json_requested_by_an_instruction(
     capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
 ) -> None:
     ledger = Ledger()
@@ -126,7 +128,7 @@ def test_in_words(
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
-def test_a_path_is_always_told() -> None:
+def test_a_loss_always_has_a_path() -> None:
     ledger = Ledger()
     fit_format(asked(ResponseFormat(SCHEMA)), NONE, ledger)
     assert [loss.path for loss in ledger] == ["/response_format"]
@@ -197,7 +199,7 @@ FENCES = [
 ]
 
 
-def test_a_fence_is_taken_off(subtests: pytest.Subtests) -> None:
+def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
     for given_, bare in FENCES:
         with subtests.test(given_=given_, bare=bare):
             for size in (1, 2, 3, 100):
@@ -211,7 +213,7 @@ def test_a_fence_is_taken_off(subtests: pytest.Subtests) -> None:
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
-def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
+def test_any_cut_of_a_fence_gives_the_same(given_: str, size: int) -> None:
     def bare(size: int) -> str:
         pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
         out = staged(CodeFenceStage(), text(0, *pieces))
@@ -220,7 +222,7 @@ def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
     assert bare(size) == bare(100)
 
 
-def test_what_is_no_text_passes() -> None:
+def test_events_other_than_text_pass() -> None:
     events: list[Event] = [
         *tool(0, "```"),
         start_of(BlockKind.REFUSAL, 1),

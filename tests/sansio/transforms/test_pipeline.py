@@ -59,7 +59,7 @@ def test_the_stages(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(("n", "ended"), [(None, True), (1, True), (2, False)])
-def test_a_stop_ends_the_answer_when_it_has_one_choice(n: int | None, ended: bool) -> None:
+def test_a_stop_ends_a_response_of_one_choice(n: int | None, ended: bool) -> None:
     request = msgspec.structs.replace(exchange_of().request, params={} if n is None else {"n": n})
     exchange = msgspec.structs.replace(exchange_of(), undo=Undo(stop_sequences=("x",)), request=request)
     line = build_pipeline(toy(), exchange, Ledger(), None)

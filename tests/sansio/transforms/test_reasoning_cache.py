@@ -38,7 +38,7 @@ def recalled(
     return out.messages, asked
 
 
-def test_a_turn_with_calls_gets_its_thoughts_back() -> None:
+def test_a_turn_with_calls_gets_its_reasoning_back() -> None:
     user = Message("user", (Text("hi"),))
     turn = Message("assistant", (Text("well"), CALL, OTHER), "/1")
     messages, asked = recalled(user, turn)
@@ -47,20 +47,20 @@ def test_a_turn_with_calls_gets_its_thoughts_back() -> None:
     assert messages == (user, Message("assistant", (*thoughts, Text("well"), CALL, OTHER), "/1"))
 
 
-def test_readable_reasoning_gives_way_to_the_sealed_one() -> None:
+def test_readable_reasoning_is_replaced_by_the_signed_one() -> None:
     turn = Message("assistant", (Reasoning("hm"), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
 
 
-def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
+def test_unsigned_reasoning_of_the_clients_protocol_is_replaced() -> None:
     turn = Message("assistant", (Reasoning("hm", Signature("toy", {"reasoning_content": "hm"})), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
     assert recalled(turn)[0] == (turn,)  # nothing was kept
 
 
-def test_what_needs_nothing_is_not_asked_for() -> None:
+def test_complete_turns_are_not_looked_up() -> None:
     for turn in (
         Message("assistant", (Text("no calls"),)),
         Message("assistant", (Reasoning("hm", SEAL), CALL)),
@@ -69,7 +69,7 @@ def test_what_needs_nothing_is_not_asked_for() -> None:
         assert recalled(turn) == ((turn,), [])
 
 
-def test_what_is_not_known_stays() -> None:
+def test_a_turn_that_is_not_cached_is_unchanged() -> None:
     turn = Message("assistant", (CALL,))
     assert recalled(turn) == ((turn,), [("c1",)])
 
@@ -91,11 +91,11 @@ CALLS: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), BlockEnded(1)]
 END: list[Event] = [Stopped(StopReason.TOOL_USE), ENDED]
 
 
-def test_calls_and_seals_are_kept() -> None:
+def test_calls_and_signatures_are_kept() -> None:
     assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Reasoning("", SEAL),))
 
 
-def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
+def test_without_calls_or_signatures_nothing_is_kept() -> None:
     assert kept(STARTED, *THINKS, *END) is None
     assert kept(STARTED, *CALLS, *END) is None
 

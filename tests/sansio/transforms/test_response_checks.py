@@ -108,7 +108,7 @@ def test_schemas(subtests: pytest.Subtests) -> None:
         (FORM, ["x" * MAX_TEXT, "x", "x"], f"it has more than {MAX_TEXT} characters"),
     ],
 )
-def test_what_cannot_be_judged_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
+def test_what_cannot_be_checked_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
     path = "unchecked /content: not checked against the requested schema"
     assert told([*text(*pieces), END], form) == [f"{path}: {why}"]
 
@@ -185,7 +185,7 @@ SEARCHED = ToolChoice("named", hosted="web_search")
         (asked(choice=REQUIRED), asked(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),
     ],
 )
-def test_what_the_upstream_enforces_is_not_checked(
+def test_checks_of_the_upstream_are_not_repeated(
     request_: Request, sent: Request, capabilities: Capabilities, checks: Any
 ) -> None:
     assert find_unenforced(request_, sent, capabilities) == checks

@@ -45,7 +45,7 @@ def thought(signature: Signature | None) -> Reasoning:
         (LOOSE, OTHERS, OTHERS),
     ],
 )
-def test_a_seal_goes_to_its_model_alone(
+def test_a_signature_is_sent_only_to_its_model(
     spec: Any, signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
@@ -61,7 +61,7 @@ def test_a_seal_goes_to_its_model_alone(
 @pytest.mark.parametrize(
     ("signature", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
 )
-def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
+def test_refused_reasoning_is_dropped_whatever_model_made_it(
     signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
@@ -73,7 +73,7 @@ def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
 
 
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
-def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
+def test_a_forged_signature_is_always_a_loss(spec: Any) -> None:
     ledger = Ledger()
     forged = Reasoning("hm", None, path="/t", forged=True)
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
@@ -94,7 +94,7 @@ def staged(
 @pytest.mark.parametrize(
     ("model", "marked"), [("asked", Signature("upstream", {"sig": "x"}, "asked")), ("", MINE)]
 )
-def test_seals_are_marked_with_the_model_that_was_asked(model: str, marked: Signature) -> None:
+def test_signatures_name_the_model_that_was_requested(model: str, marked: Signature) -> None:
     events: list[Event] = [STARTED, start_of(BlockKind.REASONING), SignatureDelta(0, MINE), BlockEnded(0)]
     out, losses = staged(events, model=model)
     assert out == [*events[:2], SignatureDelta(0, marked), events[3]]
@@ -141,6 +141,6 @@ def test_blocks_without_a_form(
     assert staged([event], **habits) == (expected, [] if code is None else [(code, "/blocks/3")])
 
 
-def test_each_has_a_block_of_its_own() -> None:
+def test_each_signature_has_its_own_block() -> None:
     out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **KEEPS)
     assert out == [*sealed(BLOCK, model=""), TextDelta(0, "a"), *sealed(BLOCK, (1 << 40) + 1, model="")]

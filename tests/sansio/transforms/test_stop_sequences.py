@@ -83,7 +83,7 @@ def test_text_up_to_the_first_sequence(
     assert out[-1] == ENDED
 
 
-def test_nothing_comes_after_it() -> None:
+def test_nothing_follows_the_end() -> None:
     events = [
         *answer("aXb")[:-2],
         start_of(TEXT, 1),
@@ -128,7 +128,7 @@ def test_refusals_are_not_looked_at() -> None:
     assert staged(["X"], [STARTED, *said, END, ENDED]) == [STARTED, *said, END, ENDED]
 
 
-def test_what_belongs_to_text_comes_behind_it() -> None:
+def test_annotations_follow_their_text() -> None:
     cite = Annotation(0, "o", {})
     logprobs = Logprobs(0, [{"token": "c"}])
     events = [
@@ -183,7 +183,7 @@ def test_one_of_several_choices_is_ended_and_the_others_go_on() -> None:
     ]
 
 
-def test_a_failure_shows_what_waited() -> None:
+def test_a_failure_sends_waiting_blocks_first() -> None:
     events: list[Event] = [STARTED, start_of(TEXT), TextDelta(0, "aX"), start_of(TOOL, 1), Failed(FAULT)]
     assert staged(["XX"], events)[2:] == [
         TextDelta(0, "a"),
@@ -227,7 +227,7 @@ def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[
         ([1], 0, [1], (), []),
     ],
 )
-def test_which_are_the_upstreams(
+def test_which_stop_sequences_are_sent(
     value: Any, most: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
 ) -> None:
     ledger = Ledger()

@@ -134,7 +134,7 @@ def test_call_and_result_keep_the_same_id(rule: ToolLimits) -> None:
 # What need not change does not
 
 
-def test_what_fits_is_given_as_it_is() -> None:
+def test_tools_that_fit_are_unchanged() -> None:
     given_request = request(
         FunctionTool("look"),
         HostedTool("toy", "web_search", {"type": "web_search"}),
@@ -293,7 +293,7 @@ def test_a_grammar_cannot_be_enforced() -> None:
         (CUSTOM, False, False),
     ],
 )
-def test_who_takes_custom_tools(rule: ToolLimits, told: bool | None, stays: bool) -> None:
+def test_which_upstreams_accept_custom_tools(rule: ToolLimits, told: bool | None, stays: bool) -> None:
     given_request = request(PATCH, parts=(CALL, RESULT))
     out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=told))
     assert (out == given_request) is stays
@@ -313,7 +313,7 @@ def test_the_same_conversation_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
-def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolLimits) -> None:
+def test_a_longer_conversation_is_mapped_the_same_way(rule: ToolLimits) -> None:
     def turn(call_id: str, name: str, namespace: str | None = None) -> tuple[Message, ...]:
         call = Message("assistant", (ToolCall(call_id, name, "{}", namespace=namespace),))
         return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
@@ -348,7 +348,7 @@ SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecut
 RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 
-def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
+def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
     asked = request(SHELL, ODD)
     ledger = Ledger()
     fitted, undo = fit_tools(asked, PLAIN, Capabilities(), ledger, "toy")
@@ -371,7 +371,7 @@ def test_functions_stand_in_for_them() -> None:
 
 @pytest.mark.parametrize("first", ["client", "vendor"])
 @pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
-def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
+def test_a_function_with_the_name_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
     """Two tools of one name: the later one gets a hash, and calls in the history know whose they are."""
     namesakes: dict[str, Tool] = {
         "function": FunctionTool("shell", "Own."),
@@ -416,7 +416,7 @@ def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None
         ),
     ],
 )
-def test_choices_of_them(choice: ToolChoice, expected: ToolChoice) -> None:
+def test_choices_of_hosted_tools_that_do_not_run(choice: ToolChoice, expected: ToolChoice) -> None:
     out, _, _ = fitted(request(SHELL, SEARCHES, choice=choice), PLAIN, RUNS_SEARCHES)
     assert out.tool_choice == expected
 
@@ -474,7 +474,7 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
     )
 
 
-def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
+def test_a_protocol_may_have_no_form_for_a_hosted_tool() -> None:
     rule = ToolLimits(hosted_tools=frozenset({"web_search"}))
     runs_all = Capabilities(hosted_tools=frozenset({"web_search", "code_execution"}))
     fitted(request(SEARCHES), rule, runs_all)
@@ -482,7 +482,7 @@ def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None
         fitted(request(SANDBOX), rule, runs_all)
 
 
-def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:
+def test_allowed_custom_tools_stay_custom_where_they_are_accepted() -> None:
     choice = ToolChoice("allowed", allowed=(ToolRef("x.y", kind=ToolKind.CUSTOM),))
     out, _, _ = fitted(
         request(CustomTool("x.y"), choice=choice), ToolLimits(), Capabilities(custom_tools=True)
@@ -518,7 +518,7 @@ NO_LISTS = ToolLimits(allowed=False)
         ((ToolRef("g", "ns"),), True, [], "required", ["/tools/0", "/tools/1", "/tools/2", "/tool_choice"]),
     ],
 )
-def test_where_no_list_is_taken_the_other_tools_are_not_offered(
+def test_without_allowed_tools_the_other_tools_are_dropped(
     refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
 ) -> None:
     asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))

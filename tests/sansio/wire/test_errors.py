@@ -65,7 +65,7 @@ ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
 ]
 
 
-def test_the_words_of_an_error_may_say_more(subtests: pytest.Subtests) -> None:
+def test_the_message_of_an_error_may_refine_its_kind(subtests: pytest.Subtests) -> None:
     for kind, text, meant in ERROR_MESSAGES:
         with subtests.test(kind=kind, text=text):
             assert kind_from_message(kind, text) is meant
@@ -83,7 +83,7 @@ def hide(text: str) -> str:
     return text.replace("secret", "****")
 
 
-def test_what_a_fault_says_can_be_masked_in_every_text() -> None:
+def test_an_error_can_be_masked_in_every_text() -> None:
     error = WireError(ErrorKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
     assert mask_error(error, hide) == WireError(
         ErrorKind.SERVER, "a ****", 500, "****", "****", "****", "****"

@@ -51,7 +51,7 @@ def test_both_are_protocol_errors() -> None:
 
 
 @pytest.mark.parametrize("exception", [RemoteProtocolError, RequestRefused])
-def test_an_exception_as_an_error_of_the_wire(
+def test_an_exception_as_a_wire_error(
     exception: type[RemoteProtocolError] | type[RequestRefused],
 ) -> None:
     error = exception("no", status=413, path="/messages/3", code="too_long")

@@ -41,7 +41,7 @@ TAKEN: dict[str, tuple[bytes, object]] = {
 }
 
 
-def test_taken(subtests: pytest.Subtests) -> None:
+def test_accepted(subtests: pytest.Subtests) -> None:
     for case, (text, value) in TAKEN.items():
         with subtests.test(case=case):
             assert decode(text) == (json.loads(text) if value is None else value)
@@ -114,14 +114,14 @@ def nested(depth: int, open_: bytes = b"[", close: bytes = b"]") -> bytes:
 
 
 @pytest.mark.parametrize("prefix", [b"", rb'"\ud83d",'])
-def test_honest_nesting_is_taken(prefix: bytes) -> None:
+def test_normal_nesting_is_accepted(prefix: bytes) -> None:
     """The deepest schemas of the field have some thirty levels."""
     text = b"[" + prefix + nested(120, b'{"a":', b"}") + b"]"
     assert decode(text) == json.loads(text)
     assert json.loads(encode(decode(text))) == json.loads(text)
 
 
-def test_brackets_are_no_depth() -> None:
+def test_brackets_in_strings_do_not_count_as_depth() -> None:
     flat = [[]] * 5000 + ["[" * 5000]
     assert decode(encode(flat)) == flat
     assert decode(encode(flat[-1])) == flat[-1]

@@ -237,7 +237,7 @@ def test_any_object(case: tuple[str, list[tuple[str, str]]], before: str, after:
         assert place > 0
 
 
-def test_a_large_body_is_quick_and_lean() -> None:
+def test_a_large_body_is_read_fast_and_in_little_memory() -> None:
     """A key twice makes the walk give up; the scan then passes over a string of megabytes in one step."""
     image = b"x" * 5_000_000
     body = b'{"a":1,"i":"' + image + b'","model":"m","j":"' + image.replace(b"xx", b"\\n") + b'","a":1}'

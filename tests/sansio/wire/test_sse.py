@@ -230,7 +230,7 @@ streams = st.lists(_words | st.binary(max_size=3), max_size=30).map(b"".join)
 @pytest.mark.promise("R4")
 @PROPERTY
 @given(streams)
-def test_agrees_with_the_standard(data: bytes) -> None:
+def test_frames_agree_with_a_reference_parser(data: bytes) -> None:
     assert frames_of([data])[0] == reference(data)
 
 
@@ -257,7 +257,7 @@ def test_frame_and_comment() -> None:
     st.binary().filter(lambda data: not {10, 13} & set(data)),
     st.text("abc._", max_size=5).map(str.encode),
 )
-def test_what_is_written_is_read(data: bytes, event: bytes) -> None:
+def test_written_requests_are_read_again(data: bytes, event: bytes) -> None:
     assert frames_of([encode_comment(b"c") + encode_frame(data, event)]) == ([(event, data)], [], False)
 
 
@@ -266,7 +266,7 @@ IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "name
 
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize("piece", IDLE.values(), ids=IDLE)
-def test_so_much_without_an_event_is_no_stream(piece: bytes) -> None:
+def test_too_many_bytes_without_an_event_are_not_a_stream(piece: bytes) -> None:
     many = piece * (MAX_IDLE_BYTES // len(piece) // 2)
     parser = SSEParser()
     for _ in range(3):
