@@ -67,7 +67,7 @@ def test_files_of_stores_are_searched(tmp_path: Path) -> None:
 def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
     """For what its environment and its file hold."""
 
-    class Tells(Server):
+    class Leaky(Server):
         COMMAND = (
             "-c",
             "import os, sys; print(os.environ['KEY'], open(sys.argv[1]).read(), file=sys.stderr)",
@@ -75,7 +75,7 @@ def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
 
     file = tmp_path / "x.toml"
     file.write_text('key = "file-canary"')
-    with Tells(str(file), env={"KEY": "variable-canary"}) as process:
+    with Leaky(str(file), env={"KEY": "variable-canary"}) as process:
         process.wait()
     assert sorted(canaries.found()) == ["output: file-canary", "output: variable-canary"]
 

@@ -52,20 +52,20 @@ def test_no_part_of_a_request_is_lost_silently() -> None:
 def test_no_part_of_a_stream_is_lost_silently() -> None:
     found = [
         f"{upstream} to {client}: {problem}"
-        for upstream, client, row in rows(pages.ANSWERS)
+        for upstream, client, row in rows(pages.WHOLE_RESPONSES)
         for problem in problems(row, cell_of_answer(upstream, client, row))
     ]
     assert found == []
 
 
-# Good streams that nobody can go on with: the answer becomes an error, as it must.
+# Good streams that nobody can continue: the response becomes an error, as it must.
 ERRORS = {"`error`"}
 
 
 def test_streams_become_errors_only_where_they_must() -> None:
     found = {
         row.name
-        for upstream, client, row in rows(pages.ANSWERS)
+        for upstream, client, row in rows(pages.WHOLE_RESPONSES)
         if cell_of_answer(upstream, client, row).fate is Fate.REFUSED
     }
     assert found == ERRORS
@@ -81,7 +81,7 @@ def test_the_summary_is_current() -> None:
     assert summary() == PAGE.with_name("what-you-lose.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "answers"])
+@pytest.mark.parametrize("table", [pages.REQUESTS, pages.WHOLE_RESPONSES], ids=["requests", "answers"])
 def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
     for probes in table.values():
         names = [(row.section, row.name) for row in probes]
@@ -110,7 +110,7 @@ def _types(value: Any) -> Iterator[str]:
 
 SDK_FIELDS: list[tuple[dict[str, list[Probe]], str, set[str]]] = [
     *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
-    *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.ANSWERS.items()),
+    *((pages.WHOLE_RESPONSES, what, expected) for what, expected in fid_sdk.WHOLE_RESPONSES.items()),
 ]
 
 
@@ -131,8 +131,8 @@ BOTH = '{"o": "Zqone Zqother"}'
 DROPPED, ALTERED, WRAPPED = LossCode.DROPPED, LossCode.ALTERED, LossCode.WRAPPED
 
 
-def out(wire: str = "{}", *losses: tuple[LossCode, str], sealed: str = "", here: str = "") -> Output:
-    return Output(wire, sealed, here, tuple(Loss(code, path, "d") for code, path in losses))
+def out(wire: str = "{}", *losses: tuple[LossCode, str], wrapped: str = "", here: str = "") -> Output:
+    return Output(wire, wrapped, here, tuple(Loss(code, path, "d") for code, path in losses))
 
 
 NOTHING_SENT = out()
@@ -148,7 +148,7 @@ JUDGE: list[tuple[Probe, Output, Output, Fate]] = [
     (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
     (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
     (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
-    (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.WRAPPED),
+    (ROW, out("{}", wrapped="Zqone Zqother"), NOTHING_SENT, Fate.WRAPPED),
     (ROW, out("{}", (WRAPPED, "/a")), NOTHING_SENT, Fate.WRAPPED),
     (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
     (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),

@@ -1,8 +1,8 @@
 """What Claude Code, Codex, opencode, aider, pi and qwen really send, at an upstream of every protocol.
 
-Strategy: each request is translated, and every place of it is looked up in a table of fates. The judge complains of a
+Each request is translated, and every place of it is looked up in a table of fates. The judge complains of a
 place that no row names, of a value that is not what its row says, of anything at the upstream that no row explains,
-and of every difference between the ledger and the rows. Where the protocols are equal, nothing but the model's
+and of every difference between the ledger and the rows. Where the protocols are equal, only the model's
 name may change.
 """
 
@@ -21,8 +21,8 @@ from agents import fates_messages as client_fates_messages
 from agents import fates_responses as client_fates_responses
 from agents.requests import CASES, MODELS, TARGETS, Case, vendor_target
 from agents.rows import IMPLIED, Judge, Row, lost, made, to
-from failures.cross import Asked, ask, name_of
 from failures.rules import refused
+from failures.translate import UpstreamRequest, name_of, translate_request
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
@@ -42,15 +42,17 @@ def others(case: Case) -> list[str]:
     return [upstream for upstream in PROTOCOL_NAMES if upstream != case.protocol]
 
 
-def led(case: Case, upstream: str) -> Asked:
-    return ask(case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream])
+def led(case: Case, upstream: str) -> UpstreamRequest:
+    return translate_request(
+        case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream]
+    )
 
 
 def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
     rows, added = FATES[case.name, case.protocol, upstream]
-    asked = led(case, upstream)
-    judge = Judge(case.body, asked.body, rows, added)
-    return judge, judge.judge((loss.code.value, loss.path) for loss in asked.translated.losses)
+    requested = led(case, upstream)
+    judge = Judge(case.body, requested.body, rows, added)
+    return judge, judge.judge((loss.code.value, loss.path) for loss in requested.translated.losses)
 
 
 @pytest.mark.promise("R13")
@@ -87,22 +89,22 @@ def test_every_row_is_used(protocol: str) -> None:
 def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
-            asked = led(case, case.protocol)
-            assert asked.translated.relayed
-            assert list(asked.translated.losses) == []
-            assert asked.body == {**case.body, "model": MODELS[case.protocol]}
+            requested = led(case, case.protocol)
+            assert requested.translated.relayed
+            assert list(requested.translated.losses) == []
+            assert requested.body == {**case.body, "model": MODELS[case.protocol]}
             body = json.dumps(case.body).encode()
             name = json.dumps(case.body["model"]).encode()
             other = json.dumps(MODELS[case.protocol]).encode()
-            assert asked.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
+            assert requested.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
 
 
 @pytest.mark.promise("R12")
 def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
-            asked = ask(case.protocol, case.protocol, case.body)
-            assert asked.translated.body == json.dumps(case.body).encode()
+            requested = translate_request(case.protocol, case.protocol, case.body)
+            assert requested.translated.body == json.dumps(case.body).encode()
 
 
 def test_plain_upstreams_accept_every_request_and_get_all_its_text(
@@ -112,8 +114,8 @@ def test_plain_upstreams_accept_every_request_and_get_all_its_text(
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
             for upstream in others(case):
-                asked = ask(case.protocol, upstream, case.body)
-                text = json.dumps(asked.body, ensure_ascii=False)
+                requested = translate_request(case.protocol, upstream, case.body)
+                text = json.dumps(requested.body, ensure_ascii=False)
                 for word in words_of(case.body):
                     if word.startswith("x-anthropic-billing-header:"):
                         continue  # for the client's provider, and for no model
@@ -147,7 +149,7 @@ _TAKEN_BY_ALL = {
 def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, model: str) -> None:
     for case in (case for case in CASES if case.protocol != CHAT):
         with subtests.test(case=case.name, protocol=case.protocol):
-            sent = ask(
+            sent = translate_request(
                 case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
             ).body
             assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
@@ -202,27 +204,27 @@ ROWS: Mapping[str, Row] = {
 }
 SENT: Json = {"a": 1, "b": {"c": [2]}, "c": [{"d": 3}], "f": True}
 GOT: Json = {"x": 1, "y": ["e"], "z": 0}
-TOLD = [("dropped", "/b")]
+REPORTED = [("dropped", "/b")]
 
 
 COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
-    (SENT, GOT, TOLD, []),
-    ({**SENT, "g": 1}, GOT, TOLD, ["no row for /g = 1"]),
-    ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, TOLD, ["no row for /c/0/e = {}"]),
-    (SENT, {**GOT, "x": True}, TOLD, ["/a arrives at /x as True"]),
-    (SENT, {"y": ["e"], "z": 0}, TOLD, ["/a does not arrive at /x"]),
-    (SENT, {**GOT, "w": {"v": 1}}, TOLD, ["out of nowhere: /w/v = 1"]),
-    (SENT, {**GOT, "z": False}, TOLD, ["/z is False, not 0"]),
+    (SENT, GOT, REPORTED, []),
+    ({**SENT, "g": 1}, GOT, REPORTED, ["no row for /g = 1"]),
+    ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, REPORTED, ["no row for /c/0/e = {}"]),
+    (SENT, {**GOT, "x": True}, REPORTED, ["/a arrives at /x as True"]),
+    (SENT, {"y": ["e"], "z": 0}, REPORTED, ["/a does not arrive at /x"]),
+    (SENT, {**GOT, "w": {"v": 1}}, REPORTED, ["out of nowhere: /w/v = 1"]),
+    (SENT, {**GOT, "z": False}, REPORTED, ["/z is False, not 0"]),
     (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
-    (SENT, GOT, [*TOLD, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
+    (SENT, GOT, [*REPORTED, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
     (SENT, GOT, [("altered", "/b")], 2),
 ]
 
 
 def test_differences_are_reported(subtests: pytest.Subtests) -> None:
-    for sent, got, told, complaint in COMPLAINTS:
+    for sent, got, reported, complaint in COMPLAINTS:
         with subtests.test(sent=sent):
-            complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)
+            complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(reported)
             assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
 
 

@@ -14,10 +14,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from laws.answers import ANSWERS
 from laws.losses import (
-    MEANINGLESS_IN_ANSWERS,
     MEANINGLESS_IN_REQUESTS,
+    MEANINGLESS_IN_RESPONSES,
     covered_by_simple_writer,
     covered_by_writer,
     lost_in,
@@ -25,7 +24,8 @@ from laws.losses import (
 )
 from laws.plant import leaves
 from laws.requests import FIXTURES
-from laws.runs import answered, mended, translated
+from laws.responses import WHOLE_RESPONSES
+from laws.runs import rewritten, translated, translated_response
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, SIMPLE_EVENTS
 from oracle import samples as s
 
@@ -57,25 +57,25 @@ def test_requests_lose_nothing_silently(client: str, subtests: pytest.Subtests) 
 def test_repaired_requests_lose_nothing_silently(protocol: str, subtests: pytest.Subtests) -> None:
     for name, body in FIXTURES[protocol].items():
         with subtests.test(name=name):
-            assert lost_or_refused(body, protocol, partial(mended, protocol)) == []
+            assert lost_or_refused(body, protocol, partial(rewritten, protocol)) == []
 
 
 @pytest.mark.promise("R13")
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_responses_lose_nothing_silently(upstream: str, subtests: pytest.Subtests) -> None:
-    for name, body in ANSWERS[upstream].items():
+    for name, body in WHOLE_RESPONSES[upstream].items():
         for client in [*PROTOCOL_NAMES, SIMPLE_EVENTS]:
             with subtests.test(name=name, client=client):
-                run = partial(answered, upstream, client)
+                run = partial(translated_response, upstream, client)
                 known = covered_by_simple_writer if client in SIMPLE else covered_by_writer
-                assert lost_in(body, upstream, MEANINGLESS_IN_ANSWERS, run, set(), known) == []
+                assert lost_in(body, upstream, MEANINGLESS_IN_RESPONSES, run, set(), known) == []
 
 
 @pytest.mark.parametrize(
     ("table", "documents"),
     [
         pytest.param(MEANINGLESS_IN_REQUESTS, FIXTURES, id="requests"),
-        pytest.param(MEANINGLESS_IN_ANSWERS, ANSWERS, id="answers"),
+        pytest.param(MEANINGLESS_IN_RESPONSES, WHOLE_RESPONSES, id="answers"),
     ],
 )
 def test_every_exception_is_about_something(table: Any, documents: Any) -> None:

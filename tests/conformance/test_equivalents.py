@@ -7,7 +7,7 @@ from equiv import Wish, differences, translated
 from oracle import CHAT, MESSAGES, RESPONSES
 
 HI = {"role": "user", "content": "Hi"}
-ASKED = {"model": "m", "messages": [HI], "temperature": 0.5}
+REQUEST = {"model": "m", "messages": [HI], "temperature": 0.5}
 TWIN = {
     "model": "m",
     "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
@@ -31,10 +31,10 @@ COMPARISONS: list[tuple[dict[str, object], set[tuple[str, str]]]] = [
 def test_the_comparison(subtests: pytest.Subtests) -> None:
     for change, expected in COMPARISONS:
         with subtests.test(change=change):
-            wish = Wish("case", "request", {CHAT: ASKED, RESPONSES: {**TWIN, **change}})
+            wish = Wish("case", "request", {CHAT: REQUEST, RESPONSES: {**TWIN, **change}})
             found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
             assert found == expected
 
 
 def test_the_requested_model_is_sent() -> None:
-    assert translated(CHAT, MESSAGES, ASKED, "claude-opus-5")["model"] == "claude-opus-5"
+    assert translated(CHAT, MESSAGES, REQUEST, "claude-opus-5")["model"] == "claude-opus-5"

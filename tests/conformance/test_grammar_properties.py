@@ -1,4 +1,4 @@
-"""Random answers, drawn from the grammar's own tables, through the whole of a translation.
+"""Random responses, drawn from the grammar's own tables, through the whole of a translation.
 
 Whatever legal events an upstream's reader may give, each client must get a stream that its vendor could have
 sent and that says the same; what is not legal never passes the checker.
@@ -36,7 +36,7 @@ from dragoman.testing import EventOrderChecker, read_events
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
 
-def asked(client: str) -> ResponseContext:
+def requested(client: str) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
     )
@@ -50,11 +50,11 @@ def asked(client: str) -> ResponseContext:
     )
 
 
-def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
+def reported(events: list[Event], client: str, *, streams: bool = True) -> bytes:
     """What a client gets for these events."""
     upstream, stream = scripted(events)
     translator = ResponseTranslator(
-        client=spec_of(client), upstream=upstream, context=asked(client), client_streams=streams
+        client=spec_of(client), upstream=upstream, context=requested(client), client_streams=streams
     )
     translator.receive_data(stream)
     translator.receive_eof()
@@ -62,7 +62,7 @@ def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
 
 
 def judge(events: list[Event], client: str) -> None:
-    sent = told(events, client)
+    sent = reported(events, client)
     assert check_stream(client, sent, include_usage=True) == []
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
 
@@ -99,24 +99,24 @@ def test_any_blocks_open_together(client: str, events: list[Event]) -> None:
 @PROPERTY
 @given(events=legal(fails=True))
 def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> None:
-    sent = told(events, client)
+    sent = reported(events, client)
     if sent:
         assert check_stream(client, sent, include_usage=True) == []
-    said, heard = meaning_of_events(events), meaning_of_client_stream(client, sent)
-    assert heard.stop is Stop.ERROR
-    assert heard.failure is not None
+    said, received = meaning_of_events(events), meaning_of_client_stream(client, sent)
+    assert received.stop is Stop.ERROR
+    assert received.failure is not None
     assert said.failure is not None
-    assert said.failure.message in heard.failure.message
-    # What waited for its turn when the answer broke was never shown; nothing else is missing or added.
+    assert said.failure.message in received.failure.message
+    # What waited for its turn when the response broke was never shown; nothing else is missing or added.
     for kinds in ((Kind.TEXT, Kind.REFUSAL), (Kind.REASONING,)):
-        assert "".join(said.said(*kinds).split()).startswith("".join(heard.said(*kinds).split()))
+        assert "".join(said.said(*kinds).split()).startswith("".join(received.said(*kinds).split()))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(together=ANY))
 def test_legal_whole_responses(client: str, events: list[Event]) -> None:
-    sent = told(events, client, streams=False)
+    sent = reported(events, client, streams=False)
     assert check_whole(client, sent) == []
     said = meaning_of_events(events)
     if client == CHAT:  # a whole message has one place for text and one for a refusal
@@ -128,7 +128,7 @@ def test_legal_whole_responses(client: str, events: list[Event]) -> None:
 @PROPERTY
 @given(events=legal())
 def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) -> None:
-    read = read_events(UPSTREAMS[client], told(events, client))
+    read = read_events(UPSTREAMS[client], reported(events, client))
     assert type(read[-1]).__name__ == "Ended"
 
 

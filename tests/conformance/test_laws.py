@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from laws.clients import spec_of
 from laws.events import EVENTS, scripted
-from laws.pairs import LAWS, Law, Source, answered, asked
+from laws.pairs import LAWS, Law, Source, requested, translated_response
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
 
@@ -29,7 +29,7 @@ def sources() -> list[Source]:
     for label, events in EVENTS.items():
         spec, script = scripted(events)
         for name in PROTOCOL_NAMES:
-            stream = answered(Source(label, "scripted", script, spec), name)
+            stream = translated_response(Source(label, "scripted", script, spec), name)
             found.append(Source(f"{label}-{name}", name, stream))
     return found
 
@@ -53,10 +53,10 @@ def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
 def test_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     source = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
-    sent = answered(source, client)
+    sent = translated_response(source, client)
     for at in range(len(source.stream) + 1):
         pieces = [source.stream[:at], source.stream[at:]]
-        assert answered(source, client, pieces) == sent, at
+        assert translated_response(source, client, pieces) == sent, at
 
 
 def with_all_sse_syntax(stream: bytes, ending: bytes) -> bytes:
@@ -75,11 +75,11 @@ def with_all_sse_syntax(stream: bytes, ending: bytes) -> bytes:
 def test_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
     plain = Source("sample", protocol, s.render(protocol, SAMPLES[protocol]()))
     client = CHAT if protocol == MESSAGES else MESSAGES
-    sent = answered(plain, client)
+    sent = translated_response(plain, client)
     for ending in (b"\n", b"\r\n", b"\r"):
         other = Source("rewritten", protocol, with_all_sse_syntax(plain.stream, ending))
         for pieces in chop(other.stream, places=40):
-            assert answered(other, client, pieces) == sent, ending
+            assert translated_response(other, client, pieces) == sent, ending
 
 
 def digest() -> str:
@@ -87,7 +87,9 @@ def digest() -> str:
     seen = hashlib.sha256()
     for source in sources():
         for client in CLIENTS:
-            seen.update(answered(source, client) + answered(source, client, streams=False))
+            seen.update(
+                translated_response(source, client) + translated_response(source, client, streams=False)
+            )
     return seen.hexdigest()
 
 
@@ -104,7 +106,7 @@ def test_a_stream_read_and_written_in_one_protocol_is_legal(subtests: pytest.Sub
     """Other tests check translations; this is the reader and the writer of one protocol, without the relay."""
     for source in sources():
         with subtests.test(source=source.name):
-            sent = answered(source, source.protocol)
+            sent = translated_response(source, source.protocol)
             assert check_stream(source.protocol, sent, include_usage=True) == []
 
 
@@ -112,11 +114,11 @@ def test_a_truncated_whole_response_is_a_failure() -> None:
     for upstream in PROTOCOL_NAMES:
         for client in CLIENTS:
             source = Source("sample", upstream, s.render(upstream, SAMPLES[upstream]()))
-            body = answered(source, upstream, streams=False)
+            body = translated_response(source, upstream, streams=False)
             machine = ResponseTranslator(
                 client=spec_of(client),
                 upstream=UPSTREAMS[upstream],
-                context=asked(client, streams=False),
+                context=requested(client, streams=False),
                 upstream_streams=False,
             )
             machine.receive_data(body[:-1])

@@ -363,12 +363,12 @@ def test_broken_streams_are_caught(protocol: str) -> None:
         payloads = GOOD[protocol]()
         change(payloads)
         found = check_stream(protocol, s.render(protocol, payloads), include_usage=True)
-        assert [told for told in found if problem in told], (name, found)
+        assert [reported for reported in found if problem in reported], (name, found)
 
 
 def test_usage_that_was_not_requested() -> None:
     stream = s.render(CHAT, s.chat())
-    assert any("not asked for" in told for told in check_stream(CHAT, stream, include_usage=False))
+    assert any("not asked for" in reported for reported in check_stream(CHAT, stream, include_usage=False))
 
 
 FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
@@ -396,17 +396,17 @@ def test_broken_framing_is_caught(subtests: pytest.Subtests, protocol: str) -> N
     for name, change, problem in FRAMING:
         with subtests.test(name=name):
             found = check_stream(protocol, change(s.render(protocol, GOOD[protocol]())), include_usage=True)
-            assert [told for told in found if problem in told], found
+            assert [reported for reported in found if problem in reported], found
 
 
 def test_event_lines() -> None:
     """Chat has none; the others' name the data's type."""
     named = s.render(MESSAGES, s.messages()).replace(b"event: message_stop", b"event: message_end")
-    assert any("is not the data's type" in told for told in check_stream(MESSAGES, named))
+    assert any("is not the data's type" in reported for reported in check_stream(MESSAGES, named))
     bare = re.sub(rb"event: [a-z_]+\n", b"", s.render(MESSAGES, s.messages()))
-    assert any("no `event:` line" in told for told in check_stream(MESSAGES, bare))
+    assert any("no `event:` line" in reported for reported in check_stream(MESSAGES, bare))
     chat = s.render(CHAT, s.chat()).replace(b"data: [DONE]", b"event: end\ndata: [DONE]")
-    assert any("no `event:` line" in told for told in check_stream(CHAT, chat, include_usage=True))
+    assert any("no `event:` line" in reported for reported in check_stream(CHAT, chat, include_usage=True))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -454,7 +454,7 @@ def test_broken_whole_responses_are_caught(subtests: pytest.Subtests) -> None:
             payloads = [copy.deepcopy(s.WHOLE[protocol])]
             change(payloads)
             found = check_whole(protocol, json.dumps(payloads[0]).encode())
-            assert [told for told in found if problem in told], found
+            assert [reported for reported in found if problem in reported], found
 
 
 MODEL = {"id": "m", "object": "model", "created": 1, "owned_by": "o"}

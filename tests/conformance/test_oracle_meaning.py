@@ -1,6 +1,6 @@
-"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are told.
+"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are reported.
 
-A row of `PAIRS` is what an upstream said, what a client heard, and the problem that must be told, None for none.
+A row of `PAIRS` is what an upstream said, what a client received, and the problem that must be reported, None for none.
 """
 
 # ruff: noqa: E501 -- the tables are read by row
@@ -114,10 +114,10 @@ def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
         for client in PROTOCOL_NAMES:
             with subtests.test(upstream=upstream, client=client):
                 said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
-                heard = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
+                received = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
                 assert said.stop is Stop.TOOL
                 assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
-                assert compare(said, heard, client) == []
+                assert compare(said, received, client) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -200,11 +200,13 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
 
 
 def test_compare(subtests: pytest.Subtests) -> None:
-    for name, protocol, said, heard, problem in PAIRS:
+    for name, protocol, said, received, problem in PAIRS:
         with subtests.test(name=name):
             declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
-            found = compare(said, heard, protocol, custom_tools=declared)
-            assert found == [] if problem is None else [told for told in found if problem in told], found
+            found = compare(said, received, protocol, custom_tools=declared)
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
 def test_a_chat_client_that_did_not_request_usage_needs_none() -> None:
@@ -236,7 +238,9 @@ def test_error_responses(subtests: pytest.Subtests) -> None:
     for protocol, status, body, problem in ERRORS:
         with subtests.test(protocol=protocol, status=status):
             found = check_error(protocol, status, body)
-            assert found == [] if problem is None else [told for told in found if problem in told], found
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
 ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | None]] = [
@@ -256,4 +260,6 @@ def test_error_pairs(subtests: pytest.Subtests) -> None:
     for upstream, client, problem in ERROR_PAIRS:
         with subtests.test(upstream=upstream):
             found = compare_error(read_error(*upstream), read_error(*client))
-            assert found == [] if problem is None else [told for told in found if problem in told], found
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found

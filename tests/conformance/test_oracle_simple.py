@@ -1,4 +1,4 @@
-"""The oracle for the simple API: good answers pass, and each rule has a broken one that it must catch."""
+"""The oracle for the simple API: good responses pass, and each rule has a broken one that it must catch."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_good_streams(subtests: pytest.Subtests) -> None:
     for form, stream, text, stop in GOOD:
         with subtests.test(form=form, stream=stream):
             assert check_stream(form, stream) == []
-            heard = meaning_of_client_stream(form, stream)
-            assert (heard.said(Kind.TEXT), heard.stop) == (text, stop)
-            assert heard.failure == (Failure("c", "m") if stop is Stop.ERROR else None)
+            received = meaning_of_client_stream(form, stream)
+            assert (received.said(Kind.TEXT), received.stop) == (text, stop)
+            assert received.failure == (Failure("c", "m") if stop is Stop.ERROR else None)
 
 
 BROKEN = [
@@ -136,9 +136,9 @@ COMPARED = [
 
 
 def test_the_texts_are_compared(subtests: pytest.Subtests) -> None:
-    for meant, heard, passes in COMPARED:
-        with subtests.test(heard=heard, passes=passes):
-            problems = compare(meant, said((Kind.TEXT, heard)), SIMPLE_EVENTS)
+    for meant, received, passes in COMPARED:
+        with subtests.test(received=received, passes=passes):
+            problems = compare(meant, said((Kind.TEXT, received)), SIMPLE_EVENTS)
             assert (problems == []) is passes
 
 

@@ -96,8 +96,8 @@ streams = st.tuples(
 
 @pytest.mark.promise("R2")
 def test_any_frames(served: Served) -> None:
-    def judge(data: bytes, places: list[int], answers: bool) -> None:
-        served.send("h2", pieces(data, places), answers)
+    def judge(data: bytes, places: list[int], responses: bool) -> None:
+        served.send("h2", pieces(data, places), responses)
         served.is_alive()
 
     run(judge, streams, cut_places, st.booleans(), examples=20, after=served.is_well, shrinks=False)

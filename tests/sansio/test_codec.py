@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.toy_protocol import exchange_of, toy
+from core.toy_protocol import context_of, toy
 
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits
 
@@ -50,11 +50,11 @@ def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> No
 
 
 def test_the_default_signer_has_no_secret() -> None:
-    assert exchange_of().signer.secret is None
+    assert context_of().signer.secret is None
 
 
 @pytest.mark.parametrize(
-    ("rewritten", "stored", "upstream", "told"),
+    ("rewritten", "stored", "upstream", "reported"),
     [
         (False, False, "up_1", "a_abc123"),
         (True, False, "up_1", "up_1"),
@@ -62,13 +62,13 @@ def test_the_default_signer_has_no_secret() -> None:
         (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
     ],
 )
-def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, told: str) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), rewritten=rewritten, stored=stored)
-    assert exchange.response_id("a_", upstream) == told
+def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, reported: str) -> None:
+    context = msgspec.structs.replace(context_of(), rewritten=rewritten, stored=stored)
+    assert context.response_id("a_", upstream) == reported
 
 
 @pytest.mark.parametrize(
-    ("streams", "asked", "does"),
+    ("streams", "requested", "does"),
     [
         ("requested", True, True),
         ("requested", False, False),
@@ -76,8 +76,8 @@ def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, told
         ("never", True, False),
     ],
 )
-def test_which_endpoints_stream(streams: Any, asked: bool, does: bool) -> None:
-    assert Endpoint("/x", streams=streams).streams_if(asked) is does
+def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> None:
+    assert Endpoint("/x", streams=streams).streams_if(requested) is does
 
 
 @pytest.mark.parametrize(

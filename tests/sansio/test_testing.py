@@ -1,4 +1,4 @@
-"""The public test helpers: every way of cutting is whole again, a stream has its events, a pair passes answers."""
+"""The public test helpers: every way of cutting is whole again, a stream has its events, a pair passes responses."""
 
 import pytest
 
@@ -61,8 +61,8 @@ def test_a_pair_translates_both_ways() -> None:
     pair = Pair(
         client=MESSAGES, upstream=CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big"
     )
-    asked = decode(pair.translate_request(BODY))
-    assert (asked["model"], asked["max_tokens"]) == ("big", 9)
+    requested = decode(pair.translate_request(BODY))
+    assert (requested["model"], requested["max_tokens"]) == ("big", 9)
     whole = pair.translate_response(STREAM)
     assert (pair.outcome, pair.error, len(pair.losses)) == (Outcome.COMPLETED, None, 1)
     assert {pair.translate_response(pieces) for pieces in chop(STREAM)} == {whole}

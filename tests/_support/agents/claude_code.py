@@ -50,7 +50,7 @@ def _schema(required: list[str], **properties: Json) -> Json:
 _STRING = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 
-# Name -> schema. The words of a tool are told apart by its name.
+# Name -> schema. Texts of tools have their names in them.
 SCHEMAS: dict[str, Json] = {
     "Agent": _schema(["prompt"], prompt=_STRING, model={"type": "string", "enum": ["sonnet", "opus"]}),
     "Bash": _schema(

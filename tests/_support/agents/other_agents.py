@@ -274,16 +274,16 @@ def _reasoning(number: int, **more: Any) -> Json:
     }
 
 
-_ASKED = {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
+_REQUESTED = {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
 
 
-def _opencode_responses(effort: str, tools: dict[str, Json], *thoughts: Json, **more: Any) -> Json:
-    first, second = thoughts[:1], thoughts[1:]
+def _opencode_responses(effort: str, tools: dict[str, Json], *reasoning_parts: Json, **more: Any) -> Json:
+    first, second = reasoning_parts[:1], reasoning_parts[1:]
     return {
         "model": "m",
         "input": [
             {"role": "developer", "content": SYSTEM},
-            _ASKED,
+            _REQUESTED,
             *first,
             _call(0),
             _output(0),
@@ -307,7 +307,7 @@ _PI_RESPONSES: Json = {
     "model": "m",
     "input": [
         {"role": "developer", "content": SYSTEM},
-        _ASKED,
+        _REQUESTED,
         _reasoning(0, id="rs_0"),
         _call(0, id="fc_0"),
         _output(0),

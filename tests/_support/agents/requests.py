@@ -1,6 +1,6 @@
 """The requests of real clients, and the upstreams that they are led to.
 
-Strategy: each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
+Each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
 are the vendors' own hosts with a model of today, and a compatible Chat server of which nothing is said.
 """
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import anyio
 import httpx2
-from crossing import client_request
 from gateway.fakes import FakeClient, Sleep, http_scope
 from laws.clients import endpoint_of
 from oracle import CHAT, MESSAGES, RESPONSES
+from translation import client_request
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -31,7 +31,7 @@ BASES = {CHAT: "http://up.test/v1", MESSAGES: "http://up.test", RESPONSES: "http
 
 @dataclass(frozen=True)
 class Play:
-    """An answer of the network. before: seconds until its head comes; parts: of its body."""
+    """A response of the network. before: seconds until its head comes; parts: of its body."""
 
     parts: Sequence[bytes | Sleep | httpx2.HTTPError] = ()
     status: int = 200
@@ -73,7 +73,7 @@ async def silence(seconds: float, read_s: float | None) -> None:
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """Plays one answer to every request, and remembers the requests."""
+    """Plays one response to every request, and remembers the requests."""
 
     def __init__(self, play: Play) -> None:
         self._play = play
@@ -102,7 +102,7 @@ class Gateway:
         method: str = "POST",
         headers: dict[str, str] | None = None,
     ) -> FakeClient:
-        """What a client hears. `path` may have a query."""
+        """The bytes that a client receives. `path` may have a query."""
         path, _, query = path.partition("?")
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         client = FakeClient(data)
@@ -141,12 +141,12 @@ def path_of(client: str) -> str:
     return endpoint_of(client).path
 
 
-def asking(client: str, upstream: str, *, stream: bool = True, **fields: Any) -> Json:
+def request_for(client: str, upstream: str, *, stream: bool = True, **fields: Any) -> Json:
     """A plain request for a model of `up`."""
     return {**client_request(client, upstream, None, stream=stream), "model": "up/m", **fields}
 
 
-def heard_at(client: FakeClient, found: Callable[[bytes], bool]) -> float | None:
+def received_at(client: FakeClient, found: Callable[[bytes], bool]) -> float | None:
     """When the client had got the bytes for which `found` is true for the first time."""
     data = b""
     for when, message in client.messages:

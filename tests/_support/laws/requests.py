@@ -578,7 +578,7 @@ def _messages(**fields: Any) -> Body:
     }
 
 
-def _asked(*content: Body) -> Body:
+def _requested(*content: Body) -> Body:
     return _messages(messages=[{"role": "user", "content": list(content)}])
 
 
@@ -601,8 +601,8 @@ MESSAGES_SMALL: dict[str, Body] = {
     ),
     "toolless": _messages(tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "old-format": _messages(output_format={"type": "json_schema", "schema": SCHEMA}),
-    "image-file": _asked({"type": "image", "source": {"type": "file", "file_id": "file-1"}}),
-    "document-file": _asked(
+    "image-file": _requested({"type": "image", "source": {"type": "file", "file_id": "file-1"}}),
+    "document-file": _requested(
         {"type": "document", "source": {"type": "file", "file_id": "file-1"}, "title": "T"}
     ),
     "slow": _messages(speed="standard", service_tier="auto", container="container-1"),

@@ -1,4 +1,4 @@
-"""G. Keep-alive: what a client hears while nothing comes from the upstream, and that nothing is held back."""
+"""G. Keep-alive: what a client receives while nothing comes from the upstream, and that nothing is held back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from failures.answers import Call, Say, Think, frames, stream
-from failures.cross import each, every_pair
-from failures.gateway import Play, asking, gateway, heard_at, path_of
+from failures.gateway import Play, gateway, path_of, received_at, request_for
+from failures.responses import Call, Reasoning, Text, frames, stream
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
@@ -44,7 +44,7 @@ BEATS = {
 
 def silent(upstream: str, where: str) -> Play:
     """A good answer with a long silence in it."""
-    data = stream(upstream, Say("Hello"))
+    data = stream(upstream, Text("Hello"))
     if where == "head":
         return Play([data], before=SILENCE_S)
     if where == "first byte":
@@ -56,7 +56,7 @@ def silent(upstream: str, where: str) -> Play:
 
 async def stream_through(client: str, upstream: str, play: Play, **settings: Any) -> FakeClient:
     async with gateway(upstream, play, **settings) as up:
-        return await up.call(path_of(client), asking(client, upstream))
+        return await up.call(path_of(client), request_for(client, upstream))
 
 
 def times(client: FakeClient) -> list[float]:
@@ -70,30 +70,30 @@ async def test_G2_heartbeats_come_often_enough_to_keep_the_connection_open(
     client: str, upstream: str, where: str
 ) -> None:
     """Heartbeats every 10 to 30 seconds in the client's own form, wherever the model thinks."""
-    heard = await stream_through(client, upstream, silent(upstream, where))
-    beats = [when for when in times(heard) if 0 < when < SILENCE_S]
+    received = await stream_through(client, upstream, silent(upstream, where))
+    beats = [when for when in times(received) if 0 < when < SILENCE_S]
     assert SILENCE_S / 30 <= len(beats) <= SILENCE_S / 10
     gaps = [after - before for before, after in zip([0.0, *beats], [*beats, SILENCE_S], strict=True)]
     assert all(0 < gap <= 30 for gap in gaps)
-    said = {when: message["body"] for when, message in heard.messages if message.get("body")}
+    said = {when: message["body"] for when, message in received.messages if message.get("body")}
     assert all(said[when].endswith(BEATS[client]) for when in beats)
-    assert heard.status == 200
-    assert check_stream(client, heard.body, include_usage=True) == []
-    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+    assert received.status == 200
+    assert check_stream(client, received.body, include_usage=True) == []
+    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
 
 
 @each("client", CLIENTS)
 async def test_G2_a_client_that_does_not_stream_gets_no_heartbeats(client: str) -> None:
     """There is no place for a heartbeat in one JSON document of a known length."""
     if client in SIMPLE:
-        path, body = "/chat/json", asking(client, CHAT)
+        path, body = "/chat/json", request_for(client, CHAT)
     else:
-        path, body = path_of(client), asking(client, CHAT, stream=False)
+        path, body = path_of(client), request_for(client, CHAT, stream=False)
     async with gateway(CHAT, silent(CHAT, "head")) as up:
-        heard = await up.call(path, body)
-    assert times(heard) == [SILENCE_S]
-    assert heard.headers["content-length"] == str(len(heard.body))
-    assert isinstance(json.loads(heard.body), dict)
+        received = await up.call(path, body)
+    assert times(received) == [SILENCE_S]
+    assert received.headers["content-length"] == str(len(received.body))
+    assert isinstance(json.loads(received.body), dict)
 
 
 @every_pair()
@@ -109,22 +109,22 @@ async def test_G3_a_silent_upstream_times_out_in_spite_of_heartbeats(
         "after words": Play([_beginning(upstream), Sleep(ever)]),
     }
     async with gateway(upstream, plays[where], upstream={"read_s": 45.0}) as up:
-        heard = await up.call(path_of(client), asking(client, upstream))
-    assert [when for when in times(heard) if 0 < when < 45] == [10, 20, 30, 40]
-    assert times(heard)[-1] == 45
-    check_failed(client, heard)
+        received = await up.call(path_of(client), request_for(client, upstream))
+    assert [when for when in times(received) if 0 < when < 45] == [10, 20, 30, 40]
+    assert times(received)[-1] == 45
+    check_failed(client, received)
 
 
 async def test_G3_the_upstream_times_out_by_default() -> None:
     async with gateway(CHAT, Play([Sleep(10**6)])) as up:
-        heard = await up.call(path_of(MESSAGES), asking(MESSAGES, CHAT))
-    assert CUT_S < times(heard)[-1] < 3600
-    check_failed(MESSAGES, heard)
+        received = await up.call(path_of(MESSAGES), request_for(MESSAGES, CHAT))
+    assert CUT_S < times(received)[-1] < 3600
+    check_failed(MESSAGES, received)
 
 
 def _beginning(upstream: str) -> bytes:
     """A stream up to its first words."""
-    parts = frames(stream(upstream, Say("Hello")))
+    parts = frames(stream(upstream, Text("Hello")))
     said = next(number for number, frame in enumerate(parts) if b"Hello" in frame) + 1
     return b"".join(parts[:said])
 
@@ -132,26 +132,26 @@ def _beginning(upstream: str) -> bytes:
 ENDS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
 
 
-def check_failed(client: str, heard: FakeClient) -> None:
+def check_failed(client: str, received: FakeClient) -> None:
     """The stream ends with the client's own form of an error, and with nothing that looks like a success."""
-    assert heard.status == 200
-    assert heard.finished
+    assert received.status == 200
+    assert received.finished
     if client in SIMPLE:
-        check_failed_simply(client, heard.body)
+        check_failed_simply(client, received.body)
         return
-    events = [as_object(frame.data) for frame in lenient_frames(heard.body)]
+    events = [as_object(frame.data) for frame in lenient_frames(received.body)]
     last = events[-1]
     assert last is not None
     assert (last.get("type") or "error") == {RESPONSES: "response.failed"}.get(client, "error")
     assert (last["response"] if client == RESPONSES else last)["error"]["message"]
-    assert ENDS[client] not in heard.body
+    assert ENDS[client] not in received.body
 
 
 @each("upstream")
 async def test_G4_a_ping_has_its_type_in_its_data(upstream: str) -> None:
     """Clients decode each event by the type in its data; an empty object kills their stream."""
-    heard = await stream_through(MESSAGES, upstream, silent(upstream, "middle"))
-    pings = [frame.data for frame in lenient_frames(heard.body) if frame.event == "ping"]
+    received = await stream_through(MESSAGES, upstream, silent(upstream, "middle"))
+    pings = [frame.data for frame in lenient_frames(received.body) if frame.event == "ping"]
     assert len(pings) > 10
     assert {as_object(ping) == {"type": "ping"} for ping in pings} == {True}
 
@@ -182,9 +182,9 @@ async def test_G5_after_a_heartbeat_an_error_is_sent_in_the_stream(
     client: str, upstream: str, late: str
 ) -> None:
     """The status went out with the first heartbeat: it is 200, and stays so."""
-    heard = await stream_through(client, upstream, LATE[late])
-    assert [message["status"] for _, message in heard.messages if "status" in message] == [200]
-    check_failed(client, heard)
+    received = await stream_through(client, upstream, LATE[late])
+    assert [message["status"] for _, message in received.messages if "status" in message] == [200]
+    check_failed(client, received)
 
 
 @every_pair()
@@ -195,36 +195,36 @@ async def test_G5_before_any_heartbeat_an_error_has_its_own_status(
     """A short silence costs nobody the status: nothing goes out before there is something to say."""
     play = LATE[late]
     soon = Play(play.parts, play.status, before=5)
-    heard = await stream_through(client, upstream, soon)
-    assert heard.status in {"overloaded": (503, 529), "refused": (400,), "html": (500, 502)}[late]
-    assert heard.headers["content-type"] == "application/json"
-    assert json.loads(heard.body)["error"]["message"]
+    received = await stream_through(client, upstream, soon)
+    assert received.status in {"overloaded": (503, 529), "refused": (400,), "html": (500, 502)}[late]
+    assert received.headers["content-type"] == "application/json"
+    assert json.loads(received.body)["error"]["message"]
 
 
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "middle"])
 async def test_G6_heartbeats_are_part_of_the_final_response(client: str, upstream: str, where: str) -> None:
     """One head with its final status, then the body: nothing informational before, beside or instead."""
-    heard = await stream_through(client, upstream, silent(upstream, where))
-    kinds = [message["type"] for _, message in heard.messages]
+    received = await stream_through(client, upstream, silent(upstream, where))
+    kinds = [message["type"] for _, message in received.messages]
     assert kinds == ["http.response.start", *["http.response.body"] * (len(kinds) - 1)]
-    begun = heard.messages[0]
+    begun = received.messages[0]
     assert begun[1]["status"] == 200
     assert begun[0] <= 30
 
 
-# Words that are told apart wherever they stand. A piece of a call ends up inside of a JSON string.
+# Words that are distinguished wherever they stand. A piece of a call ends up inside of a JSON string.
 PIECES = ("one-", "two-", "three-", "four-")
 
 
 @every_pair()
 async def test_G9_each_event_is_sent_at_once(client: str, upstream: str) -> None:
-    """An answer in frames, one a second: nothing waits for what follows."""
+    """A response in frames, one a second: nothing waits for what follows."""
     call = Call("call_a", "add", ('{"a": "three-', 'four-"}'))
-    parts = frames(stream(upstream, Think("one-"), Say("two-"), call))
+    parts = frames(stream(upstream, Reasoning("one-"), Text("two-"), call))
     play = [step for part in parts for step in (part, Sleep(1))]
-    heard = await stream_through(client, upstream, Play(play), keepalive_s=0)
+    received = await stream_through(client, upstream, Play(play), keepalive_s=0)
     for piece in PIECES[1:2] if client in SIMPLE else PIECES:
         word = piece.encode()
         came = next(number for number, part in enumerate(parts) if word in part)
-        assert heard_at(heard, lambda data, word=word: word in data) == came, piece  # type: ignore[misc]
+        assert received_at(received, lambda data, word=word: word in data) == came, piece  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 import pytest
 from core.chop import PROPERTY
-from core.events import FAULT, STARTED, answers, start_of
+from core.events import ERROR, STARTED, responses, start_of
 from hypothesis import given
 
 from dragoman._engine.interleave import Linearizer
@@ -70,8 +70,8 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
         [start_of(BlockKind.TEXT, 0, 1), BlockEnded(0), B, BlockEnded(1), Stopped(StopReason.END)],
     ),
     "a failure drops what waits": (
-        [A, B, TextDelta(1, "b"), opaque(1), TextDelta(0, "a"), Failed(FAULT)],
-        [A, TextDelta(0, "a"), Failed(FAULT)],
+        [A, B, TextDelta(1, "b"), opaque(1), TextDelta(0, "a"), Failed(ERROR)],
+        [A, TextDelta(0, "a"), Failed(ERROR)],
     ),
 }
 
@@ -100,7 +100,7 @@ def of_block(events: list[Event], block: int) -> list[Event]:
 
 
 @PROPERTY
-@given(answers(choices=2, parallel=5))
+@given(responses(choices=2, parallel=5))
 def test_laws(events: list[Event]) -> None:
     linear, checker = Linearizer(), EventOrderChecker()
     out: list[Event] = []
@@ -126,7 +126,7 @@ def test_laws(events: list[Event]) -> None:
 
 
 @PROPERTY
-@given(answers(parallel=1))
+@given(responses(parallel=1))
 def test_sequential_blocks_pass_unchanged(events: list[Event]) -> None:
     waits = (Opaque, Usage)  # an opaque block inside of another comes after it
     out = sent(Linearizer(), *events)

@@ -27,7 +27,7 @@ def test_one_heartbeat_an_interval() -> None:
     keepalive = Keepalive(10, now=0)
     beats = []
     for now in range(1, 60):
-        if now == 25:  # the answer sent something by itself
+        if now == 25:  # the response sent something by itself
             keepalive.sent(now)
         if keepalive.due(now):
             beats.append(now)

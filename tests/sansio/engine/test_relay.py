@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
-from core.events import FAULT, STARTED, answers, start_of
-from core.toy_protocol import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
+from core.events import ERROR, STARTED, responses, start_of
+from core.toy_protocol import HEARTBEAT, ToyTap, context_of, events_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine import relay as _relay
@@ -43,7 +43,7 @@ TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended before
 
 
 def relay(*, streams: bool = True) -> Relay:
-    return Relay(protocol=toy(), context=exchange_of(), streams=streams)
+    return Relay(protocol=toy(), context=context_of(), streams=streams)
 
 
 def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
@@ -94,7 +94,7 @@ STREAMS = {
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
-        # The answer may end before the LF of its last CRLF has come.
+        # The response may end before the LF of its last CRLF has come.
         assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
@@ -103,7 +103,7 @@ TAILS = {
     "a comment": b": bye\n\n",
     "an event": frame_of(TextDelta(0, "more")),
     "another end": frame_of(ENDED),
-    "an error": frame_of(Failed(FAULT)),
+    "an error": frame_of(Failed(ERROR)),
     "half a frame": b"data: left ov",
     "blank lines": b"\n\n\n",
 }
@@ -118,12 +118,12 @@ def test_nothing_is_relayed_after_the_end(tail: bytes) -> None:
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
 
-ERROR = WireError(ErrorKind.SERVER, "an error")
+STREAM_ERROR = WireError(ErrorKind.SERVER, "an error")
 # What an upstream sends behind an error, and whether it passes.
 BEHIND = {
     "nothing": (b"", True),
     "figures": (frame_of(USAGE), True),
-    "the error again": (frame_of(Failed(ERROR)), True),
+    "the error again": (frame_of(Failed(STREAM_ERROR)), True),
     "an end mark": (frame_of(ENDED), True),
     "content": (frame_of(TextDelta(0, "more")), False),
     "a good end": (frame_of(STOP), False),
@@ -133,21 +133,21 @@ BEHIND = {
 @pytest.mark.promise("R3")
 @pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
 def test_no_content_and_no_other_end_is_relayed_after_an_error(tail: bytes, passes: bool) -> None:
-    data = stream_of([*HELLO[:3], Failed(ERROR)])
+    data = stream_of([*HELLO[:3], Failed(STREAM_ERROR)])
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
         assert out == (data + tail if passes else data)
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, STREAM_ERROR)
 
 
 @pytest.mark.promise("R3")
 def test_the_last_frame_ends_a_failed_response() -> None:
     machine = relay()
-    machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
+    machine.receive_data(stream_of([*HELLO[:3], Failed(STREAM_ERROR)]))
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(stream_of([USAGE, ENDED, TextDelta(0, "more")]))
     assert machine.outcome is Outcome.FAILED
-    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
+    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(STREAM_ERROR), USAGE, ENDED])
 
 
 def test_the_last_event_completes_the_response() -> None:
@@ -196,37 +196,37 @@ def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
 
 
 @PROPERTY
-@given(answers(choices=2), places)
-def test_any_response(answer: list[Event], cuts: list[int]) -> None:
-    data = stream_of(answer)
+@given(responses(choices=2), places)
+def test_any_response(upstream_response: list[Event], cuts: list[int]) -> None:
+    data = stream_of(upstream_response)
     out, machine = relayed(cut_at(data, cuts))
     assert out == data
     assert machine.outcome is Outcome.COMPLETED
 
 
 def test_an_error_in_the_stream_passes() -> None:
-    data = stream_of([STARTED, USAGE, Failed(FAULT)])
+    data = stream_of([STARTED, USAGE, Failed(ERROR)])
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
         assert out == data
         assert machine.outcome is Outcome.FAILED
-        assert machine.error == FAULT
+        assert machine.error == ERROR
         assert machine.usage == USAGE
 
 
 def test_f8_an_error_before_the_content_is_sent_and_commits_nothing() -> None:
     machine = relay()
-    machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    machine.receive_data(stream_of([STARTED, Failed(ERROR)]))
     machine.receive_eof()
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, ERROR, False)
 
 
 def test_f9_an_error_before_the_content_is_reported_at_once() -> None:
     """Some servers say nothing more after it and leave the connection open; what they do say passes."""
     machine = relay()
-    data = stream_of([STARTED, Failed(FAULT)])
+    data = stream_of([STARTED, Failed(ERROR)])
     machine.receive_data(data)
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, ERROR, False)
     machine.receive_data(b": more\n\n")
     assert machine.data_to_send() == data + b": more\n\n"
 
@@ -317,7 +317,7 @@ def test_only_the_end_of_a_long_stream_is_buffered(size: int, ending: bytes) -> 
 
 @pytest.mark.parametrize("size", [50, 5_000, 10**9])
 def test_a_long_stream_that_fails(size: int) -> None:
-    data = stream_of([*LONG[:-2], Failed(FAULT)])
+    data = stream_of([*LONG[:-2], Failed(ERROR)])
     out, machine = relayed([data[at : at + size] for at in range(0, len(data), size)])
     assert out == data
     assert machine.outcome is Outcome.FAILED
@@ -342,7 +342,7 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         assert kept.receive_eof() == []
 
 
-ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: ")
+ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: ")
 
 
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
@@ -351,8 +351,8 @@ def test_an_error_that_clients_skip_is_rewritten_in_their_form(before: list[Even
     content_started = stream_of(before)
     for pieces in all_ways(content_started + ERROR_LINE + tail):
         out, machine = relayed(pieces)
-        assert out == content_started + frame_of(Failed(FAULT))
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
+        assert out == content_started + frame_of(Failed(ERROR))
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
 
 
 def test_an_error_after_the_end_is_ignored() -> None:
@@ -388,7 +388,7 @@ def test_nothing_comes_after_a_failure() -> None:
     machine.fail(GONE)
     machine.data_to_send()
     machine.receive_data(frame_of(STARTED))
-    machine.fail(FAULT)
+    machine.fail(ERROR)
     machine.receive_eof()
     assert machine.data_to_send() == b""
     assert machine.error == GONE
@@ -407,7 +407,7 @@ def test_no_error_after_the_end() -> None:
 
 
 def test_no_second_error() -> None:
-    data = stream_of([STARTED, Failed(FAULT)])
+    data = stream_of([STARTED, Failed(ERROR)])
     machine = relay()
     machine.receive_data(data)
     machine.fail(GONE)
@@ -419,7 +419,7 @@ def test_no_second_error() -> None:
 
 def test_an_event_that_never_ends() -> None:
     """What is held of one event has a limit. A whole one is passed on whatever its size: it is not held."""
-    machine = Relay(protocol=toy(), context=exchange_of(), max_event_bytes=400)
+    machine = Relay(protocol=toy(), context=context_of(), max_event_bytes=400)
     machine.receive_data(frame_of(STARTED) + b"data: " + b"x" * 300)
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(b"x" * 200)
@@ -443,7 +443,7 @@ def test_heartbeats_while_it_streams() -> None:
 
 
 @pytest.mark.promise("R8")
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))
@@ -461,14 +461,14 @@ def test_heartbeats_between_any_two_pieces_change_nothing(data: bytes) -> None:
     assert SSEParser().receive_data(out) == SSEParser().receive_data(data)
 
 
-# Whole answers
+# Whole responses
 
 
 def whole_body() -> bytes:
     fold = Fold()
     for event in [*HELLO[:3], BlockEnded(0), USAGE, STOP]:
         fold.send(event)
-    return b" " + encode(toy().write_whole(fold.response(), exchange_of(), Ledger())) + b"\n"
+    return b" " + encode(toy().write_whole(fold.response(), context_of(), Ledger())) + b"\n"
 
 
 def test_a_whole_response_is_relayed_as_it_comes() -> None:
@@ -505,8 +505,8 @@ def test_a_document_without_a_response_is_a_failure(data: bytes) -> None:
 
 
 def test_the_required_member_of_a_whole_response() -> None:
-    """Not every document that is relayed is an answer."""
-    machine = Relay(protocol=toy(), context=exchange_of(), streams=False, member="tokens")
+    """Not every document that is relayed is a response."""
+    machine = Relay(protocol=toy(), context=context_of(), streams=False, member="tokens")
     machine.receive_data(b'{"tokens":5}')
     machine.receive_eof()
     assert machine.outcome is Outcome.COMPLETED
@@ -569,8 +569,8 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
             super().observe(frame)
             self.whole_body = {"seen": True} if self.stream_finished else None
 
-    spec = msgspec.structs.replace(toy(), observer=lambda exchange: Repeats())
-    machine = Relay(protocol=spec, context=exchange_of())
+    spec = msgspec.structs.replace(toy(), observer=lambda response_context: Repeats())
+    machine = Relay(protocol=spec, context=context_of())
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.whole_body() is None
     machine.receive_data(stream_of(HELLO[-1:]))
@@ -583,19 +583,21 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
 
 SAID = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
 SHOWN = WireError(ErrorKind.SERVER, "no: a ****", code="****")
-TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
+SENT_EVENTS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
 
 
 def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=exchange, streams=streams)
+    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(protocol=toy(), context=response_context, streams=streams)
     for piece in pieces:
         machine.receive_data(piece)
     machine.receive_eof()
     return machine.data_to_send(), machine
 
 
-@pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
+@pytest.mark.parametrize(
+    "events", [[], [STARTED], SENT_EVENTS], ids=["alone", "before content", "after content"]
+)
 def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> None:
     content = stream_of(events)
     data = content + frame_of(Failed(SAID))
@@ -624,12 +626,12 @@ def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> N
     ],
 )
 def test_frames_that_may_be_an_error(said: bytes, shown: bytes | None) -> None:
-    out, _ = masking([stream_of(TELLS[:2]), said])
-    assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
+    out, _ = masking([stream_of(SENT_EVENTS[:2]), said])
+    assert out.startswith(stream_of(SENT_EVENTS[:2]) + (said if shown is None else shown))
 
 
 def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
-    content_started = stream_of(TELLS)
+    content_started = stream_of(SENT_EVENTS)
     out, machine = masking([content_started, frame_of(Failed(SAID)).rstrip(b"\n")])
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
     line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
@@ -645,7 +647,7 @@ def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
 
 
 def test_the_callers_own_error_is_masked_too() -> None:
-    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=exchange)
+    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(protocol=toy(), context=response_context)
     machine.fail(SAID)
     assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)

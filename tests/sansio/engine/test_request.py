@@ -270,8 +270,8 @@ HERE = {"origin": "client", "native": 1, "model": "wire"}
 
 
 def carrying(signature: dict[str, Any], **fields: Any) -> bytes:
-    thought = {"t": "thought", "text": "CARRIED", "signature": signature}
-    return request_body(messages=[{"role": "assistant", "parts": [thought]}], **fields)
+    reasoning = {"t": "thought", "text": "CARRIED", "signature": signature}
+    return request_body(messages=[{"role": "assistant", "parts": [reasoning]}], **fields)
 
 
 @pytest.mark.parametrize(
@@ -307,8 +307,8 @@ def test_a_gateway_gets_its_own_signatures_back_wrapped() -> None:
 
 
 def test_refused_reasoning_is_dropped_from_a_relay() -> None:
-    thought = {"t": "thought", "text": "hm", "signature": HERE}
-    body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
+    reasoning = {"t": "thought", "text": "hm", "signature": HERE}
+    body = request_body(messages=[{"role": "assistant", "parts": [reasoning]}], new_field=1)
     assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
     out = RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, signed_reasoning=False)
     assert "signature" not in decode(out.body)["messages"][0]["parts"][0]
@@ -316,9 +316,9 @@ def test_refused_reasoning_is_dropped_from_a_relay() -> None:
 
 
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
-    sealed = {"origin": "upstream", "native": 1, "model": "wire"}
-    thought = {"t": "thought", "text": "hm", "signature": sealed}
-    body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
+    with_signature = {"origin": "upstream", "native": 1, "model": "wire"}
+    reasoning = {"t": "thought", "text": "hm", "signature": with_signature}
+    body = request_body(messages=[{"role": "assistant", "parts": [reasoning]}])
     for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SIGNATURE])):
         out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(
             body, model="wire", signed_reasoning=signed
@@ -369,10 +369,10 @@ def test_a_relayed_error_that_no_client_reads_is_rewritten() -> None:
 @pytest.mark.parametrize("status", [600, 999])
 @pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
 def test_a_status_that_http_does_not_have_is_sent_as_502(status: int, upstream: UpstreamSpec) -> None:
-    told, _, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
-    assert (told, error.status) == (502, 502)
-    told, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
-    assert told == 599
+    reported, _, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (reported, error.status) == (502, 502)
+    reported, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
+    assert reported == 599
 
 
 class _Bottomless:
@@ -427,7 +427,7 @@ def test_every_pass_runs() -> None:
     undo = whole.undo
     assert (undo.json_tool, undo.strip_code_fence, undo.stop_sequences, undo.compacts) == (
         "json_response",
-        True,  # a model that does not call the tool says it in words
+        True,  # a model that does not call the tool says it as text
         ("b",),
         False,
     )

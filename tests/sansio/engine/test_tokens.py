@@ -146,7 +146,7 @@ def test_a_tool_counts(subtests: pytest.Subtests) -> None:
 
 
 def test_i11_system_tools_and_images_count() -> None:
-    """The case: 48 tokens were told where there were 728, for only the text of messages had been counted."""
+    """The case: 48 tokens were reported where there were 728, because only the text of messages was counted."""
     text = request(Text("What is in this picture?"))
     system = Message("system", (Text(LONG),))
     full = Request(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.chop import PROPERTY
-from core.events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
+from core.events import ERROR, HEAD, SAMPLES, SIGNATURE, STARTED, arbitrary, responses, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,7 +59,7 @@ IN_PHASE: dict[ResponseState, tuple[Event, ...]] = {
     ResponseState.IDLE: (),
     ResponseState.ACTIVE: (STARTED,),
     ResponseState.ENDED: (STARTED, STOP, ENDED),
-    ResponseState.FAILED: (STARTED, Failed(FAULT)),
+    ResponseState.FAILED: (STARTED, Failed(ERROR)),
 }
 # What has to come before an event so that nothing but the phase can forbid it.
 BEFORE: dict[type[Event], tuple[Event, ...]] = {
@@ -132,7 +132,7 @@ def test_a_delta_needs_its_block(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta, ArgumentsDelta])
 def test_nothing_fills_a_block_after_the_failure(delta: type[Event]) -> None:
-    checker = checked(STARTED, *BEFORE[delta], Failed(FAULT))
+    checker = checked(STARTED, *BEFORE[delta], Failed(ERROR))
     assert checker.open_blocks == []
     refused(checker, SAMPLES[delta], "is not allowed while the response is failed")
 
@@ -153,8 +153,8 @@ REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
     ),
     "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "no other block may have one"),
     "a second seal": (
-        (start_of(BlockKind.REASONING), SignatureDelta(0, SEAL)),
-        SignatureDelta(0, SEAL),
+        (start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE)),
+        SignatureDelta(0, SIGNATURE),
         "block 0 has its signature already",
     ),
     "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
@@ -212,7 +212,7 @@ def test_open_blocks_are_given_oldest_first() -> None:
 
 
 class Model:
-    """The same grammar in other words: what a sequence so far allows, from its history alone."""
+    """The same grammar in another form: what a sequence so far allows, from its history alone."""
 
     def __init__(self) -> None:
         self.history: list[Event] = []
@@ -287,14 +287,14 @@ def test_arbitrary_sequences(events: list[Event]) -> None:
 
 
 @PROPERTY
-@given(answers(choices=2))
+@given(responses(choices=2))
 def test_generated_responses_are_legal(events: list[Event]) -> None:
     assert checked(*events).state is ResponseState.ENDED
     agree(events)
 
 
 @PROPERTY
-@given(answers(choices=2), st.data())
+@given(responses(choices=2), st.data())
 def test_responses_with_an_illegal_event(events: list[Event], data: st.DataObject) -> None:
     for event in data.draw(st.lists(arbitrary, min_size=1, max_size=4)):
         events.insert(data.draw(st.integers(0, len(events))), event)

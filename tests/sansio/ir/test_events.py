@@ -43,7 +43,7 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         (Usage(), Usage()),
         (Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex"), Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex")),
@@ -55,8 +55,8 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
         (Usage(cached=9, cache_write=9, reasoning=9), Usage(cached=9, cache_write=9, reasoning=9)),
     ],
 )
-def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
-    assert told.consistent() == shown
+def test_no_part_is_larger_than_its_whole(reported: Usage, shown: Usage) -> None:
+    assert reported.consistent() == shown
     assert shown.consistent() == shown
 
 

@@ -1,4 +1,4 @@
-"""Settings: the dialects in which clients ask for reasoning, and what each kind of upstream gets."""
+"""Settings: the dialects in which clients request reasoning, and what each kind of upstream gets."""
 
 from __future__ import annotations
 

@@ -62,12 +62,12 @@ def test_every_kind_has_a_code_and_a_status(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "param", "told"),
+    ("message", "param", "reported"),
     [
         ("bad value", "temperature", "bad value (temperature)"),
         ("temperature is bad", "temperature", "temperature is bad"),
         ("bad value", None, "bad value"),
     ],
 )
-def test_the_path_is_in_the_message(message: str, param: str | None, told: str) -> None:
-    assert written(WireError(K.INVALID_REQUEST, message, 400, param=param))[1]["message"] == told
+def test_the_path_is_in_the_message(message: str, param: str | None, reported: str) -> None:
+    assert written(WireError(K.INVALID_REQUEST, message, 400, param=param))[1]["message"] == reported

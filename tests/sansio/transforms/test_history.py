@@ -48,7 +48,7 @@ MARKED = "<tool_result>\nr\n</tool_result>"
 LETTERS = {value: key for key, value in ROLES.items()}
 
 
-def told(messages: tuple[Message, ...]) -> str:
+def reported(messages: tuple[Message, ...]) -> str:
     lines = []
     for message in messages:
         words = []
@@ -65,14 +65,14 @@ def told(messages: tuple[Message, ...]) -> str:
     return " | ".join(lines)
 
 
-def mended(text: str) -> tuple[str, list[str]]:
+def rewritten(text: str) -> tuple[str, list[str]]:
     ledger = Ledger()
     request = Request("toy", "m", history(text), {})
     out = repair_history(request, ledger)
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     if not len(ledger):
         assert out is request
-    return told(out.messages), [loss.path for loss in ledger]
+    return reported(out.messages), [loss.path for loss in ledger]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def mended(text: str) -> tuple[str, list[str]]:
     ],
 )
 def test_a_valid_history_is_unchanged(text: str) -> None:
-    assert mended(text) == (text, [])
+    assert rewritten(text) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
     ],
 )
 def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
-    assert mended(text) == (expected, repairs)
+    assert rewritten(text) == (expected, repairs)
 
 
 def test_content_of_a_result_without_a_call_is_the_users() -> None:
@@ -164,7 +164,7 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
     after = repair_history(before, ledger)
     assert repair_history(after, Ledger()) is after
     ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
-    answered = [
+    translated_response = [
         part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolResult)
     ]
     in_turns = [
@@ -175,17 +175,17 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
         if isinstance(part, ToolCall)
     ]
     assert len(set(ids)) == len(ids) or any(each.role != "assistant" for each in after.messages)
-    assert sorted(answered) == sorted(in_turns)
+    assert sorted(translated_response) == sorted(in_turns)
     arrived = {part.path for each in after.messages for part in each.parts}
-    told_of = {loss.path for loss in ledger}
+    recorded_paths = {loss.path for loss in ledger}
     for message in before.messages:
-        assert message.parts or message.path in told_of
+        assert message.parts or message.path in recorded_paths
         for part in message.parts:
-            assert part.path in arrived or part.path in told_of
+            assert part.path in arrived or part.path in recorded_paths
 
 
 def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
-    """Prompt caches live from it: what was mended once is mended the same way when the conversation goes on."""
+    """Prompt caches live from it: what was repaired once is repaired the same way when the conversation continues."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
         whole = repair_history(Request("toy", "m", turns, {}), Ledger()).messages
@@ -214,8 +214,8 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
     out = end_with_user(request, Capabilities(prefill=prefill), ledger)
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
-    asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
-    assert out.messages[len(request.messages) :] == ((asks,) if added else ())
+    requests_it = Message("user", (Text(CONTINUE, path="/1"),), "/1")
+    assert out.messages[len(request.messages) :] == ((requests_it,) if added else ())
     assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
 
 
@@ -224,5 +224,5 @@ def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
     out = repair_history(Request("toy", "m", (call, text, result), {}), ledger)
-    assert told(out.messages) == "a:Cx | u:Rx | u:T"
+    assert reported(out.messages) == "a:Cx | u:Rx | u:T"
     assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

@@ -1,9 +1,9 @@
-"""Structured output where the upstream cannot: what is asked instead, and what the client gets."""
+"""Structured output for upstreams without it: what is requested instead, and what the client gets."""
 
 from typing import Any
 
 import pytest
-from core.events import FAULT, STARTED, start_of
+from core.events import ERROR, STARTED, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ OBJECT = Capabilities(structured_output="object")
 NONE = Capabilities(structured_output="none")
 
 
-def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
+def requested(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
     messages = (Message("system", (Text("be"),)), Message("user", (Text("hi"),)))
     return Request("toy", "m", messages, {}, response_format=form, **fields)
 
@@ -52,23 +52,23 @@ def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
 @pytest.mark.parametrize(
     ("request_", "capabilities", "way"),
     [
-        (asked(None), NONE, StructuredOutputMode.NATIVE),
-        (asked(), NATIVE, StructuredOutputMode.NATIVE),
-        (asked(ANY), OBJECT, StructuredOutputMode.NATIVE),
-        (asked(), OBJECT, StructuredOutputMode.OBJECT),
-        (asked(), NONE, StructuredOutputMode.TOOL),
-        (asked(ANY), NONE, StructuredOutputMode.TOOL),
-        (asked(LIST), NONE, StructuredOutputMode.PROMPT),
-        (asked(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
+        (requested(None), NONE, StructuredOutputMode.NATIVE),
+        (requested(), NATIVE, StructuredOutputMode.NATIVE),
+        (requested(ANY), OBJECT, StructuredOutputMode.NATIVE),
+        (requested(), OBJECT, StructuredOutputMode.OBJECT),
+        (requested(), NONE, StructuredOutputMode.TOOL),
+        (requested(ANY), NONE, StructuredOutputMode.TOOL),
+        (requested(LIST), NONE, StructuredOutputMode.PROMPT),
+        (requested(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
         # the client's own choices win
-        (asked(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
-        (asked(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
-        (asked(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
-        (asked(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
+        (requested(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
+        (requested(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
+        (requested(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
+        (requested(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
     ],
 )
 def test_how_json_is_requested(
@@ -79,7 +79,7 @@ def test_how_json_is_requested(
 
 def test_native_output_is_unchanged() -> None:
     ledger = Ledger()
-    request = asked()
+    request = requested()
     assert fit_format(request, NATIVE, ledger) == (request, StructuredOutputMode.NATIVE)
     assert len(ledger) == 0
 
@@ -98,11 +98,11 @@ def test_native_output_is_unchanged() -> None:
 )
 def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, strict: bool | None) -> None:
     ledger = Ledger()
-    request, way = fit_format(asked(form), NONE, ledger)
+    request, way = fit_format(requested(form), NONE, ledger)
     assert way is StructuredOutputMode.TOOL
     assert request.tools == (FunctionTool(JSON_TOOL, description, parameters, strict, path="/format"),)
     assert request.tool_choice == ToolChoice("named", JSON_TOOL, path="/format")
-    assert (request.response_format, request.messages) == (None, asked().messages)
+    assert (request.response_format, request.messages) == (None, requested().messages)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
@@ -118,23 +118,23 @@ def test_json_requested_by_an_instruction(
     capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
 ) -> None:
     ledger = Ledger()
-    request, _ = fit_format(asked(form, tools=(TOOL,)), capabilities, ledger)
+    request, _ = fit_format(requested(form, tools=(TOOL,)), capabilities, ledger)
     assert (request.response_format, request.tools, request.tool_choice) == (left, (TOOL,), None)
-    first, told, last = request.messages
-    assert (first, last) == asked().messages
-    assert told.role == "system"
-    assert isinstance(told.parts[0], Text)
-    assert all(word in told.parts[0].text for word in ["Answer with one JSON value", *words])
+    first, reported, last = request.messages
+    assert (first, last) == requested().messages
+    assert reported.role == "system"
+    assert isinstance(reported.parts[0], Text)
+    assert all(word in reported.parts[0].text for word in ["Answer with one JSON value", *words])
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
 def test_a_loss_always_has_a_path() -> None:
     ledger = Ledger()
-    fit_format(asked(ResponseFormat(SCHEMA)), NONE, ledger)
+    fit_format(requested(ResponseFormat(SCHEMA)), NONE, ledger)
     assert [loss.path for loss in ledger] == ["/response_format"]
 
 
-# The tool's answer
+# The tool's response
 
 
 def staged(stage: JsonToolStage | CodeFenceStage, events: list[Event]) -> list[Event]:
@@ -171,7 +171,7 @@ CUT = Stopped(StopReason.MAX_TOKENS)
             [*tool(1, "{}", name="other"), *text(0, "a"), CALLED],
             0,
         ),
-        ([*text(0, "No")[:2], Failed(FAULT)], [*text(0, "No")[:2], Failed(FAULT)], 0),
+        ([*text(0, "No")[:2], Failed(ERROR)], [*text(0, "No")[:2], Failed(ERROR)], 0),
     ],
 )
 def test_the_client_sees_text(events: list[Event], expected: list[Event], losses: int) -> None:

@@ -30,7 +30,7 @@ UNKNOWN = Signature("upstream", {"sig": "x"})
 FOREIGN = Signature("elsewhere", {"sig": "x"}, "small")
 
 
-def thought(signature: Signature | None) -> Reasoning:
+def reasoning(signature: Signature | None) -> Reasoning:
     return Reasoning("hm", signature, path="/t")
 
 
@@ -49,10 +49,10 @@ def test_a_signature_is_sent_only_to_its_model(
     spec: Any, signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(signature), Text("a"))))
+    messages = (Message("user", (Text("hi"),)), Message("assistant", (reasoning(signature), Text("a"))))
     request = Request("client", "big", messages, {})
     out = drop_foreign_signatures(request, spec, "big", ledger)
-    assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
+    assert out.messages == (messages[0], Message("assistant", (reasoning(left), Text("a"))))
     assert (out is request) is (left is signature)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
@@ -65,9 +65,9 @@ def test_refused_reasoning_is_dropped_whatever_model_made_it(
     signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    request = Request("client", "big", (Message("assistant", (thought(signature), Text("a"))),), {})
+    request = Request("client", "big", (Message("assistant", (reasoning(signature), Text("a"))),), {})
     out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
-    assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
+    assert out.messages == (Message("assistant", (reasoning(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
 
@@ -109,7 +109,7 @@ LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_WRAPPED_BYTES}, "/block
 OWN = Opaque("client", "thing", {"n": 1})
 
 
-def sealed(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
+def wrapped(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING, opaque.choice),
         SignatureDelta(block, Signature("upstream", opaque.native, model)),
@@ -125,11 +125,11 @@ SHOWS = {"shows_searches": True}
     ("event", "habits", "expected", "code"),
     [
         (OWN, KEEPS, [OWN], None),
-        (BLOCK, KEEPS, sealed(BLOCK), LossCode.WRAPPED),
+        (BLOCK, KEEPS, wrapped(BLOCK), LossCode.WRAPPED),
         (BLOCK, {}, [], LossCode.UNKNOWN_KIND),
         (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
-        (SEARCH, KEEPS, sealed(SEARCH), LossCode.WRAPPED),
-        (SEARCH, KEEPS | SHOWS, [*sealed(SEARCH), SEARCH], LossCode.WRAPPED),
+        (SEARCH, KEEPS, wrapped(SEARCH), LossCode.WRAPPED),
+        (SEARCH, KEEPS | SHOWS, [*wrapped(SEARCH), SEARCH], LossCode.WRAPPED),
         (SEARCH, SHOWS, [SEARCH], None),
         (ASIDE, KEEPS, [], LossCode.UNKNOWN_KIND),
         (LARGE, KEEPS, [], LossCode.DROPPED),
@@ -143,4 +143,4 @@ def test_blocks_without_a_form(
 
 def test_each_signature_has_its_own_block() -> None:
     out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **KEEPS)
-    assert out == [*sealed(BLOCK, model=""), TextDelta(0, "a"), *sealed(BLOCK, (1 << 40) + 1, model="")]
+    assert out == [*wrapped(BLOCK, model=""), TextDelta(0, "a"), *wrapped(BLOCK, (1 << 40) + 1, model="")]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from core.chop import PROPERTY, all_ways
-from core.events import STARTED, answers, start_of
+from core.events import STARTED, responses, start_of
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold
@@ -64,7 +64,7 @@ def test_plain_calls_pass() -> None:
 
 
 @PROPERTY
-@given(answers(parallel=2))
+@given(responses(parallel=2))
 def test_everything_else_passes(events: list[Event]) -> None:
     quiet = [
         event
@@ -245,7 +245,7 @@ def test_names_are_mapped_there_and_back() -> None:
 
 
 @PROPERTY
-@given(answers(choices=2))
+@given(responses(choices=2))
 def test_passes_keep_the_event_order(events: list[Event]) -> None:
     checker = EventOrderChecker()
     for event in staged(events, Undo({"look": ToolOrigin("l", None, CUSTOM, wrapped=True)}))[0]:
@@ -275,36 +275,36 @@ CHECKED = Undo({"count": ToolOrigin("count", None, CUSTOM, wrapped=True, grammar
     [
         (['{"input":"12', '34"}'], True, ["1234"], False),
         (['{"input":"1x', '"}'], True, ["1x"], True),
-        (["1x"], True, ["1x"], True),  # not wrapped: that is told beside it
+        (["1x"], True, ["1x"], True),  # not wrapped: that is reported beside it
         (['{"input":"1'], False, [], False),  # cut off: there is nothing to judge
     ],
 )
 def test_input_is_checked_by_its_grammar(
     pieces: list[str], complete: bool, judged: list[str], breach: bool
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def check(grammar: Grammar, text: str) -> str | None:
         assert grammar is GRAMMAR
-        asked.append(text)
+        requested.append(text)
         return None if text.isdigit() else "line 1"
 
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
     out = [each for event in call("c", "count", *pieces, complete=complete) for each in stage.send(event)]
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
-    assert asked == judged
+    assert requested == judged
     losses = {(loss.code, loss.path) for loss in ledger}
     assert ((LossCode.BREACH, "/tool_calls/c/input") in losses) is breach
 
 
-def cannot_tell(grammar: Grammar, text: str) -> str | None:
+def unchecked(grammar: Grammar, text: str) -> str | None:
     raise Unchecked("it is too long")
 
 
 @pytest.mark.parametrize(
     ("check", "reason"),
-    [(None, "no check is configured"), (cannot_tell, "it is too long")],
+    [(None, "no check is configured"), (unchecked, "it is too long")],
     ids=["nobody", "no idea"],
 )
 def test_a_schema_that_cannot_be_checked_is_recorded(check: CheckInput | None, reason: str) -> None:

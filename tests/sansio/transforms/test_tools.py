@@ -282,7 +282,7 @@ def test_a_grammar_cannot_be_enforced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told", "stays"),
+    ("rule", "reported", "stays"),
     [
         (ToolLimits(custom=False), None, False),
         (ToolLimits(custom=False), True, False),  # the protocol has no such thing
@@ -293,9 +293,9 @@ def test_a_grammar_cannot_be_enforced() -> None:
         (CUSTOM, False, False),
     ],
 )
-def test_which_upstreams_accept_custom_tools(rule: ToolLimits, told: bool | None, stays: bool) -> None:
+def test_which_upstreams_accept_custom_tools(rule: ToolLimits, reported: bool | None, stays: bool) -> None:
     given_request = request(PATCH, parts=(CALL, RESULT))
-    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=told))
+    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=reported))
     assert (out == given_request) is stays
     assert bool(undo.origins) is not stays
 
@@ -349,10 +349,10 @@ RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 
 def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
-    asked = request(SHELL, ODD)
+    requested = request(SHELL, ODD)
     ledger = Ledger()
-    fitted, undo = fit_tools(asked, PLAIN, Capabilities(), ledger, "toy")
-    assert (fitted.tools, undo, len(ledger)) == (asked.tools, Undo(), 0)
+    fitted, undo = fit_tools(requested, PLAIN, Capabilities(), ledger, "toy")
+    assert (fitted.tools, undo, len(ledger)) == (requested.tools, Undo(), 0)
 
 
 def test_functions_stand_in_for_them() -> None:
@@ -521,14 +521,14 @@ NO_LISTS = ToolLimits(allowed=False)
 def test_without_allowed_tools_the_other_tools_are_dropped(
     refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
 ) -> None:
-    asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
+    requested = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
     for rule, capabilities in (
         (NO_LISTS, RUNS_SEARCHES),
         (ToolLimits(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
     ):
-        out, _, ledger = fitted(asked, rule, capabilities)
+        out, _, ledger = fitted(requested, rule, capabilities)
         kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
         assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
         assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
-    out, _, ledger = fitted(asked, ToolLimits(), RUNS_SEARCHES)
-    assert (out.tool_choice, list(ledger)) == (asked.tool_choice, [])
+    out, _, ledger = fitted(requested, ToolLimits(), RUNS_SEARCHES)
+    assert (out.tool_choice, list(ledger)) == (requested.tool_choice, [])

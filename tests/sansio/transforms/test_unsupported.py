@@ -47,17 +47,17 @@ def fitted(
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
-    out, stops, answers = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
+    out, stops, responses = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
     assert (out is request) is (out.params == params)
-    return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
+    return out.params, stops, responses, [(loss.code, loss.path) for loss in ledger]
 
 
 @pytest.mark.parametrize(
-    ("params", "options", "left", "stops", "answers", "lost"),
+    ("params", "options", "left", "stops", "responses", "lost"),
     [
         ({}, {}, {}, (), 1, []),
         ({"temperature": 0}, {}, {"temperature": 0}, (), 1, []),
-        # False asks for what they do anyway who do not know the setting.
+        # False is what upstreams without the setting do anyway.
         ({"store": False}, {"refuses": frozenset({"store"})}, {}, (), 1, []),
         ({"store": True}, {"refuses": frozenset({"store"})}, {}, (), 1, ["/store"]),
         (
@@ -84,10 +84,10 @@ def test_which_settings_are_left(
     options: dict[str, Any],
     left: dict[Param, Any],
     stops: tuple[str, ...],
-    answers: int,
+    responses: int,
     lost: list[str],
 ) -> None:
-    assert fitted(params, **options) == (left, stops, answers, [(LossCode.DROPPED, path) for path in lost])
+    assert fitted(params, **options) == (left, stops, responses, [(LossCode.DROPPED, path) for path in lost])
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: lis
     assert sorted(losses, key=str) == sorted([(LossCode.DROPPED, path) for path in lost], key=str)
 
 
-# Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.
+# Forced tool calls. Models that never accept one, that accept one only without reasoning, and that always reason.
 NEVER = Capabilities(forced_tools="no")
 NOT_THINKING = Capabilities(forced_tools="not_thinking")
 ALWAYS_THINKS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
-UNTOLD = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
+UNKNOWN_SETTING = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
 NEVER_THINKS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
 REQUIRED = ToolChoice("required", path="/tool_choice")
 NAMED = ToolChoice("named", "f", path="/tool_choice")
@@ -203,7 +203,7 @@ def allowed(required: bool) -> ToolChoice:
         (NOT_THINKING, NAMED, ReasoningConfig(mode="adaptive", path="/thinking"), NAMED, OFF, ["/thinking"]),
         (NOT_THINKING, NAMED, ReasoningConfig(effort="low"), NAMED, OFF, ["/reasoning"]),
         (ALWAYS_THINKS, NAMED, None, None, None, ["/tool_choice"]),
-        (UNTOLD, NAMED, None, None, None, ["/tool_choice"]),
+        (UNKNOWN_SETTING, NAMED, None, None, None, ["/tool_choice"]),
         (NEVER_THINKS, NAMED, None, NAMED, None, []),
     ],
 )

@@ -18,7 +18,7 @@ TREE = {
 CITY = {"$defs": {"a/b": {"type": "string"}}, "properties": {"city": {"$ref": "#/$defs/a~1b"}}}
 PATTERN = {"pattern": "^(a+)+$"}
 
-# schema, value, the keyword that it breaks (None: none, OPEN: that cannot be told)
+# schema, value, the keyword that it breaks (None: none, OPEN: that cannot be decided)
 CASES: list[tuple[Any, Any, str | None]] = [
     (True, 1, None),
     (False, 1, "false"),

@@ -1,6 +1,6 @@
-"""What real clients die of does not occur in what they get, whoever answers.
+"""Nothing that breaks real clients is in what they get, whatever the upstream.
 
-Strategy: for each client's own request, each upstream answers with reasoning, text and calls. The stream that the
+For each client's own request, each upstream answers with reasoning, text and calls. The stream that the
 client gets is looked through for everything that some client was seen to die of; each detector is shown to notice
 a stream that has just that.
 """
@@ -12,18 +12,20 @@ from functools import cache
 from typing import Any
 
 import pytest
-from agents.deaths import DEATHS, events_of
-from agents.hearing import heard_by
+from agents.client_failures import CLIENT_FAILURES, events_of
+from agents.received import received_by
 from agents.requests import CASES, Case
-from failures.answers import Call, Say, Think, frames, stream
-from failures.cross import Heard, name_of
+from failures.responses import Call, Reasoning, Text, frames, stream
+from failures.translate import Received, name_of
 from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
 
-ASKED = [case for case in CASES if case.name != "codex-compaction"]
-HEARINGS = [(case, upstream) for case in ASKED for upstream in PROTOCOL_NAMES if upstream != case.protocol]
+REQUEST = [case for case in CASES if case.name != "codex-compaction"]
+CASES_BY_UPSTREAM = [
+    (case, upstream) for case in REQUEST for upstream in PROTOCOL_NAMES if upstream != case.protocol
+]
 
 
 def tool_of(case: Case) -> str | None:
@@ -36,39 +38,47 @@ def tool_of(case: Case) -> str | None:
 
 
 @cache
-def heard(case: Case, upstream: str) -> Heard:
+def heard(case: Case, upstream: str) -> Received:
     name = tool_of(case)
     calls = [] if name is None else [Call("call_a", name), Call("call_b", name, ("{}",))]
-    answer = stream(upstream, Think("Hmm."), Say("Let me see."), *calls)
-    return heard_by(case.protocol, upstream, case.body, answer)
+    response = stream(upstream, Reasoning("Hmm."), Text("Let me see."), *calls)
+    return received_by(case.protocol, upstream, case.body, response)
 
 
 def test_no_known_client_failure_occurs(subtests: pytest.Subtests) -> None:
-    for case, upstream in HEARINGS:
+    for case, upstream in CASES_BY_UPSTREAM:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
             events = heard(case, upstream).events
-            found = {name for name, death in DEATHS[case.protocol].items() if death.occurs(events)}
+            found = {
+                name
+                for name, client_failure in CLIENT_FAILURES[case.protocol].items()
+                if client_failure.occurs(events)
+            }
             # It did not request usage, and a client that did not may fail on it.
             without_usage = case.client == "aider" and case.protocol == CHAT
             assert found == ({"no usage"} if without_usage else set())
 
 
-# Clients that offer tools: an answer without calls cannot lack what calls have.
+# Clients that offer tools: a response without calls cannot lack what calls have.
 WITH_TOOLS = {CHAT: "opencode", MESSAGES: "claude-code", RESPONSES: "codex"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
 def test_each_would_be_noticed(protocol: str) -> None:
-    case = next(c for c in ASKED if c.name == WITH_TOOLS[protocol] and c.protocol == protocol)
+    case = next(c for c in REQUEST if c.name == WITH_TOOLS[protocol] and c.protocol == protocol)
     upstream = MESSAGES if protocol == CHAT else CHAT
     events = events_of(heard(case, upstream).data)
-    unnoticed = [name for name, death in DEATHS[protocol].items() if not death.occurs(death.spoil(events))]
+    unnoticed = [
+        name
+        for name, client_failure in CLIENT_FAILURES[protocol].items()
+        if not client_failure.occurs(client_failure.spoil(events))
+    ]
     assert unnoticed == []
 
 
 def test_frames_have_the_form_that_every_client_reads(subtests: pytest.Subtests) -> None:
     """Some fail on a byte order mark, on bare carriage returns, on a last event without its blank line."""
-    for case, upstream in HEARINGS:
+    for case, upstream in CASES_BY_UPSTREAM:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
             data = heard(case, upstream).data
             assert not data.startswith(b"\xef\xbb\xbf")
@@ -88,12 +98,12 @@ def test_frames_have_the_form_that_every_client_reads(subtests: pytest.Subtests)
 
 def test_a_cut_response_never_looks_complete(subtests: pytest.Subtests) -> None:
     """opencode retries without a pause when a stream ends cleanly before its end; after an error it waits."""
-    for case, upstream in HEARINGS:
+    for case, upstream in CASES_BY_UPSTREAM:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
-            found = frames(stream(upstream, Say("Let me see.")))
+            found = frames(stream(upstream, Text("Let me see.")))
             text_at = next(number for number, frame in enumerate(found) if b"Let me see." in frame)
             cut = b"".join(found[: text_at + 1])
-            got = heard_by(case.protocol, upstream, case.body, cut)
+            got = received_by(case.protocol, upstream, case.body, cut)
             assert got.finish is None
             last = got.events[-1]
             assert "error" in last or last["type"] == "response.failed"
