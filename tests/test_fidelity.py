@@ -52,7 +52,7 @@ def test_no_part_of_a_request_is_lost_silently() -> None:
 def test_no_part_of_a_stream_is_lost_silently() -> None:
     found = [
         f"{upstream} to {client}: {problem}"
-        for upstream, client, row in rows(pages.WHOLE_RESPONSES)
+        for upstream, client, row in rows(pages.ANSWERS)
         for problem in problems(row, cell_of_answer(upstream, client, row))
     ]
     assert found == []
@@ -65,7 +65,7 @@ ERRORS = {"`error`"}
 def test_streams_become_errors_only_where_they_must() -> None:
     found = {
         row.name
-        for upstream, client, row in rows(pages.WHOLE_RESPONSES)
+        for upstream, client, row in rows(pages.ANSWERS)
         if cell_of_answer(upstream, client, row).fate is Fate.REFUSED
     }
     assert found == ERRORS
@@ -81,7 +81,7 @@ def test_the_summary_is_current() -> None:
     assert summary() == PAGE.with_name("what-you-lose.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("table", [pages.REQUESTS, pages.WHOLE_RESPONSES], ids=["requests", "answers"])
+@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "responses"])
 def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
     for probes in table.values():
         names = [(row.section, row.name) for row in probes]
@@ -110,7 +110,7 @@ def _types(value: Any) -> Iterator[str]:
 
 SDK_FIELDS: list[tuple[dict[str, list[Probe]], str, set[str]]] = [
     *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
-    *((pages.WHOLE_RESPONSES, what, expected) for what, expected in fid_sdk.WHOLE_RESPONSES.items()),
+    *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.WHOLE_RESPONSES.items()),
 ]
 
 

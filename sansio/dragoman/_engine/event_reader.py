@@ -14,7 +14,7 @@ from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError
+from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError, unreadable_response
 from dragoman._wire.sse import Frame, SSEParser
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
@@ -102,7 +102,7 @@ class EventReader:
                 self._eof = "reported"
                 self._events.extend(self._reader.eof())
             elif self._eof == "reported":
-                raise RemoteProtocolError("the stream ended before the response was complete", status=502)
+                raise unreadable_response("the stream ended before the response was complete")
             else:
                 return NEED_DATA
         event = self._events.popleft()

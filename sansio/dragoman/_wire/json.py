@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 
 JSON: TypeAlias = Any  # what a JSON text can hold: the one place where the core says Any
 JSONObject: TypeAlias = dict[str, JSON]
@@ -87,6 +87,8 @@ def kind_of(value: object) -> str:
     """Return the JSON name of a value's type, for error messages."""
     if value is None:
         return "null"
+    if value == "":
+        return "an empty string"
     for types, name in _KINDS:
         if isinstance(value, types):
             return name
@@ -100,6 +102,18 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (dict, "an object"),
     (list, "an array"),
 )
+
+
+def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
+    """Return the error (400) for a value at `path` that is not what is expected, e.g. "a string"."""
+    return RemoteProtocolError(
+        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
+    )
+
+
+def text_or_none(value: JSON) -> str | None:
+    """Return a string that is not empty, None for any other value. Servers send null, "" and other types."""
+    return value if type(value) is str and value else None
 
 
 def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:

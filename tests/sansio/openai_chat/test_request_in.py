@@ -303,7 +303,7 @@ def test_empty_content_beside_calls_is_no_text(more: dict[str, Any]) -> None:
     assert [part for part in empty.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
 
-# -- the short paths --------------------------------------------------------------------------------------
+# -- shortcuts --------------------------------------------------------------------------------------------
 
 
 ODD = {"x_odd": 1}
@@ -322,7 +322,7 @@ def bare(part: Any) -> Any:
 
 
 # Common shapes, and each with a member more, so that the general code reads it.
-SHORT_PATHS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+SHORTCUTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *[
         (each, {**each, **ODD})
         for each in (
@@ -341,15 +341,15 @@ SHORT_PATHS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def test_the_short_paths_read_the_same(subtests: pytest.Subtests) -> None:
-    for common, odd in SHORT_PATHS:
+def test_the_shortcuts_read_the_same(subtests: pytest.Subtests) -> None:
+    for common, odd in SHORTCUTS:
         with subtests.test(common=common):
             short, long = read_messages(common), read_messages(odd)
             assert short != long
             assert short == tuple(map(bare, long))
 
 
-def test_results_of_custom_calls_have_their_kind_on_the_short_path() -> None:
+def test_results_of_custom_calls_have_their_kind_in_the_shortcut() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
     messages = ({**TURN, "tool_calls": [custom]}, {"role": "tool", "tool_call_id": "c", "content": "a"})
     turn, result = read_messages(*messages)
@@ -363,7 +363,7 @@ def test_results_of_custom_calls_have_their_kind_on_the_short_path() -> None:
         ({**CALL, "function": {"name": None, "arguments": ""}}, "/messages/0/tool_calls/0/function/name"),
     ],
 )
-def test_wrong_types_on_the_short_path_are_refused_with_their_path(call: Any, path: str) -> None:
+def test_wrong_types_in_the_shortcuts_are_refused_with_their_path(call: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read_messages({**TURN, "tool_calls": [call]})
     assert caught.value.path == path
@@ -432,7 +432,7 @@ WRONG_TYPES: list[tuple[Any, str]] = [
 ]
 
 
-def test_wrong_types_are_refused_with_their_path(subtests: pytest.Subtests) -> None:
+def test_wrong_types_of_required_members_are_refused_with_their_path(subtests: pytest.Subtests) -> None:
     for body, path in WRONG_TYPES:
         with subtests.test(path=path):
             with pytest.raises(RemoteProtocolError) as caught:

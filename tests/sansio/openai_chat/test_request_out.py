@@ -325,7 +325,7 @@ def test_a_developer_message_after_a_system_message_is_merged_into_it() -> None:
     assert losses == [("altered", "/s/role")]
 
 
-# -- the short paths --------------------------------------------------------------------------------------
+# -- shortcuts --------------------------------------------------------------------------------------------
 
 
 def written(*messages: Message) -> tuple[Any, list[str]]:
@@ -337,7 +337,7 @@ def written(*messages: Message) -> tuple[Any, list[str]]:
 MARK = CacheMark("/mark")
 
 
-SHORT_PATHS: list[tuple[Part, ...]] = [
+SHORTCUTS: list[tuple[Part, ...]] = [
     (Text("a"),),
     (Text(""),),
     (Text("a", cache=MARK),),
@@ -357,15 +357,15 @@ SHORT_PATHS: list[tuple[Part, ...]] = [
 ]
 
 
-def test_the_short_paths_write_the_same(subtests: pytest.Subtests) -> None:
+def test_the_shortcuts_write_the_same(subtests: pytest.Subtests) -> None:
     for role in ["user", "assistant"]:
-        for parts in SHORT_PATHS:
+        for parts in SHORTCUTS:
             with subtests.test(role=role, parts=parts):
                 message = Message(role, parts, "/m")
                 assert written(message) == written(msgspec.structs.replace(message, phase="p"))
 
 
-def test_several_messages_between_two_turns_take_the_short_path() -> None:
+def test_several_messages_between_two_turns_use_the_shortcut() -> None:
     result = Message("user", (ToolResult("c", (Text("a"),)),), "/m")
     assistant = Message("user", (Text("b"),), "/n")
     assert written(assistant, result) == (

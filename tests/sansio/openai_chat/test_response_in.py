@@ -341,7 +341,7 @@ def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
     assert losses_of(*chunks) == losses
 
 
-# -- the short path ---------------------------------------------------------------------------------------
+# -- the shortcut -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
          calls({"index": 0, "function": None}), calls({"index": "0", "function": {"arguments": ""}})],
     ],
 )  # fmt: skip
-def test_the_short_path_reads_the_same(deltas: list[dict[str, Any]]) -> None:
+def test_the_shortcut_reads_the_same(deltas: list[dict[str, Any]]) -> None:
     def read(noise: dict[str, Any]) -> list[Event]:
         reader = SPEC.stream_reader(context(), Ledger())
         out: list[Event] = []
@@ -370,7 +370,7 @@ def test_the_short_path_reads_the_same(deltas: list[dict[str, Any]]) -> None:
             out.append(ENDED)
         return out
 
-    # Two members without content keep a delta off the short path.
+    # Two members without content keep a delta out of the shortcut.
     assert read({}) == read({"function_call": None, "annotations": None})
 
 

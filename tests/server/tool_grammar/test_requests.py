@@ -20,8 +20,8 @@ from gateway.scripted import (
     whole,
 )
 
-from dragoman_server.tool_grammar import check as grammar_module
-from dragoman_server.tool_grammar.check import MAX_TEXT, grammar_check_available
+from dragoman_server import tool_grammar as grammar_module
+from dragoman_server.tool_grammar import MAX_TEXT, grammar_check_available
 
 needs_extra = pytest.mark.skipif(
     not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dragoman._ir.request import Citation, Media, Text
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, kind_of
+from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
 
 # A request.
 KNOWN_BODY = frozenset(
@@ -100,11 +100,6 @@ def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
     return {name: field for name, field in value.items() if name not in known}
 
 
-def text_or_none(value: JSON) -> str | None:
-    """Return a string that is not empty, None for everything else. Servers send null, "" and other types."""
-    return value if type(value) is str and value else None
-
-
 def int_or_none(value: JSON) -> int | None:
     return value if type(value) is int else None
 
@@ -137,12 +132,6 @@ def optional_text(value: JSONObject, name: str, path: str) -> str | None:
 def missing_field(path: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{dotted_path(path)} is required", path=path, code="missing_required_parameter"
-    )
-
-
-def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
     )
 
 

@@ -14,7 +14,7 @@ from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_BODY,
     KNOWN_FORMAT,
@@ -24,7 +24,6 @@ from dragoman.protocols.openai_responses.checks import (
     invalid_value,
     missing_field,
     optional_text,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.tables import (

@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_ADDITIONAL_TOOLS,
     KNOWN_CALL_OUTPUT,
@@ -51,8 +51,6 @@ from dragoman.protocols.openai_responses.checks import (
     read_image,
     required_text,
     split_data_uri,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 from dragoman.protocols.openai_responses.request_tool_items_in import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_CLIENT_CALL,
     KNOWN_CLIENT_OUTPUT,
@@ -20,8 +20,6 @@ from dragoman.protocols.openai_responses.checks import (
     optional_text,
     read_image,
     required_text,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 

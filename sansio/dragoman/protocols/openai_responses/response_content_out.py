@@ -27,9 +27,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import objects_in, text_or_none, write_url_citation
+from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,

@@ -25,7 +25,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
@@ -37,8 +37,6 @@ from dragoman.protocols.openai_responses.checks import (
     missing_field,
     optional_text,
     required_text,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
