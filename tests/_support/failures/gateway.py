@@ -30,13 +30,13 @@ BASES = {CHAT: "http://up.test/v1", MESSAGES: "http://up.test", RESPONSES: "http
 
 
 @dataclass(frozen=True)
-class Play:
-    """A response of the network. before: seconds until its head comes; parts: of its body."""
+class UpstreamResponse:
+    """What the scripted network sends. delay_s: until its head comes; parts: of its body."""
 
     parts: Sequence[bytes | Sleep | httpx2.HTTPError] = ()
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
-    before: float = 0
+    delay_s: float = 0
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -73,19 +73,22 @@ async def silence(seconds: float, read_s: float | None) -> None:
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """Plays one response to every request, and remembers the requests."""
+    """Sends one response to every request, and keeps the requests."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
+    def __init__(self, response: UpstreamResponse) -> None:
+        self._response = response
         self.requests: list[httpx2.Request] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        play, read_s = self._play, request.extensions["timeout"]["read"]
-        if play.before:
-            await silence(play.before, read_s)
+        response, read_s = self._response, request.extensions["timeout"]["read"]
+        if response.delay_s:
+            await silence(response.delay_s, read_s)
         return httpx2.Response(
-            play.status, headers=list(play.headers), stream=_Body(play.parts, read_s), request=request
+            response.status,
+            headers=list(response.headers),
+            stream=_Body(response.parts, read_s),
+            request=request,
         )
 
 
@@ -121,14 +124,14 @@ class Gateway:
 @asynccontextmanager
 async def gateway(
     protocol: str,
-    play: Play | None = None,
+    response: UpstreamResponse | None = None,
     *,
     upstream: Json | None = None,
     client_keys: Sequence[ClientKey] = (),
     **server: Any,
 ) -> AsyncIterator[Gateway]:
     """An application with one upstream, `up`. upstream, server: settings of theirs."""
-    network = Network(play or Play())
+    network = Network(response or UpstreamResponse())
     said: Json = {"base_url": BASES[protocol], **(upstream or {})}
     own = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **said)
     settings = Settings(server=ServerSettings(**server), upstreams=(own,), client_keys=tuple(client_keys))

@@ -51,7 +51,7 @@ SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
 # The widest range of servers.
 WIDE = Capabilities()
-# What the network may make of a stream.
+# Bytes in a piece of the stream; 0 is all of it at once.
 STEPS = (0, 1, 7)
 
 
@@ -62,21 +62,21 @@ def name_of(protocol: str) -> str:
 def pairs(
     clients: Iterable[str] = PROTOCOL_NAMES, upstreams: Iterable[str] = PROTOCOL_NAMES
 ) -> pytest.MarkDecorator:
-    """Every pair of two different protocols, as the parameters `client` and `upstream`."""
+    """Parametrize `client` and `upstream` with all pairs of two protocols; `each_protocol` selects some of them."""
     found = [(client, upstream) for client in clients for upstream in upstreams if client != upstream]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
 
 def every_pair(clients: Iterable[str] = CLIENTS) -> pytest.MarkDecorator:
-    """All pairs, those of one protocol with itself and the simple API's clients too."""
+    """Parametrize `client` and `upstream` with all pairs, also relays and clients of the simple API."""
     found = [(client, upstream) for client in clients for upstream in PROTOCOL_NAMES]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
 
 def each(name: str, protocols: Iterable[str] = PROTOCOL_NAMES) -> pytest.MarkDecorator:
-    """The protocols as one parameter."""
+    """Parametrize one parameter with the protocols."""
     return pytest.mark.parametrize(name, list(protocols), ids=name_of)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from failures.gateway import KEY, Play, gateway, path_of, received_at, request_for
+from failures.gateway import KEY, UpstreamResponse, gateway, path_of, received_at, request_for
 from failures.responses import Text, frames, stream
 from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
@@ -61,7 +61,7 @@ def packed(coding: str, body: Json) -> tuple[bytes, dict[str, str]]:
 @each_coding
 async def test_G10_a_compressed_request_is_read(client: str, upstream: str, coding: str) -> None:
     """It is sent on decoded, without its old coding and length."""
-    play = Play([stream(upstream, Text("Hello"))])
+    play = UpstreamResponse([stream(upstream, Text("Hello"))])
     body = request_for(client, upstream, messages=[{"role": "user", "content": "Grüße " * 500}])
     if client == RESPONSES:
         body["input"] = body.pop("messages")
@@ -156,7 +156,7 @@ def check_plain(received: FakeClient) -> None:
 @each_coding
 async def test_G11_a_decoded_stream_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](stream(upstream, Text("Hello")))
-    play = Play([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
+    play = UpstreamResponse([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
     async with gateway(upstream, play) as up:
         received = await up.call(path_of(client), request_for(client, upstream))
     check_plain(received)
@@ -170,7 +170,7 @@ async def test_G11_a_decoded_whole_response_has_no_content_encoding(
     client: str, upstream: str, coding: str
 ) -> None:
     data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())
-    play = Play([data], headers=headers_of(coding, data, "application/json"))
+    play = UpstreamResponse([data], headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
         received = await up.call(path_of(client), request_for(client, upstream, stream=False))
     check_plain(received)
@@ -190,7 +190,7 @@ BUSY: dict[str, Json] = {
 @each_coding
 async def test_G11_a_decoded_error_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(BUSY[upstream]).encode())
-    play = Play([data], status=429, headers=headers_of(coding, data, "application/json"))
+    play = UpstreamResponse([data], status=429, headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
         received = await up.call(path_of(client), request_for(client, upstream))
     assert "content-encoding" not in received.headers
@@ -205,7 +205,7 @@ async def test_G11_compressed_events_are_sent_one_by_one(client: str) -> None:
     steps: list[bytes | Sleep] = []
     for frame in frames(stream(CHAT, Text("one-"), Text("two-"))):
         steps += [packer.compress(frame) + packer.flush(zlib.Z_SYNC_FLUSH), Sleep(1)]
-    play = Play([*steps, packer.flush()], headers=(("content-encoding", "gzip"),))
+    play = UpstreamResponse([*steps, packer.flush()], headers=(("content-encoding", "gzip"),))
     async with gateway(CHAT, play) as up:
         received = await up.call(path_of(client), request_for(client, CHAT))
     times = [received_at(received, lambda data, word=word: word in data) for word in (b"one-", b"two-")]  # type: ignore[misc]
@@ -218,7 +218,7 @@ async def test_G13_the_clients_accept_encoding_is_not_forwarded(
     client: str, upstream: str, wanted: str
 ) -> None:
     """The gateway requests codings that it can read, whoever the client is."""
-    async with gateway(upstream, Play([stream(upstream, Text("Hello"))])) as up:
+    async with gateway(upstream, UpstreamResponse([stream(upstream, Text("Hello"))])) as up:
         received = await up.call(
             path_of(client), request_for(client, upstream), headers={"accept-encoding": wanted}
         )
@@ -231,7 +231,7 @@ async def test_G13_the_clients_accept_encoding_is_not_forwarded(
 @each("upstream")
 async def test_G13_a_response_in_another_coding_is_an_error(client: str, upstream: str) -> None:
     """Some upstreams pack all the same: nothing that cannot be read is passed on."""
-    play = Play([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
+    play = UpstreamResponse([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
     async with gateway(upstream, play) as up:
         received = await up.call(path_of(client), request_for(client, upstream))
     assert "'br'" in check_refusal(client, received, 502)

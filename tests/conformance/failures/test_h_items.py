@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from failures.gateway import BASES, Play, gateway
+from failures.gateway import BASES, UpstreamResponse, gateway
 from failures.responses import Block, Call, Reasoning, Text, stream
 from failures.translate import Received, each, every_pair, pairs, receive, receive_whole, translate_request
 from failures.turns import Result, User, model, outline, request, words
@@ -205,7 +205,9 @@ def summary(upstream: str) -> Json:
 @each("upstream")
 async def test_H12_compact_is_served_whatever_the_upstream(upstream: str) -> None:
     """Codex gets a list of items with one compaction item behind the user's words, not a 404."""
-    play = Play([json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),))
+    play = UpstreamResponse(
+        [json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),)
+    )
     story = [{"role": "user", "content": "Hello"}, {"type": "message", "role": "assistant", "content": "Hi"}]
     async with gateway(upstream, play) as up:
         received = await up.call("/v1/responses/compact", {"model": "up/m", "input": story})

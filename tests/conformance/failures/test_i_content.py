@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from failures.gateway import Play, gateway, request_for
+from failures.gateway import UpstreamResponse, gateway, request_for
 from failures.responses import Call, Reasoning, Text
 from failures.rules import refused
 from failures.translate import each, every_pair, pairs, translate_request
@@ -241,7 +241,7 @@ BETAS = "context-management-2025-06-27,extended-cache-ttl-2025-04-11,some-new-on
 
 @pytest.mark.anyio
 async def test_I4_betas_and_their_fields_are_relayed() -> None:
-    play = Play([json.dumps(s.WHOLE[MESSAGES]).encode()])
+    play = UpstreamResponse([json.dumps(s.WHOLE[MESSAGES]).encode()])
     body = request_for(MESSAGES, MESSAGES, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(MESSAGES, play) as up:
         received = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
@@ -256,7 +256,7 @@ async def test_I4_betas_and_their_fields_are_relayed() -> None:
 @each("upstream", (CHAT, RESPONSES))
 async def test_I4_other_upstreams_get_neither_betas_nor_their_fields(upstream: str) -> None:
     """What needs a beta that the upstream lacks is left out, mapped where there is something like it, and told."""
-    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
+    play = UpstreamResponse([json.dumps(s.WHOLE[upstream]).encode()])
     body = request_for(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(upstream, play) as up:
         received = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})

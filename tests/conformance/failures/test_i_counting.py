@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from failures.gateway import Gateway, Play, gateway
+from failures.gateway import Gateway, UpstreamResponse, gateway
 from failures.translate import each
 from failures.turns import PIXEL
 from gateway.fakes import FakeClient, Script
@@ -44,7 +44,7 @@ async def count(up: Gateway, headers: dict[str, str] | None = None, **more: Any)
 async def test_I10_counts_require_the_same_key_as_messages(upstream: str, name: str) -> None:
     keys = [ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET))]
     value = CLIENT_KEY if name == "x-api-key" else f"Bearer {CLIENT_KEY}"
-    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
+    play = UpstreamResponse([json.dumps(s.WHOLE[upstream]).encode()])
     async with gateway(upstream, play, client_keys=keys, secret=SECRET) as up:
         for path, body in ((PATH, request_for()), ("/v1/messages", request_for(max_tokens=9))):
             for headers in ({}, {name: value[:-1] + "b"}):

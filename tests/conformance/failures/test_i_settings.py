@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from failures.gateway import Play, gateway, path_of, request_for
+from failures.gateway import UpstreamResponse, gateway, path_of, request_for
 from failures.responses import Call, Text, stream
 from failures.rules import refused
 from failures.translate import each, pairs, receive, translate_request
@@ -59,7 +59,9 @@ def test_I7_both_names_of_chat_are_read(said: str, upstream: str) -> None:
     [("https://api.openai.com/v1", "max_completion_tokens"), ("https://api.mistral.ai/v1", "max_tokens")],
 )
 async def test_I7_known_hosts_need_no_setting(base_url: str, wanted: str) -> None:
-    async with gateway(CHAT, Play([stream(CHAT, Text("Hi"))]), upstream={"base_url": base_url}) as up:
+    async with gateway(
+        CHAT, UpstreamResponse([stream(CHAT, Text("Hi"))]), upstream={"base_url": base_url}
+    ) as up:
         await up.call("/v1/messages", request_for(MESSAGES, CHAT, max_tokens=77))
         assert {name: up.sent[name] for name in up.sent.keys() & ALL_LIMITS} == {wanted: 77}
 
@@ -107,7 +109,7 @@ def test_I9_max_tokens_is_always_sent(client: str, upstream: str) -> None:
 async def test_I9_max_tokens_has_a_default(client: str) -> None:
     configured: dict[str, Any] = {"default_max_tokens": 999}
     for server, limit in (({}, 32_000), (configured, 999)):
-        async with gateway(MESSAGES, Play([stream(MESSAGES, Text("Hi"))]), **server) as up:
+        async with gateway(MESSAGES, UpstreamResponse([stream(MESSAGES, Text("Hi"))]), **server) as up:
             received = await up.call(path_of(client), request_for(client, MESSAGES))
             assert received.status == 200
             assert up.sent["max_tokens"] == limit
