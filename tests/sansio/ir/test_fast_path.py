@@ -188,7 +188,7 @@ def test_nothing_is_cached_at_first_and_after_forget() -> None:
         learned.emit("a")
     learned.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
     assert taken(learned, frame)
-    learned.forget()
+    learned.reset()
     assert not taken(learned, frame)
     assert put == [DELTAS[0]]
 

@@ -62,4 +62,4 @@ def test_no_secret_is_in_an_error() -> None:
     ],
 )
 def test_which_settings_enable_thinking(config: ReasoningConfig, thinks: bool) -> None:
-    assert config.thinks is thinks
+    assert config.requests_reasoning is thinks

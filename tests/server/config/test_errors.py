@@ -344,11 +344,11 @@ INVALID = {
         LOCAL + "connect_s = 0\n",
         "dragoman.toml:5: upstreams[0].connect_s: 0 is out of range: from 0.001 to 3600 seconds",
     ),
-    "an alias of nobody": (
+    "an alias of an unknown upstream": (
         LOCAL + '[models]\n"gpt-4.1" = "locol/x"\n',
         'dragoman.toml:6: models."gpt-4.1": unknown upstream "locol"; did you mean "local"?',
     ),
-    "an alias like nobody": (
+    "an alias like no upstream": (
         LOCAL + '[models]\na = "zzz/x"\n',
         'dragoman.toml:6: models.a: unknown upstream "zzz"; there are local, sim',
     ),

@@ -1,4 +1,4 @@
-"""Configuration: nothing secret is shown, by whatever way."""
+"""Configuration: no secret is shown in any way."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_secret_shows_itself_to_reveal_alone() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
     for text in (
@@ -76,7 +76,7 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     assert pickle.loads(pickle.dumps(loaded.settings)) == loaded.settings
 
 
-# Whatever the fault, a value that came out of a variable is not quoted.
+# No error quotes a value that came out of a variable.
 VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
 
 

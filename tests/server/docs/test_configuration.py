@@ -129,7 +129,7 @@ INVALID: list[tuple[str, str]] = [
 ]
 
 
-def test_what_does_not_fit_the_schema() -> None:
+def test_invalid_documents_break_the_schema() -> None:
     for text, problem in INVALID:
         assert problem in problems(json_schema(), tomllib.loads(text)), text
 
