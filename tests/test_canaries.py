@@ -1,4 +1,4 @@
-"""The search for secrets in all that tests let out finds them: see _support/canaries.py and conftest.py."""
+"""The search for secrets in outputs of tests finds them: see _support/canaries.py and conftest.py."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_files_of_stores_are_searched(tmp_path: Path) -> None:
 
 @pytest.mark.promise("S3")
 def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
-    """For what its environment and its file hold."""
+    """For secrets in its environment and its file."""
 
     class Leaky(Server):
         COMMAND = (

@@ -1,4 +1,4 @@
-"""The cases of a test with several parameters: which are left out, and that no pair is (_support/combinations.py)."""
+"""The cases of a test with several parameters: every pair of values has one (_support/combinations.py)."""
 
 from collections.abc import Hashable
 from itertools import combinations, product

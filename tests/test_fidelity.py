@@ -1,4 +1,4 @@
-"""The fidelity matrix: no cell is a loss without a word, every field and type has a row, and the page is current."""
+"""The fidelity matrix: no cell is a silent loss, every field and type has a row, and the page is current."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
 
 def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
-    """Each row with where it comes from and where it goes."""
+    """Yield each row with its source protocol and its target protocol."""
     for origin, probes in table.items():
         for row in probes:
             yield from ((origin, other, row) for other in PROTOCOL_NAMES if other != origin)
@@ -92,7 +92,7 @@ def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
 
 
 def named(probes: list[Probe]) -> set[str]:
-    """What rows are about: the words in their names, and the types of what stands at their places."""
+    """Return the names of fields in the rows' names, and the types of the values at their paths."""
     words = {word for row in probes for name in re.findall(r"`([^`]+)`", row.name) for word in _parts(name)}
     # `message_start` and its like are the name of a section.
     words |= {word for row in probes for word in re.findall(r"`([^`]+)`", row.section)}

@@ -1,4 +1,4 @@
-"""Fuzzing: documents, streams and bytes that the repository has are mutated, and a judge looks at what comes of them.
+"""Fuzzing: documents, streams and bytes that the repository has are mutated, and the results are checked.
 
 @fuzz(mutated_json(fixtures), examples=200)
 def test_it(body: bytes) -> None: ...

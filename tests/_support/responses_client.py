@@ -1,4 +1,4 @@
-"""Responses for Responses clients, judged as they are made.
+"""Responses for Responses clients, checked as they are written.
 
 Every response is judged three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
 and by the accumulator of the vendor's SDK. Streamed and whole responses must be the same.

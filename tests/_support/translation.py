@@ -1,8 +1,7 @@
-"""The one place where the conformance tests touch the product: bytes of an upstream in, bytes for a client
-out.
+"""The only use of the product in the conformance tests: bytes of an upstream in, bytes for a client out.
 
 The client's request is made here by hand from what was recorded of the upstream's request (its tools, no
-more), so that the request side of the product has no part in what the oracle judges.
+more), so that the request side of the product does not influence what the oracle checks.
 """
 
 from __future__ import annotations

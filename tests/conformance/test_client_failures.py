@@ -1,8 +1,7 @@
 """Nothing that breaks real clients is in what they get, whatever the upstream.
 
-For each client's own request, each upstream answers with reasoning, text and calls. The stream that the
-client gets is looked through for everything that some client was seen to die of; each detector is shown to notice
-a stream that has just that.
+For each client's own request, each upstream sends reasoning, text and calls. The client's stream is
+checked for everything that was seen to break some client; each check must find a stream that has only that problem.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def test_a_cut_response_never_looks_complete(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
 def test_heartbeats_have_a_form_that_clients_accept(protocol: str) -> None:
-    """All agents drop a stream that is silent for 300 s. A comment is nothing; Messages has a ping."""
+    """All agents drop a stream that is silent for 300 s. Comments are ignored; Messages has a ping."""
     (endpoint,) = spec_of(protocol).endpoints
     beat = endpoint.heartbeat
     assert beat.endswith(b"\n\n")

@@ -1,9 +1,8 @@
-"""What Claude Code, Codex, opencode, aider, pi and qwen really send, at an upstream of every protocol.
+"""Recorded requests of Claude Code, Codex, opencode, aider, pi and qwen, for an upstream of every protocol.
 
-Each request is translated, and every place of it is looked up in a table of fates. The judge complains of a
-place that no row names, of a value that is not what its row says, of anything at the upstream that no row explains,
-and of every difference between the ledger and the rows. Where the protocols are equal, only the model's
-name may change.
+Each request is translated, and every value of it is compared with a table of fates. A value without a row, a value
+that differs from its row, a value at the upstream without a row, and a difference between ledger and rows are problems.
+Where the protocols are equal, only the model's name may change.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
 def test_every_row_is_used(protocol: str) -> None:
-    """A row that fits nothing says nothing, and hides that what it was for is gone."""
+    """A row that fits nothing checks nothing."""
     for upstream in PROTOCOL_NAMES:
         named: set[str] = set()
         used: set[str] = set()
@@ -110,7 +109,7 @@ def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.
 def test_plain_upstreams_accept_every_request_and_get_all_its_text(
     subtests: pytest.Subtests,
 ) -> None:
-    """Upstreams of which nothing is said may lose more, never a word of what is said."""
+    """Upstreams with default capabilities may lose more, but never a text."""
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
             for upstream in others(case):
@@ -173,7 +172,7 @@ def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, mo
 
 
 def words_of(body: Json) -> list[str]:
-    """What users, agents and tools say in a request."""
+    """Return the texts of users, agents and tools in a request."""
     found: list[str] = []
 
     def walk(value: Any, key: str) -> None:

@@ -1,7 +1,7 @@
-"""What comes back to Codex and Claude Code: calls in the form that each of them knows, and what it says next.
+"""Responses to Codex and Claude Code: calls in the form that each of them reads, and its next request.
 
-An upstream of another protocol responses the client's own request with calls under the names that it was
-told. The client must get them as its own vendor would have sent them, and what it sends back must arrive.
+An upstream of another protocol calls the client's own tools by the names in its request. The client must get the
+calls as its own vendor would have sent them, and its next request must be translated.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
 
 
 def piece_of(upstream: str, frame: bytes) -> str:
-    """What a frame adds to the arguments of a call."""
+    """Return the arguments delta of a frame."""
     (event,) = Received(upstream, frame, None).events or [{}]  # type: ignore[arg-type]
     if upstream == MESSAGES:
         return str(event.get("delta", {}).get("partial_json", ""))
@@ -244,7 +244,7 @@ def plain_so_far(written: str) -> str:
 
 
 def _closed(written: str) -> bool:
-    """Whether the last quote ends the text, not escapes one in it."""
+    """True if the last quote ends the text and is not escaped."""
     rest = written.removesuffix("}").removesuffix('"')
     return (len(rest) - len(rest.rstrip("\\"))) % 2 == 0
 
@@ -410,7 +410,7 @@ def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
 
 @others_of_claude
 def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
-    """The thinking at its vendor, the reference to a tool as words, the picture as a picture."""
+    """Its vendor gets the thinking, the reference to a tool becomes text, the image stays an image."""
     response = stream(
         upstream,
         Reasoning("Hmm."),

@@ -1,6 +1,6 @@
 """No request makes the core fail but with a RemoteProtocolError: each value of each fixture, in another type.
 
-What a client sends is JSON and no more is known of it. The commonest error is to hash or to join a value that is
+A client's request may be any JSON. The commonest error is to hash or to join a value that is
 taken for text.
 """
 

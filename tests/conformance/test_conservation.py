@@ -1,9 +1,9 @@
-"""Nothing is silently lost: every value of a document shows in what comes out, or its place is in the ledger.
+"""Nothing is silently lost: every value of a document is in the output, or its path is in the ledger.
 
 One value at a time is changed (or one unknown member added) and the document translated again. A string must be
 found in the output, or its place in the ledger; a changed number or switch must change the output or the ledger.
-A refusal that names a place is not silent either. What is left has no meaning of its own: `MEANINGLESS` holds
-all of it, with reasons.
+A refusal with a path is not silent either. Other values have no meaning of their own: `MEANINGLESS` has all of
+them, with reasons.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Fields that nobody knows are never lost in silence, wherever they stand, whatever they are called and hold.
+"""Unknown fields are never lost silently, whatever their place, name and value.
 
 Hypothesis makes names and values, and puts several at once into any objects of any fixture, recorded request,
-response or stream. Between different protocols each of them is in the ledger under its own place, or it travels inside
-of something that travels whole; a null is nothing.
+response or stream. Between different protocols each of them is in the ledger under its own path, or it is part of
+a value that is kept whole; a null is ignored.
 """
 
 from __future__ import annotations

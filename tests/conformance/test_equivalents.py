@@ -1,4 +1,4 @@
-"""The comparison of requests: what is the same is no difference, and what is not is one."""
+"""The comparison of requests: equal documents have no difference, and others have one."""
 
 from __future__ import annotations
 

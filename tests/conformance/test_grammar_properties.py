@@ -1,7 +1,7 @@
-"""Random responses, drawn from the grammar's own tables, through the whole of a translation.
+"""Random responses, drawn from the tables of the event order, through complete translations.
 
-Whatever legal events an upstream's reader may give, each client must get a stream that its vendor could have
-sent and that says the same; what is not legal never passes the checker.
+For any legal events of an upstream's reader, each client must get a stream that its vendor could have sent, with the
+same meaning; illegal events never pass the checker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def requested(client: str) -> ResponseContext:
 
 
 def reported(events: list[Event], client: str, *, streams: bool = True) -> bytes:
-    """What a client gets for these events."""
+    """Return the bytes that a client gets for these events."""
     upstream, stream = scripted(events)
     translator = ResponseTranslator(
         client=spec_of(client), upstream=upstream, context=requested(client), client_streams=streams

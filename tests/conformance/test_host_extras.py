@@ -1,4 +1,4 @@
-"""What hosts add to answers for themselves is no loss; a member that nobody knows is one, with its place."""
+"""Bookkeeping that hosts add to responses is no loss; an unknown member is one, with its path."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The oracle itself: good streams pass, and each rule has a broken stream that it must catch.
 
-A broken stream is a good one with one change. The change is an operation on the list of payloads, so a row reads:
-what is done, and what the oracle says about it.
+A broken stream is a good one with one change. The change is an operation on the list of payloads, so a row is a
+change and the problem that the oracle must report.
 """
 
 # ruff: noqa: E501 -- the tables are read by row
@@ -325,7 +325,7 @@ BROKEN: dict[str, list[tuple[str, Change, str]]] = {
         ("text done differs", put(12, "text", "Let me"), "text is not the sum of the deltas"),
         ("part done differs", put(13, "part.text", "Let me"), "the part is not the sum of its deltas"),
         ("delta after done", swap(11, 12), "the text is already done"),
-        ("annotation in the part alone", put(13, "part.annotations", [{"type": "file_path", "file_id": "f", "index": 0}]), "not those that were added"),
+        ("only annotation in the part", put(13, "part.annotations", [{"type": "file_path", "file_id": "f", "index": 0}]), "not those that were added"),
         ("annotation index jumps", insert(12, s.at("output_text.annotation.added", 1, "msg_1", content_index=0, annotation_index=1, annotation={"type": "file_path", "file_id": "f", "index": 0})), "wrong annotation_index"),
         ("summary done differs", put(5, "text", "Hm"), "text is not the sum of the deltas"),
         ("arguments done differs", put(17, "arguments", "{}"), "arguments is not the sum of the deltas"),
@@ -383,7 +383,7 @@ FRAMING: list[tuple[str, Callable[[bytes], bytes], str]] = [
     ),
     ("an id line", lambda stream: b"id: 1\n" + stream, "unexpected line 'id: 1'"),
     ("stray blank line", lambda stream: stream.replace(b"\n\n", b"\n\n\n", 1), "stray blank line"),
-    ("event alone", lambda stream: b"event: ping\n\n" + stream, "no `data:` line"),
+    ("only event", lambda stream: b"event: ping\n\n" + stream, "no `data:` line"),
     ("not UTF-8", lambda stream: b": \xff\n\n" + stream, "not UTF-8"),
     ("NaN", lambda stream: stream.replace(b": 1", b": NaN", 1), "NaN is not JSON"),
     ("a name twice", lambda stream: stream.replace(b'{"', b'{"x":1,"x":1,"', 1), "given twice"),

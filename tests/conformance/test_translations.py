@@ -1,7 +1,7 @@
-"""Streams of every upstream protocol to every client protocol, judged by an oracle sharing no code with the product.
+"""Streams of every upstream protocol to every client protocol, checked by an oracle without code of the product.
 
-A stream that crosses protocols must be typed and ordered as the client's own vendor would send it, and
-must mean what the upstream said. Where both sides speak one protocol, the bytes are the upstream's own.
+A translated stream must be typed and ordered as the client's own vendor would send it, and must have the
+meaning of the upstream's. Where both sides have one protocol, the bytes are the upstream's own.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _patch_calls(protocol: str) -> list[Any]:
 @pytest.mark.parametrize(("upstream", "client"), [(CHAT, RESPONSES), (MESSAGES, RESPONSES), (MESSAGES, CHAT)])
 @pytest.mark.parametrize("step", [0, 1, 7])
 def test_free_form_tools_come_back_as_free_text(upstream: str, client: str, step: int) -> None:
-    """A client that declared a custom tool gets its raw text, though the upstream knows only functions."""
+    """A client that declared a custom tool gets its raw text, although the upstream only has functions."""
     declared = frozenset({"patch"})
     stream = s.render(upstream, _patch_calls(upstream))
     sent = translate_stream(upstream, client, stream, custom_tools=declared, step=step)

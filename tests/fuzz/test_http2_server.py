@@ -42,7 +42,7 @@ _flags = st.sets(st.sampled_from(["END_STREAM", "END_HEADERS", "ACK", "PRIORITY"
 
 
 def _frame(kind: str, stream: int, flags: set[str], data: bytes, number: int) -> bytes:
-    """One frame. Flags that its kind does not have are left out, and so is what cannot be written."""
+    """One frame, without flags that its kind does not have."""
     made: h2.Frame
     try:
         if kind == "headers":

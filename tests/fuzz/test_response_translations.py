@@ -1,5 +1,5 @@
 """Invariant: whatever an upstream of one protocol streams, a client of any gets a stream that its protocol's automaton
-takes, with exactly one legal end; and for a whole response it gets a whole one, or there is a error.
+takes, with exactly one legal end; and for a whole response it gets a whole one, or there is an error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SAID = re.compile(
 
 
 def problems(client: str, sent: bytes) -> list[str]:
-    """Of framing and order. What stands inside a vendor's own objects is the upstream's to answer for."""
+    """Return problems of framing and order, without those inside a vendor's own objects."""
     if client in SIMPLE:
         return check_stream(client, sent)
     frames, found = strict_frames(sent)

@@ -116,7 +116,7 @@ def exported() -> Iterator[object]:
 
 
 def callables(value: object) -> Iterator[object]:
-    """What of a public object has a signature: itself, its fields, its public methods."""
+    """Return the parts of a public object that have a signature: itself, its fields, its public methods."""
     if isinstance(value, FunctionType):
         yield value
     elif isinstance(value, type):

@@ -1,7 +1,7 @@
 """What breaks real agents and SDKs in a streamed response: each with a check for it, and a change that causes it.
 
-Dying is: giving up, asking again without end, or hanging. Seen by running the clients against a provider that
-answered so. The second half is for the proof that the first would notice.
+A client breaks when it gives up, retries without end, or hangs. This was seen by running the clients against a provider
+that sent such streams. The changes prove that the checks find them.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ _RESPONSES: dict[str, ClientFailure] = {
         lambda events: _parts_missing(events, "reasoning_summary_part", "reasoning_summary_text"),
         _without("reasoning_summary_part.added"),
     ),
-    "text that is there at the end alone": ClientFailure(_deltas_missing, _without("output_text.delta")),
+    "only text that is there at the end": ClientFailure(_deltas_missing, _without("output_text.delta")),
     "arguments that are there at the end alone": ClientFailure(
         _deltas_missing, _without("function_call_arguments.delta")
     ),

@@ -1,7 +1,7 @@
 """What becomes of the Chat requests of opencode, pi, qwen and aider at upstreams of the other protocols.
 
 The conversation is the same in all of them, so each upstream has one table for its places, and each client adds
-what it alone says. At an upstream of their own protocol the bytes pass as they are.
+its own rows. At an upstream of their own protocol the bytes are unchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What becomes of Claude Code's requests at a compatible Chat server and at OpenAI's own host, place by place.
 
-At its own vendor's host the bytes pass as they are, so there is no table for that.
+At its own vendor's host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations

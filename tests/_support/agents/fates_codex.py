@@ -1,6 +1,6 @@
 """What becomes of Codex's requests at a compatible Chat server and at Anthropic's own host, place by place.
 
-At OpenAI's own host the bytes pass as they are, so there is no table for that.
+At OpenAI's own host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What opencode, pi, qwen and aider send, in each protocol that they speak: the third request of a piece of work.
+"""Requests of opencode, pi, qwen and aider in each of their protocols: the third request of a task.
 
 The values are made up; fields, messages, tools and headers are those of the real clients. Texts say where they
 stand. The conversation is the same throughout: a system prompt, a question, a call and its result, another call and

@@ -1,10 +1,10 @@
-"""What becomes of a client's request, said row by row: the judge of the tables in `client_fates_*`.
+"""The fate of each value of a client's request: rows of the tables in `client_fates_*`, and their judge.
 
 A table has one row for every place of the client's body, and says where in the upstream's body it
 arrives, as what, and with which code the ledger tells of it. The judge walks both bodies. A place of the client's
 without a row, a place of the upstream's that no row explains, and an entry of the ledger that no row foretells
-are complaints, as is every value that is not what its row says. So a table is the whole translation, and a field
-that is dropped in silence, invented, or both kept and mourned, cannot pass.
+are problems, as is every value that differs from its row. So a table is the whole translation, and a field that is
+dropped silently, invented, or both sent and recorded as a loss cannot pass.
 
 Places are JSON Pointers; `{n}` in one stands for one step, the same on both sides, and `{n:1,2}` for one of these.
 A row is for a leaf, or with `/...` behind its place for all that is there. The first row that fits counts.

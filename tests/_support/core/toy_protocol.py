@@ -1,4 +1,4 @@
-"""A whole small protocol that exists in tests alone: the proof that one more protocol touches no shared module.
+"""A complete small protocol that exists only in tests: the proof that another protocol changes no shared module.
 
 Its stream is one JSON object per frame, `{"e": NAME, ...fields of the event...}`, or an array of several; its
 whole response is the folded response as JSON; its request is the request document as JSON. So a test can make any

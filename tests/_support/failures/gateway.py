@@ -1,7 +1,7 @@
 """The whole gateway for the tests of failures: an ASGI application whose upstream is a scripted network.
 
 The upstream client is the real one, down to what it hands to the network: so codings, headers and timeouts are
-judged as a server would see them. Time is virtual.
+tested as a server gets them. Time is virtual.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the vendors require of a conversation, said as they say it when they refuse one.
+"""The vendors' rules for conversations, with the messages of their refusals.
 
-Each function takes a request body and gives the complaints; none is a pass. Nothing of the product is used.
+Each function gets a request body and returns its problems; none is a pass. Nothing of the product is used.
 """
 
 from __future__ import annotations

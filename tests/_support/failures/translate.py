@@ -1,7 +1,7 @@
 """Requests and responses through the public core for the tests of failures, with all general checks.
 
-`receive` feeds a stream in every cutting and requires the same bytes each time, in the client's own form and order;
-what is wrong about a row's case is then a matter of a few plain asserts on what the client received.
+`receive` feeds a stream in pieces of several sizes and requires the same legal bytes each time; tests then only assert
+their own row's rule.
 """
 
 from __future__ import annotations

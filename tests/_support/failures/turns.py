@@ -1,4 +1,4 @@
-"""Conversations in no protocol's words, and the requests in which clients of each protocol would send them."""
+"""Neutral conversations, and the requests in which clients of each protocol send them."""
 
 from __future__ import annotations
 

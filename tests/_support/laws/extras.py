@@ -1,4 +1,4 @@
-"""What hosts put into answers for their own bookkeeping, or to repeat the request: no client could use it elsewhere.
+"""Members that hosts add to responses for bookkeeping, or to repeat the request; clients do not need them.
 
 Each row is one member of a whole response: where it stands, and a value as its host sends it.
 """

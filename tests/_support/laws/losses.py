@@ -1,4 +1,4 @@
-"""How to find what a translation loses in silence: one value at a time is changed, and what comes out must show it."""
+"""Search for silent losses of a translation: one value at a time is changed, and the output must change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The laws that hold for every pair of protocols, whatever the upstream's stream.
 
-A response is the same however the network cut it, whoever folds it, whenever it is requested; what is written is
-read again as what was meant; what breaks off is never a success; and reasoning that only its vendor can read
-comes back to its vendor as it was.
+A response is the same for any chunking, streamed or whole, and each time; written streams are read again with the same
+meaning; a truncated stream is never a success; and signed reasoning comes back to its vendor unchanged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Requests that between them hold every field, part, item and tool of the three protocols.
 
-One large body a protocol holds what every other protocol can take or leave; small bodies hold the rest, which
-some target refuses outright (a refusal is not silent). The figures are unlike their defaults, so that a lost
-one shows.
+One large body a protocol has everything that every other protocol translates or drops; small bodies have all that
+some upstream refuses (a refusal is not silent). Numbers differ from their defaults, so that a lost one is found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole responses that between them hold every field, block and item that the three protocols can answer with."""
+"""Whole responses that between them hold every field, block and item that the three protocols can respond with."""
 
 from __future__ import annotations
 

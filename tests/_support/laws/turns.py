@@ -1,7 +1,7 @@
 """What clients do with a response: assemble it, and send it back with the next request.
 
-Written from the protocols' rules alone, as a plain client would be: nothing of the product is used, and nothing
-is known of what wrapped reasoning holds.
+Written only from the protocols' rules, as a plain client: it uses nothing of the product, and wrapped signatures are
+opaque.
 """
 
 from __future__ import annotations

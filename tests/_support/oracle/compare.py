@@ -1,8 +1,8 @@
-"""Does what the client was sent mean what the upstream said?
+"""Comparison of the client's response with the upstream's by their meanings.
 
 The rules of what may be lost are data where they can be: `ENDS` says which end a client may see for an
-upstream's end. Towards Chat the order between text and calls is lost, so texts are compared joined and
-calls as a list. What a provider ran by itself may be absent from another protocol's response. A error may
+upstream's end. For Chat the order between text and calls is lost, so texts are compared joined and
+calls as a list. What a provider ran by itself may be absent from another protocol's response. An error may
 never look like a success.
 """
 

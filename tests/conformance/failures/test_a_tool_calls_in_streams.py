@@ -32,7 +32,7 @@ def chat(
 
 
 def skeleton(received: Received) -> list[str]:
-    """The life of blocks or items in a stream: `start`, `delta` and `stop` with their index."""
+    """The events of blocks or items in a stream: `start`, `delta` and `stop` with their index."""
     words = {
         "content_block_start": "start",
         "content_block_delta": "delta",
@@ -83,9 +83,9 @@ def test_A2_parallel_calls_have_their_own_index(upstream: str) -> None:
 
 
 @each("client", OTHERS)
-@pytest.mark.parametrize("index_too", [True, False], ids=["by-index", "by-id-alone"])
+@pytest.mark.parametrize("index_too", [True, False], ids=["by-index", "only-by-id"])
 def test_A3_consecutive_calls_are_two_blocks(client: str, index_too: bool) -> None:
-    """No text stands between the calls, and each comes whole in one chunk."""
+    """No text is between the calls, and each is in one chunk."""
     first, second = s.call(0, "call_a", "add", '{"a":1}'), s.call(1, "call_b", "now", "{}")
     if not index_too:
         del first["tool_calls"][0]["index"], second["tool_calls"][0]["index"]
@@ -174,11 +174,11 @@ WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
 
 @pairs()
 @pytest.mark.parametrize("stop", ["end", "tool"])
-@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "calls-alone"])
+@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "only-calls"])
 def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
     client: str, upstream: str, stop: str, spoken: bool
 ) -> None:
-    """Also where the upstream said `stop`, and where text came before the calls."""
+    """Also where the upstream's reason is `stop`, and where text came before the calls."""
     blocks = [Text("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
     data = stream(upstream, *blocks, stop=stop)
     received = receive(upstream, client, data)
@@ -193,7 +193,7 @@ def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
 
 @each("client", OTHERS)
 def test_A9_an_empty_finish_reason_is_ignored(client: str) -> None:
-    """`finish_reason: ""` stands in every chunk; the real one comes last."""
+    """`finish_reason: ""` is in every chunk; the real one comes last."""
     data = [
         s.chunk({"role": "assistant", "content": ""}, ""),
         s.chunk({"content": "Let me see."}, ""),
@@ -281,7 +281,7 @@ def test_A13_a_new_id_under_the_same_index_is_a_new_call(client: str) -> None:
 @each("client", OTHERS)
 @pytest.mark.parametrize("pieces", [2, 5])
 def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, pieces: int) -> None:
-    """Later fragments carry the index alone and belong to the newest call of it."""
+    """Later fragments only have the index and belong to its newest call."""
     text = '{"a": 1, "b": 2}'
     step = len(text) // pieces + 1
     parts = [text[at : at + step] for at in range(0, len(text), step)]
@@ -293,7 +293,7 @@ def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, pieces: int) -> No
 
 
 def test_A13_a_relay_keeps_the_upstreams_bytes() -> None:
-    """A client that speaks to its own kind of server receives it as it is."""
+    """A client of the upstream's own protocol receives it unchanged."""
     assert receive(CHAT, CHAT, reused()).data == reused()
 
 
@@ -321,7 +321,7 @@ USED = Cost(prompt=12, completion=5)
 
 
 def with_usage(place: str) -> bytes:
-    """A Chat response whose usage stands in the chunk with the finish, in one of its own, or in both."""
+    """A Chat response with its usage in the chunk of the finish reason, in a separate one, or in both."""
     finish = s.chunk({}, "stop")
     if place != "own":
         finish["usage"] = USED.chat
@@ -403,7 +403,7 @@ def test_A17_every_complete_response_has_one_message_stop(client: str, ending: s
 
 @each("client", OTHERS)
 def test_A18_a_change_of_field_starts_a_new_block(client: str) -> None:
-    """Which field is not null is all that tells thinking from text."""
+    """Only the field that is not null distinguishes reasoning from text."""
     data = chat(
         {"content": None, "reasoning_content": "Hm"},
         {"content": None, "reasoning_content": "m."},
@@ -441,7 +441,7 @@ LATE: dict[str, list[s.Payload]] = {
 
 @pairs(CLIENTS)
 def test_A19_nothing_is_sent_after_the_end(client: str, upstream: str) -> None:
-    """Clients still take what comes after the end event, and it changes their tools."""
+    """Clients still read events after the end event, and they change the calls."""
     good = stream(upstream, Text("Hi"))
     received = receive(upstream, client, good + s.render(upstream, LATE[upstream]))
     assert received.data == receive(upstream, client, good).data

@@ -59,7 +59,7 @@ def test_B1_odd_ids_are_mapped(client: str, upstream: str) -> None:
 
 @pairs(upstreams=[CHAT])
 def test_B1_the_upstream_gets_its_own_id_back(client: str, upstream: str) -> None:
-    """A client of any protocol receives the id, and the server that made it knows it again."""
+    """A client of any protocol receives the id, and the upstream that made it gets it back."""
     sent = sent_back(upstream, client, stream(upstream, Call("functions.write_todos:0"))).body
     assert [call[0] for call in calls_of(upstream, sent)] == ["functions.write_todos:0"]
     assert refused(upstream, sent) == []
@@ -70,7 +70,7 @@ LONG = (f"call_{'a' * 70}", f"call_{'b' * 70}", f"call_{'a' * 69}c")
 
 @pairs(upstreams=[CHAT, RESPONSES])
 def test_B2_long_ids_are_shortened(client: str, upstream: str) -> None:
-    """To 64 characters at most, with nothing lost of what keeps them apart."""
+    """To 64 characters at most, and still distinct."""
     turns = [each for call_id in LONG for each in (model(Call(call_id)), Result(call_id, call_id))]
     sent = translate_request(client, upstream, request(client, User("Hi"), *turns)).body
     assert refused(upstream, sent) == []
@@ -166,7 +166,7 @@ IMAGE_URL = f"data:image/png;base64,{PIXEL}"
 
 
 def with_pictures(client: str) -> Json:
-    """Two results, each with words and a picture, as each client can say it."""
+    """Two results, each with text and an image, in each client's form."""
     body = request(client, *TWO_CALLS, Result("call_a", "1"), Result("call_b", "2"))
     if client == RESPONSES:
         for item in body["input"][-2:]:
@@ -196,7 +196,7 @@ def test_B6_images_stay_inside_their_result(client: str) -> None:
 
 @each("client", (MESSAGES, RESPONSES))
 def test_B6_for_chat_images_follow_all_results(client: str) -> None:
-    """Tool messages hold text alone there."""
+    """Tool messages only have text there."""
     sent = translate_request(client, CHAT, with_pictures(client)).body
     assert refused(CHAT, sent) == []
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool", "user"]
@@ -216,7 +216,7 @@ def test_B6_chat_upstreams_that_accept_images_in_results_get_them_there(client: 
 
 @each("upstream", (CHAT, MESSAGES))
 def test_B7_text_between_results_is_a_separate_message(upstream: str) -> None:
-    """A user's words between two outputs, and an output of several parts."""
+    """A user's text between two outputs, and an output of several parts."""
     body = request(RESPONSES, *TWO_CALLS, Result("call_a", "1"), User("See:"), Result("call_b", "2"))
     parts = [{"type": "input_text", "text": "2a"}, {"type": "input_text", "text": "2b"}]
     body["input"][-1]["output"] = parts
@@ -284,7 +284,7 @@ def replayed(upstream: str) -> Json:
 
 @each("client", (CHAT, MESSAGES))
 def test_B9_items_for_a_responses_upstream_have_no_ids_of_stored_items(client: str) -> None:
-    """ "Item with id 'rs_...' not found. Items are not persisted when store is false": content goes, not ids."""
+    """ "Item with id 'rs_...' not found. Items are not persisted when store is false": content is sent, not ids."""
     data = stream(RESPONSES, Reasoning("Hm.", "c2VhbGVk"), Text("Let me see."), Call("call_a"))
     sent = sent_back(RESPONSES, client, data).body
     assert sent["store"] is False
@@ -333,7 +333,7 @@ def test_B10_an_empty_id_is_never_sent(client: str) -> None:
 
 @pytest.mark.parametrize("after", [[], [text("")]], ids=["nothing", "empty text"])
 def test_B11_reasoning_without_its_following_item_is_dropped(after: list[Json]) -> None:
-    """The turn was interrupted after the model had thought."""
+    """The turn was interrupted after the reasoning."""
     received = receive(RESPONSES, MESSAGES, stream(RESPONSES, Reasoning("Hm."), Call("call_a")))
     reasoning = received.turn[0]
     messages = [
@@ -482,7 +482,7 @@ MISTRAL = Capabilities(call_ids="alnum9")
 
 @each("client", (MESSAGES, RESPONSES))
 def test_B17_ids_of_nine_letters_and_digits(client: str) -> None:
-    """Where the server wants them, whoever made them."""
+    """Where the upstream requires them, whoever made them."""
     ids = ("call_abcdefghijklmnop", "toolu_01ABC", "call_0", "gSIMJiOkT")
     turns = [each for call_id in ids for each in (model(Call(call_id)), Result(call_id, call_id))]
     sent = translate_request(client, CHAT, request(client, User("Hi"), *turns), capabilities=MISTRAL).body

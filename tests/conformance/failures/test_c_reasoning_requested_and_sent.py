@@ -1,4 +1,4 @@
-"""C. Reasoning as clients request it and receive it: efforts and budgets, and blocks with a life of their own."""
+"""C. Reasoning as clients request it and receive it: efforts, budgets, blocks and their events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SETTINGS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thi
 
 
 def settings_of(body: Json) -> Json:
-    """What a Chat request says about reasoning."""
+    """Return the reasoning settings of a Chat request."""
     return {key: body[key] for key in SETTINGS if key in body}
 
 
@@ -142,7 +142,7 @@ LIFE = [
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_C7_a_reasoning_item_has_all_its_events_with_one_id(field: str) -> None:
-    """ "reasoning part not found": a strict client wants every step."""
+    """ "reasoning part not found": a strict client requires every event."""
     received = receive(CHAT, RESPONSES, thinking_stream(field))
     events = [event for event in received.events if event.get("output_index") == 0]
     assert [event["type"].removeprefix("response.") for event in events] == LIFE
@@ -155,7 +155,7 @@ def test_C7_a_reasoning_item_has_all_its_events_with_one_id(field: str) -> None:
 
 
 def without_parts(new_ids: bool) -> bytes:
-    """A Responses server's reasoning with deltas alone; new_ids: and another id on each."""
+    """A Responses upstream's reasoning of only deltas; new_ids: with another id in each."""
     events = []
     for number, event in enumerate(s.responses()):
         assert isinstance(event, dict)
@@ -234,7 +234,7 @@ def test_C8_adaptive_models_get_the_effort(client: str, word: str) -> None:
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 @pytest.mark.parametrize("value", [0, 0.5, 1, 1.0, 1.5])
 def test_C9_with_thinking_other_temperatures_are_dropped(client: str, thinking: Any, value: float) -> None:
-    """ "`temperature` may only be set to 1 when thinking is enabled": it is left out and told."""
+    """ "`temperature` may only be set to 1 when thinking is enabled": it is dropped, and the ledger has it."""
     body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
     requested = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
     assert requested.body["thinking"]["type"] in ("adaptive", "enabled")
@@ -269,9 +269,9 @@ ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
 ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
 WANTED: dict[str, tuple[Json, str | None]] = {
     "nothing": ({}, None),
-    "effort alone": ({"output_config": {"effort": "low"}}, "low"),
-    "budget alone": (ENABLED, "low"),
-    "adaptive alone": (ADAPTIVE, "high"),
+    "only effort": ({"output_config": {"effort": "low"}}, "low"),
+    "only budget": (ENABLED, "low"),
+    "only adaptive": (ADAPTIVE, "high"),
     "adaptive and effort": ({**ADAPTIVE, "output_config": {"effort": "max"}}, "max"),
     "budget and effort": ({**ENABLED, "output_config": {"effort": "xhigh"}}, "xhigh"),
     "off": ({"thinking": {"type": "disabled"}}, "none"),
@@ -291,7 +291,7 @@ def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str
     else:
         assert requested.body["reasoning"]["effort"] == wanted
     both = len(wish) == 2 and "adaptive" not in said
-    assert bool(requested.losses) == (both or said == "budget alone"), "what was not heeded is told"
+    assert bool(requested.losses) == (both or said == "only budget"), "what was not heeded is told"
 
 
 STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}
@@ -318,7 +318,7 @@ def test_C15_without_upstream_support_only_text_is_cut(client: str) -> None:
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
 def test_C15_reasoning_never_becomes_text(client: str, upstream: str) -> None:
-    """Whatever the reasoning says, tags included, it stays where the server put it; and text stays text."""
+    """Reasoning stays reasoning and text stays text, also with tags in them."""
     blocks = (Reasoning("a</think>b"), Text("<think>c</think>d"))
     received = receive(upstream, client, stream(upstream, *blocks), translates=True)
     assert received.gist == [("reasoning", "a</think>b"), ("text", "<think>c</think>d")]

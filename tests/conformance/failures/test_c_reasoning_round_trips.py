@@ -1,4 +1,4 @@
-"""C. Reasoning that has to come back: signed, encrypted, or in the field in which its server wants it."""
+"""C. Reasoning that has to come back: signed, encrypted, or in the field that its upstream requires."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_C1_a_relay_leaves_signed_thinking_unchanged() -> None:
 
 @each("upstream", OTHERS)
 def test_C1_reasoning_that_a_chat_client_dropped_is_restored(upstream: str) -> None:
-    """Most Chat clients do not know the fields; whoever embeds the core may keep what they drop."""
+    """Most Chat clients drop these fields; the gateway can cache them."""
     received = receive(upstream, CHAT, stream(upstream, *FIRST))
     kept = received.machine.cached_reasoning()  # type: ignore[union-attr]
     assert kept is not None
@@ -104,7 +104,7 @@ def test_C1_reasoning_that_a_chat_client_dropped_is_restored(upstream: str) -> N
 @each("client", (CHAT, RESPONSES))
 @streamed
 def test_C2_a_signature_without_text_is_kept(client: str, streams: bool) -> None:
-    """The text is left out on request (`display: omitted`); the signature is what counts."""
+    """The text is omitted on request (`display: omitted`); the signature counts."""
     sent = after_rounds(MESSAGES, client, (Reasoning("", "c2lnMQ=="), Call("call_a")), streams=streams).body
     assert refused(MESSAGES, sent) == []
     ((first, _),) = turns_of(sent)
@@ -186,7 +186,7 @@ def test_C4_reasoning_content_is_sent_back(client: str, streams: bool) -> None:
 
 @each("client", OTHERS)
 def test_C4_thinking_that_another_vendor_signed_is_sent_as_text(client: str) -> None:
-    """The signature means nothing there and is sent as lost; the words are what the server wants."""
+    """The signature is a loss there; the upstream gets the text."""
     body = request(client, User("Hi"), model(Reasoning("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
     requested = translate_request(client, CHAT, body)
     (said,) = [message for message in requested.body["messages"] if message["role"] == "assistant"]
@@ -218,7 +218,7 @@ UNREADABLE = "The encrypted content gAAA...Zw== could not be verified. Reason: i
 
 
 def unreadable(code: str | None) -> bytes:
-    """What a server says of reasoning that another account, or nobody, has encrypted."""
+    """The error of an upstream for reasoning that another account encrypted, or that is invalid."""
     error = {"message": UNREADABLE, "type": "invalid_request_error", "param": None, "code": code}
     return json.dumps({"error": error}).encode()
 
@@ -238,7 +238,7 @@ def check_sent_as_bad_request(client: str, code: str | None) -> None:
 
 @each("client")
 def test_C11_what_another_account_encrypted_is_a_bad_request(client: str) -> None:
-    """The client receives the server's own class and words, not that of a broken gateway: it can drop the turn."""
+    """The client receives the upstream's own kind and message, so that it can drop the turn."""
     check_sent_as_bad_request(client, "invalid_encrypted_content")
 
 

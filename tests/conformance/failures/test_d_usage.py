@@ -25,7 +25,7 @@ CACHED = Cost(prompt=1000, completion=50, cached=600, written=100, reasoning=20)
 
 
 def check_cached(client: str, usage: Json) -> None:
-    """The figures of CACHED in the client's own words, each where its protocol counts it, and once."""
+    """The counts of CACHED in the client's own fields, each counted once."""
     if client == MESSAGES:
         assert usage["input_tokens"] == 300
         assert usage["cache_read_input_tokens"] == 600
@@ -43,7 +43,7 @@ def check_cached(client: str, usage: Json) -> None:
 
 @pairs()
 def test_D1_cached_tokens_are_counted_once(client: str, upstream: str) -> None:
-    """`input_tokens` of Messages leaves out what came from a cache; the others count it in."""
+    """`input_tokens` of Messages excludes cached tokens; the other protocols include them."""
     received = receive(upstream, client, stream(upstream, Text("Hi"), cost=CACHED))
     check_cached(client, received.usage)
     assert received.machine.usage.input == 1000
@@ -105,7 +105,7 @@ ALL: Json = {
 }
 # What the server says at the start and at the end; the true figures are those of CACHED each time.
 CUMULATIVE: dict[str, tuple[Json, Json]] = {
-    "output alone": (ALL, {"output_tokens": 50}),
+    "only output": (ALL, {"output_tokens": 50}),
     "all again": (ALL, {**ALL, "output_tokens": 50}),
     "nulls": (ALL, {**dict.fromkeys(ALL), "output_tokens": 50}),
     "some again": (ALL, {"input_tokens": 300, "output_tokens": 50}),
@@ -135,7 +135,7 @@ def test_D2_later_figures_replace_earlier_ones(client: str, case: str) -> None:
 
 @pytest.mark.parametrize("case", CUMULATIVE)
 def test_D2_a_relay_counts_the_same(case: str) -> None:
-    """The client gets the server's own bytes; what the gateway notes of them is the true figure."""
+    """The client gets the upstream's own bytes, and the gateway's own count is right."""
     data = figures(*CUMULATIVE[case])
     received = receive(MESSAGES, MESSAGES, data)
     assert received.data == data
@@ -180,7 +180,7 @@ def test_D3_a_relay_counts_the_last_figures() -> None:
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
 def test_D4_the_start_has_an_estimate_and_the_end_the_reported_usage(client: str, upstream: str) -> None:
-    """A meter of the context shows something while the response runs, and what is true at its end."""
+    """A display of the context size has an estimate at once, and the reported usage at the end."""
     estimates = []
     for text in ("Hi", "word " * 2000):
         body = request(client, User(text), stream=True)
@@ -194,7 +194,7 @@ def test_D4_the_start_has_an_estimate_and_the_end_the_reported_usage(client: str
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
 def test_D4_missing_usage_is_estimated(client: str, upstream: str) -> None:
-    """A server that tells none is no reason to show zeros."""
+    """Missing usage is not zero usage."""
     reported = payloads(upstream, Text("Hi there, and more."))
     if upstream == CHAT:
         reported = [payload for payload in reported if "usage" not in payload]
@@ -246,7 +246,7 @@ def test_D5_a_chunk_without_choices_does_not_end_the_stream(client: str, place: 
 @pytest.mark.parametrize("done", [True, False], ids=["end-mark", "no-end-mark"])
 @pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
 def test_D6_usage_without_a_finish_reason_is_an_end(client: str, done: bool, calls: bool) -> None:
-    """What is open is closed, and the response ends once; with calls it ends for them."""
+    """Open blocks are closed, and the response ends once; with calls it stops for them."""
     said = s.call(0, "call_a", "add", '{"a":1}') if calls else {"content": "Hi"}
     chunks = [s.chunk({"role": "assistant", "content": ""}), s.chunk(said), USAGE_CHUNK]
     received = receive(
@@ -278,7 +278,7 @@ def test_D7_usage_is_always_requested(client: str) -> None:
 
 @each("upstream", OTHERS)
 def test_D7_a_chat_client_that_did_not_request_usage_gets_no_usage_chunk(upstream: str) -> None:
-    """What the gateway notes of the response has the figures nevertheless."""
+    """The gateway's own record of the response has the usage nevertheless."""
     data = stream(upstream, Text("Hi"), cost=CACHED)
     received = receive(upstream, CHAT, data, include_usage=False)
     assert received.usage == {}
@@ -300,7 +300,7 @@ CUT: dict[str, tuple[Block, ...]] = {
 
 
 def word_of(client: str, document: Json) -> Any:
-    """The word for the end of a whole response."""
+    """Return the stop reason of a whole response."""
     if client == CHAT:
         return document["choices"][0]["finish_reason"]
     return document["stop_reason"] if client == MESSAGES else document["incomplete_details"]["reason"]

@@ -144,7 +144,7 @@ def ending(upstream: str, case: str) -> bytes:
 @each("upstream")
 @pytest.mark.parametrize("case", TERMINALS)
 def test_E3_a_responses_stream_always_has_one_end(upstream: str, case: str) -> None:
-    """ "stream closed before response.completed": whatever happens, the last event says how it ended."""
+    """ "stream closed before response.completed": the last event always has the outcome."""
     received = receive(upstream, RESPONSES, ending(upstream, case), translates=True)
     ends = [kind for kind in received.kinds if kind in ("completed", "incomplete", "failed")]
     assert ends == [TERMINALS[case]]
@@ -165,7 +165,7 @@ def test_E3_a_relayed_responses_stream_has_one_end(case: str) -> None:
 
 @each("client")
 def test_E3_an_empty_final_output_is_filled_from_the_deltas(client: str) -> None:
-    """A server that says `output: []` at the end."""
+    """An upstream that sends `output: []` at the end."""
     found = frames(stream(RESPONSES, *BLOCKS))
     final = json.loads(found[-1].partition(b"data: ")[2])
     final["response"]["output"] = []
@@ -181,7 +181,7 @@ def test_E3_an_empty_final_output_is_filled_from_the_deltas(client: str) -> None
 @each("upstream")
 @pytest.mark.parametrize("case", ["error", "error first", "early end", "nothing", "nonsense"])
 def test_E4_a_messages_client_gets_errors_in_its_own_form(upstream: str, case: str) -> None:
-    """`event: error` with a typed object: a frame of Chat's form is none at all to it."""
+    """`event: error` with a typed object: clients of Messages ignore an error in Chat's form."""
     received = receive(upstream, MESSAGES, ending(upstream, case), translates=True)
     check_failed(received)
     *_, name, data = received.data.decode().rstrip("\n").split("\n")
@@ -216,7 +216,7 @@ IN_BAND: dict[str, tuple[ErrorKind, str, str | None]] = {
 @pytest.mark.parametrize("kind", IN_BAND)
 @pytest.mark.parametrize("after", [0, 3, 7], ids=["first", "in a block", "later"])
 def test_E5_an_error_event_ends_the_response(client: str, kind: str, after: int) -> None:
-    """It is reported, it is no success, and who keeps accounts knows what kind of failure it was."""
+    """It is sent, it is no success, and its kind is recorded for the account."""
     sent = b"".join(frames(stream(MESSAGES, *BLOCKS))[:after])
     received = receive(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
     check_failed(received)
@@ -308,7 +308,7 @@ LIFECYCLE = {
 
 @pairs(CLIENTS, PROTOCOL_NAMES)
 def test_E7_before_content_nothing_is_committed(client: str, upstream: str) -> None:
-    """What came of the response's life alone commits to nothing, whether or not it ends with an error."""
+    """Events without content do not commit the response, whether or not it ends with an error."""
     context = translate_request(client, upstream, client_request(client, upstream, None)).response_context()
     begun = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     begun.receive_data(LIFECYCLE[upstream])
@@ -335,7 +335,7 @@ LOST = WireError(ErrorKind.UNREACHABLE, "the connection to the upstream broke")
 
 @every_pair()
 def test_E8_after_the_first_byte_errors_are_sent_in_the_stream(client: str, upstream: str) -> None:
-    """A read error after partial output: what follows is a frame of the client's stream, no HTTP body."""
+    """A read error after partial output: the error is a frame of the client's stream, no HTTP body."""
     for data in cuts(upstream):
         received = receive(upstream, client, data, breaks=LOST)
         check_failed(received)
@@ -401,7 +401,7 @@ def test_E9_a_stop_reason_without_a_counterpart_is_a_loss(client: str, path: str
 def test_E10_reasoning_that_uses_up_the_limit_is_an_empty_response(
     client: str, upstream: str, text: str
 ) -> None:
-    """No message, no call: a response all the same, which says that it ran into the limit."""
+    """No message, no call, and the output limit as stop reason."""
     received = receive(upstream, client, stream(upstream, Reasoning(text), stop="length"))
     assert received.machine.outcome is Outcome.COMPLETED
     assert received.finish == {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[client]
@@ -444,7 +444,7 @@ CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
     "a string": (b'data: {"error":"model crashed"}\n\n', "model crashed"),
     "vllm": (b'data: {"object":"error","message":"Too long.","type":"BadRequestError","code":400}\n\n', "Too long."),
     "fastapi": (b'data: {"detail":"Internal error"}\n\n', "Internal error"),
-    "finish_reason alone": (
+    "only finish_reason": (
         b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
         b'"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n',
         "finish_reason error",

@@ -38,7 +38,7 @@ def named() -> Counter[str]:
 
 
 def test_the_list_has_no_gaps() -> None:
-    """The groups have no gaps: an id that is not understood would be one."""
+    """The groups have no gaps: an id that the pattern does not match would be one."""
     assert len(rows()) == len(set(rows()))
     for group in sorted({row[0] for row in rows()}):
         numbers = [int(row[1:]) for row in rows() if row[0] == group]

@@ -1,4 +1,4 @@
-"""G. Bytes and framing: where lines and characters end, and what must come out as it went in."""
+"""G. Bytes and framing: ends of lines, split characters, and bytes that must not change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARGUMENTS = json.dumps({"a": WORDS, "ключ": ["ß"]}, ensure_ascii=False)
 
 
 def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
-    """What of these blocks a client can be sent."""
+    """Return the blocks that the client's protocol can express."""
     return [block for block in blocks if client not in SIMPLE or block[0] == "text"]
 
 
@@ -51,7 +51,7 @@ def test_G1_a_relay_keeps_split_characters_whole(client: str) -> None:
 
 
 def whole_response(upstream: str) -> Json:
-    """A whole answer with the same words everywhere."""
+    """Return a whole response with the same text everywhere."""
     arguments = {"name": "add", "arguments": ARGUMENTS}
     if upstream == CHAT:
         response: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
@@ -114,7 +114,7 @@ def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
 @every_pair()
 @pytest.mark.parametrize("mark", BREAKS, ids=lambda mark: f"U+{ord(mark):04X}")
 def test_G7_other_line_separators_do_not_end_a_comment(client: str, upstream: str, mark: str) -> None:
-    """What would be an error, an end or text of its own if the comment were two lines."""
+    """Texts that would be an error, an end or a delta if the comment were two lines."""
     data = stream(upstream, Text("Hello"))
     late = f': hm{mark}event: error{mark}data: {{"type":"error","error":{{"message":"no"}}}}{mark}{mark}\n'
     done = f": hm{mark}data: [DONE]{mark}{mark}\n"
@@ -187,7 +187,7 @@ def test_G8_keys_characters_and_numbers_are_unchanged(client: str, upstream: str
 
 @every_pair(PROTOCOL_NAMES)
 def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: str) -> None:
-    """A prompt cache holds as long as nothing changes before what is new."""
+    """A prompt cache is valid as long as nothing changes before the new messages."""
     turns: list[Turn] = [
         User("Hi"),
         model(Text("Let me see."), Call("functions.add:0")),
@@ -205,7 +205,7 @@ def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: s
 @pytest.mark.promise("R12")
 @each("client")
 def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
-    """Whatever the spelling, and also fields that nobody knows."""
+    """Any spelling, and also unknown fields."""
     data = odd_request(client).replace(b'"model":  "m"', b'"new":{ "b":1.00,"a":[]} ,"model":  "m"')
     sent = (
         RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[client])
@@ -241,7 +241,7 @@ def test_G8_arguments_of_a_whole_response_keep_their_text(client: str, upstream:
 
 @each("client", (CHAT, RESPONSES))
 def test_G8_a_signed_block_comes_back_unchanged(client: str) -> None:
-    """Through a client that cannot read it, with members that nobody knows."""
+    """Through a client that cannot read it, with unknown members."""
     block = {"type": "thinking", "z": 1.0, "thinking": WORDS, "signature": "c2ln", "a": [10**22]}
     response = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}
     whole = receive_whole(MESSAGES, client, response)

@@ -126,7 +126,7 @@ async def refuse_bomb(client: str, coding: str, size: int, **server: Any) -> str
 @each("client", CLIENTS)
 @each_coding
 async def test_G12_a_small_body_that_expands_beyond_the_limit_is_refused(client: str, coding: str) -> None:
-    """The limit is on what comes out; nothing of it reaches the upstream."""
+    """The limit is for the decoded body; nothing of it reaches the upstream."""
     assert str(2**16) in await refuse_bomb(client, coding, 2**17, max_body_bytes=2**16)
 
 
@@ -145,7 +145,7 @@ def headers_of(coding: str, data: bytes, kind: str) -> tuple[tuple[str, str], ..
 
 
 def check_plain(received: FakeClient) -> None:
-    """The headers say nothing of a coding that the body no longer has."""
+    """The headers do not name a coding that the body no longer has."""
     assert received.status == 200, received.body
     assert "content-encoding" not in received.headers
     length = received.headers.get("content-length")

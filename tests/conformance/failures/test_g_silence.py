@@ -97,7 +97,7 @@ async def test_G2_heartbeats_come_often_enough_to_keep_the_connection_open(
 
 @each("client", CLIENTS)
 async def test_G2_a_client_that_does_not_stream_gets_no_heartbeats(client: str) -> None:
-    """One JSON document of a known length has no room for a heartbeat."""
+    """One JSON document of a fixed length has no room for a heartbeat."""
     if client in SIMPLE:
         path, body = "/chat/json", request_for(client, CHAT)
     else:

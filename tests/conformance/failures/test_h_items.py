@@ -1,4 +1,4 @@
-"""H. Responses clients: items whose whole life is reported, roles in mid-conversation, and the endpoints around."""
+"""H. Responses clients: complete events of each item, roles in mid-conversation, and other endpoints."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def with_output(payloads: list[s.Payload], output: list[Json] | None) -> bytes:
 @each("client")
 @pytest.mark.parametrize("output", [[], None], ids=["empty", "absent"])
 def test_H11_an_upstream_whose_final_output_is_empty(client: str, output: list[Json] | None) -> None:
-    """What came in deltas counts."""
+    """The deltas count."""
     received = receive(RESPONSES, client, with_output(s.responses(), output), translates=True)
     right = receive(RESPONSES, client, s.render(RESPONSES, s.responses()), translates=True)
     assert received.gist == right.gist
@@ -132,7 +132,7 @@ def test_H11_an_upstream_whose_final_output_is_empty(client: str, output: list[J
 
 # Which events an upstream sends before its final object.
 SENT_EVENTS: dict[str, tuple[str, ...]] = {
-    "the end alone": ("response.created", "response.completed"),
+    "only the end": ("response.created", "response.completed"),
     "only what is done": ("response.created", "response.output_item.done", "response.completed"),
     "items without deltas": (
         "response.created",
@@ -146,7 +146,7 @@ SENT_EVENTS: dict[str, tuple[str, ...]] = {
 @each("client")
 @pytest.mark.parametrize("has_content", SENT_EVENTS)
 def test_H11_an_upstream_that_sends_no_deltas(client: str, has_content: str) -> None:
-    """What is in the final object, or in the items that are done, comes as deltas to the client."""
+    """Content of the final object or of finished items is sent to the client as deltas."""
     payloads: list[s.Payload] = [
         each for each in s.responses() if isinstance(each, dict) and each["type"] in SENT_EVENTS[has_content]
     ]
@@ -184,7 +184,7 @@ COMPACTED = {
 
 
 def summary(upstream: str) -> Json:
-    """A whole response that says something. A Responses upstream sums up by itself."""
+    """A whole response with content. A Responses upstream makes its own summary."""
     if upstream == CHAT:
         response: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
         response["choices"][0] |= {
@@ -204,7 +204,7 @@ def summary(upstream: str) -> Json:
 @pytest.mark.anyio
 @each("upstream")
 async def test_H12_compact_is_served_whatever_the_upstream(upstream: str) -> None:
-    """Codex gets a list of items with one compaction item behind the user's words, not a 404."""
+    """Codex gets a list of items with one compaction item after the user's text, not a 404."""
     play = UpstreamResponse(
         [json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),)
     )
@@ -268,7 +268,7 @@ def with_system(client: str, role: str) -> Json:
 @pairs(PROTOCOL_NAMES, [CHAT])
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_H13_system_text_is_only_at_the_beginning(client: str, upstream: str, role: str) -> None:
-    """What came later keeps its place as marked text of the user; nothing is lost, nothing moves up."""
+    """Later system messages keep their place as marked text of the user."""
     if client == MESSAGES and role == "developer":
         role = "system"  # the only one there
     sent = translate_request(client, upstream, with_system(client, role))
@@ -298,7 +298,7 @@ def test_H13_turns_stay_in_order_and_lose_nothing(client: str, upstream: str) ->
 
 @pairs((RESPONSES, CHAT, MESSAGES), [CHAT])
 def test_H13_no_system_message_between_a_call_and_its_result(client: str, upstream: str) -> None:
-    """A developer's word that comes there waits behind the results."""
+    """A developer message that comes there is moved behind the results."""
     body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
     history = body["input" if client == RESPONSES else "messages"]
     history.insert(2, {"role": "system", "content": LATER[0]})

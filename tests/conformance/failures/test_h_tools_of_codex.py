@@ -1,4 +1,4 @@
-"""H. Responses clients such as Codex: tools in forms that other protocols do not know, there and back."""
+"""H. Responses clients such as Codex: tools in forms that other protocols do not have, there and back."""
 
 from __future__ import annotations
 
@@ -423,7 +423,7 @@ def test_H7_a_relay_keeps_additional_tools_in_place() -> None:
 
 @each("upstream", (CHAT, MESSAGES))
 def test_H1_text_beside_the_call_stays_text(upstream: str) -> None:
-    """The case: the model prints the patch, for nobody told it of the tool."""
+    """The case: the model prints the patch, because the request did not have the tool."""
     call = Call("call_a", "apply_patch", (json.dumps({"input": PATCH}),))
     received = receive(upstream, RESPONSES, stream(upstream, Text(PATCH), call), requested(RESPONSES))
     assert received.gist == [("text", PATCH), ("call", f"apply_patch({PATCH})")]

@@ -82,9 +82,9 @@ each_url = pytest.mark.parametrize("url", [DATA_URL, WEB_URL], ids=["data", "web
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
-@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "alone"])
+@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "only-image"])
 def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: str, spoken: bool) -> None:
-    """A tool message holds text alone: the pictures follow all results in a user message."""
+    """A tool message only has text: the images follow all results in a user message."""
     parts = [text(client, "A cat:"), picture(client, url)] if spoken else [picture(client, url)]
     sent = translate_request(client, upstream, with_result(client, *parts))
     assert refused(upstream, sent.body) == []
@@ -147,7 +147,7 @@ def test_I1_documents_of_results_reach_the_model(upstream: str) -> None:
 @every_pair(PROTOCOL_NAMES)
 @each_url
 def test_I2_images_of_the_user_are_sent(client: str, upstream: str, url: str) -> None:
-    """In their place between the words."""
+    """In their place between the texts."""
     body = request(client, User("Hi"), tools=())
     content = [text(client, "before"), picture(client, url), text(client, "after")]
     history(client, body)[0]["content"] = content
@@ -224,7 +224,7 @@ def test_I3_a_system_message_of_a_messages_client_stays_in_place(upstream: str, 
 
 
 def with_betas() -> Json:
-    """What Claude Code sends, each of it behind a beta header."""
+    """Fields that Claude Code sends, each enabled by a beta header."""
     body = request(MESSAGES, User("Hi"))
     body["system"] = [
         {"type": "text", "text": "S", "cache_control": {**MARK, "scope": "global", "ttl": "1h"}}
@@ -255,7 +255,7 @@ async def test_I4_betas_and_their_fields_are_relayed() -> None:
 @pytest.mark.anyio
 @each("upstream", (CHAT, RESPONSES))
 async def test_I4_other_upstreams_get_neither_betas_nor_their_fields(upstream: str) -> None:
-    """What needs a beta that the upstream lacks is left out, mapped where there is something like it, and told."""
+    """Fields of a beta that the upstream lacks are mapped or dropped, and the ledger has them."""
     play = UpstreamResponse([json.dumps(s.WHOLE[upstream]).encode()])
     body = request_for(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(upstream, play) as up:

@@ -1,4 +1,4 @@
-"""I. Counts of tokens: served for every upstream, of everything in the request, and at nobody's cost."""
+"""I. Counts of tokens: served for every upstream, of everything in the request, at no cost for accounts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_I10_counts_require_the_same_key_as_messages(upstream: str, name: 
 
 @each("upstream")
 async def test_I10_a_count_does_not_need_the_fields_of_a_response(upstream: str) -> None:
-    """No limit, and no header of the vendor's; what cannot be translated is no reason to refuse."""
+    """A count needs no limit and no header of the vendor, and is not refused for losses."""
     async with gateway(upstream) as up:
         plain = await count(up)
         assert 0 < plain < 20

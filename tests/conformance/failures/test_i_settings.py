@@ -1,4 +1,4 @@
-"""I. Requests: limits, roles, tool choices, structured output and names, each in the words of the upstream."""
+"""I. Requests: limits, roles, tool choices, structured output and names, each in the upstream's form."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def formed(client: str, *, tools: tuple[str, ...] = (), **fields: Any) -> Json:
 
 
 def translated_response(upstream: str, body: Json) -> bytes:
-    """What the upstream says to a request: it calls the tool that it must call, else it writes."""
+    """Return the upstream's blocks for a request: a call of the forced tool, or else text."""
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
         name = choice.get("name") or choice.get("function", {}).get("name")

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
         [C, B, A, BlockEnded(0), BlockEnded(1), BlockEnded(2)],
         [C, BlockEnded(2), B, BlockEnded(1), A, BlockEnded(0)],
     ),
-    "an opaque block alone": ([opaque(1)], [opaque(1)]),
+    "only an opaque block": ([opaque(1)], [opaque(1)]),
     "an opaque block waits in its place": (
         [A, opaque(1), B, opaque(2), BlockEnded(1), BlockEnded(0)],
         [A, BlockEnded(0), opaque(1), B, BlockEnded(1), opaque(2)],

@@ -47,7 +47,7 @@ def relay(*, streams: bool = True) -> Relay:
 
 
 def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    """What the client got, taken after every piece, and the relay after the end."""
+    """Return the bytes for the client, read after every piece, and the relay after the end."""
     machine = relay(streams=streams)
     out = b""
     for piece in pieces:
@@ -151,7 +151,7 @@ def test_the_last_frame_ends_a_failed_response() -> None:
 
 
 def test_the_last_event_completes_the_response() -> None:
-    """Nobody has to wait for the end of the connection."""
+    """The outcome does not wait for the end of the connection."""
     machine = relay()
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.outcome is Outcome.OPEN
@@ -183,7 +183,7 @@ def test_an_end_without_content_is_a_failure(before: bytes) -> None:
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
 def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
-    """What was sent, at any time, has all the frames of what was received and ends between two frames."""
+    """At any time the sent bytes are all complete frames of the received ones."""
     machine, sent, received = relay(), b"", b""
     for piece in one_by_one(data):
         machine.receive_data(piece)
@@ -222,7 +222,7 @@ def test_f8_an_error_before_the_content_is_sent_and_commits_nothing() -> None:
 
 
 def test_f9_an_error_before_the_content_is_reported_at_once() -> None:
-    """Some servers say nothing more after it and leave the connection open; what they do say passes."""
+    """Some servers send nothing after it and leave the connection open; other bytes are relayed."""
     machine = relay()
     data = stream_of([STARTED, Failed(ERROR)])
     machine.receive_data(data)
@@ -328,7 +328,7 @@ def test_a_long_stream_that_fails(size: int) -> None:
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r")], ids=["LF", "CRLF", "CR"])
 def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
-    """At every place before the stop reason: what came of the last frame is dropped, an error follows."""
+    """At every place before the stop reason: the unfinished frame is dropped, and an error follows."""
     end = data.index(b'{"e":"stop"')
     for head, _ in two_parts(data[:end]):
         out, machine = relayed([head])
@@ -395,7 +395,7 @@ def test_nothing_comes_after_a_failure() -> None:
 
 
 def test_no_error_after_the_end() -> None:
-    """The upstream resets the connection when all was said, but for the end event."""
+    """The upstream resets the connection after everything but the end event."""
     data = stream_of(HELLO[:-1])
     machine = relay()
     machine.receive_data(data)
@@ -418,7 +418,7 @@ def test_no_second_error() -> None:
 
 
 def test_an_event_that_never_ends() -> None:
-    """What is held of one event has a limit. A whole one is passed on whatever its size: it is not held."""
+    """The buffer for one event has a limit. A whole event is relayed whatever its size, because it is not buffered."""
     machine = Relay(protocol=toy(), context=context_of(), max_event_bytes=400)
     machine.receive_data(frame_of(STARTED) + b"data: " + b"x" * 300)
     assert machine.outcome is Outcome.OPEN

@@ -244,7 +244,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
 
 
 def test_a_repaired_request_stays_in_its_protocol() -> None:
-    """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
+    """Unknown fields that the protocol may define are written again."""
     out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=MEND).translate(
         request_body(new_field=1, compact=True)
     )
@@ -400,7 +400,7 @@ def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
 
 
 def test_every_pass_runs() -> None:
-    """What each of them does is its own test's matter; here it is that they are made, and in which order."""
+    """Other tests are about what each pass does; this one is about which passes run, and in which order."""
     body = request_body(
         response_format={"schema": {"type": "object"}},
         stop=["a", "b"],

@@ -83,7 +83,7 @@ def machine(
 
 
 def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
-    """What the client got, taken after every piece and after the end."""
+    """Return the bytes for the client, read after every piece and after the end."""
     out = b""
     for piece in pieces:
         translator.receive_data(piece)
@@ -579,7 +579,7 @@ def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None
 
 
 def with_book(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
-    """What the client of a stream gets; pieces of all sizes give the same."""
+    """Return the bytes for a streaming client; check that pieces of all sizes give the same."""
     response_context = msgspec.structs.replace(
         context_of(), undo=undo, upstream_model="asked", prompt_tokens=7
     )

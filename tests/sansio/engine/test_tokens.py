@@ -36,7 +36,7 @@ def request(*parts: Part, **more: Any) -> Request:
 
 
 def cost(part: Part) -> int:
-    """What a part adds to a message that has a word already."""
+    """Return the tokens that a part adds to a message of one word."""
     return estimate_tokens(request(Text("word"), part)) - estimate_tokens(request(Text("word")))
 
 

@@ -1,4 +1,4 @@
-"""Events to a whole response: what came in pieces folds like what came at once."""
+"""Events to a whole response: deltas in pieces give the same as one delta."""
 
 import pytest
 from core.chop import PROPERTY

@@ -212,7 +212,7 @@ def test_open_blocks_are_given_oldest_first() -> None:
 
 
 class Model:
-    """The same grammar in another form: what a sequence so far allows, from its history alone."""
+    """The same grammar in another form: which events a sequence allows next, only from its history."""
 
     def __init__(self) -> None:
         self.history: list[Event] = []
@@ -266,7 +266,7 @@ class Model:
 
 
 def agree(events: list[Event]) -> None:
-    """EventOrderChecker and model take and refuse the same events; what is refused leaves no trace."""
+    """EventOrderChecker and model accept and refuse the same events; a refused event changes nothing."""
     checker, model = EventOrderChecker(), Model()
     for event in events:
         allowed = model.allows(event)

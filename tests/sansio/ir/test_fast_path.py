@@ -1,4 +1,4 @@
-"""The fast lane: what it takes, what it leaves, and that it agrees with the reader in everything."""
+"""The fast path: the frames that it reads, those that it leaves to the reader, and that both give the same events."""
 
 import json
 import time
@@ -156,7 +156,7 @@ DELTAS: list[Delta] = [
 
 
 def taken(learned: FastPath, frame: bytes) -> bool:
-    """What the lane's owner does with each frame."""
+    """Read one frame as the owner of the fast path does."""
     text = None if learned.extract_text is None else learned.extract_text(frame)
     if text is None:
         return False
@@ -262,7 +262,7 @@ SLOW, QUICK = with_reader(Slow), with_reader(Quick)
 def reported(
     upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]
 ) -> tuple[bytes, Any, list[str]]:
-    """What the client got, how it ended, and what the reader has kept of the texts."""
+    """Return the bytes for the client, the outcome, and the texts that the reader has kept."""
     machine = ResponseTranslator(client=client, upstream=upstream, context=context_of())
     reader = READERS.pop()
     out = b""

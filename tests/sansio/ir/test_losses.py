@@ -1,4 +1,4 @@
-"""The ledger: what it keeps, how it names places, and what the policies make of it."""
+"""The ledger: its losses, their paths, and the policies."""
 
 import pytest
 

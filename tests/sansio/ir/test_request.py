@@ -1,4 +1,4 @@
-"""The request document: frozen, and shared by nobody by accident."""
+"""The request document: frozen, without shared mutable defaults."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The walk along a table of members: what nobody reads is entered at its own place."""
+"""The walk along a table of members: members that are not read are losses at their own path."""
 
 from typing import Any
 

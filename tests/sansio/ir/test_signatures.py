@@ -1,4 +1,4 @@
-"""Sealed reasoning: there and back unchanged, and nothing that was not wrapped here."""
+"""Wrapped signatures: there and back unchanged, and nothing that was not wrapped here."""
 
 from base64 import urlsafe_b64encode
 

@@ -1,4 +1,4 @@
-"""What the observer reports of a relayed stream."""
+"""The observer of a relayed stream: its usage, end and error."""
 
 from __future__ import annotations
 

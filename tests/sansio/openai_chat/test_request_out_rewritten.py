@@ -1,4 +1,4 @@
-"""Chat requests that are repaired for a Chat upstream: what the protocol defines stays, and capabilities are obeyed."""
+"""Chat requests that are rewritten for a Chat upstream: defined fields stay, and capabilities are respected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request loses by leaving its protocol, whatever the target is."""
+"""The losses of a request that leaves its protocol, whatever the upstream's protocol is."""
 
 import msgspec
 import pytest

@@ -91,7 +91,7 @@ def escape(character: str, style: str) -> str:
 
 @st.composite
 def spelled(draw: Any) -> tuple[str, str]:
-    """JSON text of {"input": text} in any spelling, and what the standard library reads in it."""
+    """JSON texts of {"input": text} in any spelling, with the value that the standard library reads."""
     text = draw(texts)
     styles = draw(
         st.lists(st.sampled_from(["short", "raw", "lower", "upper"]), min_size=len(text), max_size=12)

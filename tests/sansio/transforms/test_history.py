@@ -1,4 +1,4 @@
-"""Histories in, histories with pairs of calls and results out, and what the ledger says of it."""
+"""Repairs of histories: calls and results are paired, and the ledger has each repair."""
 
 import msgspec
 import pytest
@@ -185,7 +185,7 @@ def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> No
 
 
 def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
-    """Prompt caches live from it: what was repaired once is repaired the same way when the conversation continues."""
+    """Prompt caches depend on it: the same repair is made again when the conversation continues."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
         whole = repair_history(Request("toy", "m", turns, {}), Ledger()).messages

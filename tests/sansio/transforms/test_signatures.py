@@ -1,4 +1,4 @@
-"""Seals on their way out and back, and blocks that travel in them."""
+"""Wrapped signatures on their way to the client and back, and blocks that are kept in them."""
 
 from typing import Any
 

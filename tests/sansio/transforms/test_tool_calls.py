@@ -217,7 +217,7 @@ def test_renamed_and_used() -> None:
 
 
 def test_names_are_mapped_there_and_back() -> None:
-    """What the client declared is what the client is called by."""
+    """Names that the client declared are the names of its calls."""
     tools = (
         FunctionTool("a.b"),
         FunctionTool("read", namespace="fs"),

@@ -200,7 +200,7 @@ def test_a_namespace_with_namespaces() -> None:
 
 @pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
 def test_collisions(rule: ToolLimits) -> None:
-    """A name of its own that is what another tool's name becomes: the later one gives way."""
+    """A tool has the name that another tool's name is mapped to: the later one gets another name."""
     shortened = fit_name("fs.read", None, rule)
     given_request = request(
         FunctionTool("fs.read"),
@@ -372,7 +372,7 @@ def test_functions_stand_in_for_them() -> None:
 @pytest.mark.parametrize("first", ["client", "vendor"])
 @pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
 def test_a_function_with_the_name_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
-    """Two tools of one name: the later one gets a hash, and calls in the history know whose they are."""
+    """Two tools of one name: the later one gets a hash, and calls in the history belong to the right one."""
     namesakes: dict[str, Tool] = {
         "function": FunctionTool("shell", "Own."),
         "custom": CustomTool("shell", "Own."),

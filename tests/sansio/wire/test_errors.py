@@ -1,4 +1,4 @@
-"""Errors without a protocol: kinds, statuses and the words for a full context."""
+"""Errors without a protocol: kinds, statuses and the messages about a full context."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The door to JSON: what it takes, what it refuses and in which words."""
+"""Decoding and encoding of JSON: accepted texts, refused ones, and their error messages."""
 
 import json
 import timeit

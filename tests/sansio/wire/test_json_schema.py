@@ -1,4 +1,4 @@
-"""Whether a value matches a JSON Schema: a table of keywords, what is left open, and the bounds."""
+"""Validation of values by a JSON Schema: a table of keywords, undecided cases, and the bounds."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_keywords(subtests: pytest.Subtests) -> None:
 
 
 def doubled(times: int) -> Any:
-    """A schema that asks the same of a value 2 ** times."""
+    """Return a schema that checks the same value 2 ** times."""
     names = {
         f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n - 1}"}] * 2} if n else {"type": "object"}
         for n in range(times + 1)

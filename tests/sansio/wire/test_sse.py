@@ -22,7 +22,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "an empty event line resets": (b"event: e\nevent:\ndata: a\n\n", [(b"", b"a")]),
     "the event name does not last": (b"event: e\ndata: a\n\ndata: b\n\n", [(b"e", b"a"), (b"", b"b")]),
     "no space": (b"event:e\ndata:a\n\n", [(b"e", b"a")]),
-    "data without a space alone": (b"data:a\n\n", [(b"", b"a")]),
+    "only data without a space": (b"data:a\n\n", [(b"", b"a")]),
     "only one space goes": (b"data:  a \n\n", [(b"", b" a ")]),
     "a tab stays": (b"data:\ta\n\n", [(b"", b"\ta")]),
     "several data lines": (b"data: a\ndata: b\ndata: c\n\n", [(b"", b"a\nb\nc")]),
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "event without data": (b"event: e\n\n", []),
     "event without data, then data": (b"event: e\n\ndata: a\n\n", [(b"", b"a")]),
     "id and retry": (b"id: 7\nretry: 10\ndata: a\nid\n\n", [(b"", b"a")]),
-    "id alone": (b"id: 7\n\n", []),
+    "only id": (b"id: 7\n\n", []),
     "unknown field": (b"datum: x\nDATA: y\n data: z\ndata: a\n\n", [(b"", b"a")]),
     "an error in a line of its own": (b'error: {"code": 500}\n\n', [(b"error", b'{"code": 500}')]),
     "an error without a space": (b"error:{}\n\ndata: b\n\n", [(b"error", b"{}"), (b"", b"b")]),
@@ -261,7 +261,7 @@ def test_written_requests_are_read_again(data: bytes, event: bytes) -> None:
     assert frames_of([encode_comment(b"c") + encode_frame(data, event)]) == ([(event, data)], [], False)
 
 
-IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "names alone": b"event: e\n\n"}
+IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "only names": b"event: e\n\n"}
 
 
 @pytest.mark.promise("S7")
