@@ -12,7 +12,7 @@ from functools import partial
 
 import anyio
 import pytest
-from failures.cross import each, name_of
+from failures.translate import each, name_of
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
 from gateway.provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized

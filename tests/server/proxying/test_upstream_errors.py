@@ -11,15 +11,15 @@ import anthropic as sdk_anthropic
 import httpx2
 import openai as sdk_openai
 import pytest
-from crossing import client_request
-from failures.answers import Say, frames
-from failures.answers import stream as stream_of
-from failures.cross import each
+from failures.responses import Text, frames
+from failures.responses import stream as stream_of
+from failures.translate import each
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import Answer, InBand, Plays, good, in_band, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from translation import client_request
 
 from dragoman import ErrorKind, WireError
 from dragoman._wire.errors import kind_of_status
@@ -640,7 +640,7 @@ async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any)
         else openai(refused_with, "server_error", "server_error")
     )
     ending = InBand(error, bare=True)
-    late = Answer([*frames(stream_of(upstream, Say("Hello")))[:-3], in_band(upstream, ending, stream=True)])
+    late = Answer([*frames(stream_of(upstream, Text("Hello")))[:-3], in_band(upstream, ending, stream=True)])
     plays: list[Plays] = [refusal(upstream, 500, refused_with), InBand(error), ending, late]
     pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})
     for _ in plays:
