@@ -27,9 +27,9 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.error_actions import ErrorAction
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
-from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.lua import (
     ADD,
     CHANGE,
@@ -40,7 +40,7 @@ from dragoman_server.accounts.stores.lua import (
     TOTAL,
     LuaScript,
 )
-from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, with_last_use
+from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, round_share, with_last_use
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # The number is the version of the data: what another version wrote is not read.
@@ -63,7 +63,7 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
 
-class ValkeyAccountStore(HealthChanges):
+class ValkeyAccountStore:
     """See AccountStore.
 
     Args:
@@ -110,6 +110,33 @@ class ValkeyAccountStore(HealthChanges):
         leases = _key("leases:" + grant.account)
         arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
+
+    async def failed(
+        self,
+        account: str,
+        action: ErrorAction,
+        cause: str,
+        now: float,
+        *,
+        retry_after: float | None,
+        random: float,
+        backoff: Backoff,
+    ) -> None:
+        def change(health: Health) -> Health:
+            return health.after_failure(
+                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+            )
+
+        await self._change(account, change)
+
+    async def succeeded(self, account: str, *, remaining: float | None) -> None:
+        await self._change(account, lambda health: health.after_success(remaining=round_share(remaining)))
+
+    async def disable(self, account: str, cause: str) -> None:
+        await self._change(account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0))
+
+    async def reset(self, account: str) -> None:
+        await self._change(account, Health.after_reset)
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         arguments = [_number(now), "1" if at_once else "0"]
