@@ -1,4 +1,4 @@
-"""Events of one upstream stream, pulled one at a time: for those who want events, not another protocol.
+"""Events of one upstream stream, pulled one at a time: for callers that need events, not another protocol.
 
 As in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the third event of a
 chunk is bad, and only one method raises for what the peer did.
@@ -46,7 +46,7 @@ class EventReader:
         context: of the response's request, if it matters, see TranslatedRequest.response_context().
 
     Attributes:
-        losses: What the stream has and events have no place for.
+        losses: What the stream has and events have no field for.
     """
 
     def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:

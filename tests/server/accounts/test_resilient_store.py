@@ -1,6 +1,6 @@
-"""A gateway goes on when its store of accounts is slow or dead, and tells it afterwards what it has missed.
+"""A gateway goes on when its store of accounts is slow or dead, and sends it afterwards the changes that it has missed.
 
-The store is a fake that answers, fails or hangs as the test says; time is virtual.
+The store is a fake that responds, fails or hangs; time is virtual.
 """
 
 import logging
@@ -13,7 +13,7 @@ from account_stores import NOW, REST
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
     AccountGrant,
     AccountStore,
@@ -75,34 +75,12 @@ class FakeStore(MemoryAccountStore):
         await super().give_back(taken, candidate, tokens, now)
         await self._afterwards()
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        await self._answer(f"failed {account}")
-        await super().failed(
-            account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-        )
+        await self._answer(f"{transition(change)} {account}")
+        await super().change(account, change)
         await self._afterwards()
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        await self._answer(f"succeeded {account}")
-        await super().succeeded(account, remaining=remaining)
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._answer(f"disable {account}")
-        await super().disable(account, cause)
-
-    async def reset(self, account: str) -> None:
-        await self._answer(f"reset {account}")
-        await super().reset(account)
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         await self._answer("spend")
@@ -120,6 +98,14 @@ class FakeStore(MemoryAccountStore):
         return await super().total(counter, now)
 
 
+def transition(change: Callable[[Health], Health]) -> str:
+    """Return which of Health's transitions a change is."""
+    after = change(Health(disabled="before", failures=(NOW,)))
+    if after.disabled not in ("before", None):
+        return "disable"
+    return "reset" if after.disabled is None else "failed" if after.failures else "succeeded"
+
+
 A, B = Candidate("up/a"), Candidate("up/b")
 ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
@@ -132,19 +118,26 @@ def made() -> tuple[FakeStore, ResilientStore]:
 
 
 async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
-    answer = await store.take(candidates, None, lease, now)
-    return answer.account if isinstance(answer, AccountGrant) else None
+    response = await store.take(candidates, None, lease, now)
+    return response.account if isinstance(response, AccountGrant) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
-    await store.failed(
-        account, ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+    await store.change(
+        account,
+        lambda health: health.after_failure(
+            ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+        ),
     )
 
 
 async def trouble(store: AccountStore, account: str) -> None:
-    await store.failed(
-        account, ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+    await store.change(
+        account,
+        lambda health: health.after_failure(
+            ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+        ),
+        repeatable=False,
     )
 
 
@@ -164,7 +157,7 @@ async def settle() -> None:
 async def test_a_store_that_works_decides() -> None:
     store, careful = made()
     async with careful.running():
-        await store.disable("up/a", "by another gateway")
+        await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
         assert await take(careful, A, B) == "up/b"
         assert careful.health() == store.health()
         assert (careful.local_decisions, careful.is_open) == (0, False)
@@ -174,9 +167,9 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "take": lambda store: store.take([A], None, "l", NOW),
     "give_back": lambda store: store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
     "failed": lambda store: cool(store, "up/a"),
-    "succeeded": lambda store: store.succeeded("up/a", remaining=0.5),
-    "disable": lambda store: store.disable("up/a", "why"),
-    "reset": lambda store: store.reset("up/a"),
+    "succeeded": lambda store: store.change("up/a", lambda health: health.after_success(remaining=0.5)),
+    "disable": lambda store: store.change("up/a", lambda health: health.after_disabling("why")),
+    "reset": lambda store: store.change("up/a", Health.after_reset),
     "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
     "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
     "add": lambda store: store.add("budget", 1.0, None),
@@ -201,17 +194,17 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: 
     assert careful.local_decisions == (call in ("take", "spend", "spend later", "total"))
 
 
-async def test_after_a_few_failures_nobody_waits_any_more() -> None:
+async def test_after_a_few_failures_no_request_waits() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.HANGS
         await take_until_open(careful)
-        asked, began = len(store.asked), anyio.current_time()
+        requested, began = len(store.asked), anyio.current_time()
         for call in CALLS.values():
             await call(careful)
         assert anyio.current_time() == began
-        assert len(store.asked) == asked
+        assert len(store.asked) == requested
 
 
 async def test_single_failures_do_not_open_it() -> None:
@@ -226,7 +219,7 @@ async def test_single_failures_do_not_open_it() -> None:
         assert careful.local_decisions == 10
 
 
-async def test_it_closes_by_itself_without_a_request_that_waits_for_that() -> None:
+async def test_the_breaker_closes_without_a_waiting_request() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
@@ -264,32 +257,38 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
             store.mood = Mood.WORKS
             await settle()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 50 local decisions in all"),
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 100 local decisions in all"),
     ]
 
 
-async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
         await take_until_open(careful)
-    assert caplog.messages[-1].endswith("this gateway decides alone: no answer within 50 ms")
+    assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
 # Decisions of its own.
 
 
-async def test_its_own_decisions_start_from_what_was_known() -> None:
+async def test_local_decisions_start_from_the_last_known_state() -> None:
     store, careful = made()
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
     async with careful.running():
         assert await take(careful, ONE_AT_ONCE, lease="held") == "up/a"
         assert await take(careful, two) == "up/c"
         await careful.take([B, A], "conversation", "l", NOW)
-        await store.disable("up/bad", "by another gateway")
+        await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
         assert await careful.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
         await store.add("budget", 5.0, None)
         assert await careful.total("budget", NOW) == 5.0
@@ -306,7 +305,7 @@ async def test_its_own_decisions_start_from_what_was_known() -> None:
         assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
 
 
-async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> None:
+async def test_accounts_take_turns_during_the_failure() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -317,18 +316,18 @@ async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> N
         assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
 
 
-# What it has missed.
+# Missed changes.
 
 
-async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
+async def test_changes_are_sent_in_order_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
         await take_until_open(careful)
         store.asked.clear()
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         await cool(careful, "up/b")
-        await careful.reset("up/a")
+        await careful.change("up/a", Health.after_reset)
         await trouble(careful, "up/c")
         await careful.add("budget", 1.5, None)
         expected = dict(careful.health())
@@ -343,7 +342,7 @@ async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
         assert await store.total("budget", NOW) == 1.5
 
 
-async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_never_opened() -> None:
+async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -356,26 +355,28 @@ async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_ne
         assert not careful.is_open
 
 
-async def test_what_is_said_while_something_is_left_to_say_comes_after_it() -> None:
+async def test_a_change_during_the_replay_is_sent_after_it() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.FAILS
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         store.mood = Mood.WORKS
-        await careful.reset("up/a")
+        await careful.change("up/a", Health.after_reset)
         assert careful.health()["up/a"].disabled is None
         await settle()
         assert store.asked == ["disable up/a", "disable up/a", "reset up/a"]
         assert careful.health() == {"up/a": Health()}
 
 
-async def test_what_another_gateway_changes_meanwhile_is_seen() -> None:
+async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
         await cool(careful, "up/a")
-        await MemoryAccountStore.disable(store, "up/b", "by another gateway")
+        await MemoryAccountStore.change(
+            store, "up/b", lambda health: health.after_disabling("by another gateway")
+        )
         assert careful.health()["up/b"].disabled == "by another gateway"
         assert await take(careful, A, B) is None
 
@@ -393,7 +394,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
         assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
 
 
-async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_works_again() -> None:
+async def test_unread_spending_is_counted_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -408,7 +409,7 @@ async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_work
         assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
 
 
-async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_to_arrive() -> None:
+async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -421,7 +422,7 @@ async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_t
         assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
-async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
+async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -434,7 +435,7 @@ async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
         assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
-async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
+async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -448,9 +449,13 @@ async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
         assert (careful.local_decisions, careful.is_open) == (0, False)
 
 
-async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -> None:
+async def test_a_change_that_always_fails_is_given_up() -> None:
     class Stubborn(FakeStore):
-        async def disable(self, account: str, cause: str) -> None:
+        async def change(
+            self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
+        ) -> None:
+            if transition(change) != "disable":
+                return await super().change(account, change)
             self.asked.append(f"disable {account}")
             raise AccountStoreError("no")
 
@@ -458,14 +463,14 @@ async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -
     careful = ResilientStore(store, MemoryAccountStore())
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         await cool(careful, "up/b")
         await anyio.sleep(5)
         assert store.asked == ["disable up/a"] * 3 + ["failed up/b"]
         assert not careful.is_open
 
 
-async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
+async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -478,13 +483,13 @@ async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
         assert store.asked == [f"failed up/{number}" for number in range(500, 1500)]
 
 
-async def test_a_success_that_is_no_news_is_not_told() -> None:
+async def test_a_success_that_changes_nothing_is_not_sent() -> None:
     store, careful = made()
     async with careful.running():
-        await careful.succeeded("up/a", remaining=None)
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
         await cool(careful, "up/a")
-        await careful.succeeded("up/a", remaining=None)
-        await careful.succeeded("up/a", remaining=None)
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.asked == ["failed up/a", "succeeded up/a"]
         await careful.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
         assert store.asked[-1] == "succeeded up/a", "there is no limit that it would count for"

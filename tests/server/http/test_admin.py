@@ -1,9 +1,10 @@
-"""The admin routes: nothing without the key, nothing of a secret with it, and what can be done to accounts."""
+"""The admin routes: nothing without the key, no secret with it, and changes of accounts."""
 
 import json
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
 from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application, _routes
@@ -98,7 +99,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
 
 
 EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
-# What is not there is no less closed.
+# Unknown paths need the key, too.
 ELSEWHERE = [
     ("GET", "/admin"),
     ("GET", "/admin/"),
@@ -142,7 +143,7 @@ async def test_every_path_needs_the_admin_key() -> None:
     for headers in WRONG_KEYS:
         for method, path in EXISTING + ELSEWHERE:
             store = MemoryAccountStore()
-            await store.disable("two/b", "canary")
+            await store.change("two/b", lambda health: health.after_disabling("canary"))
             client = await call(app_of(store=store), path, method, headers)
             assert client.status == 401, (headers, path)
             assert client.headers["www-authenticate"] == "Bearer", (headers, path)
@@ -172,7 +173,7 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
+async def test_the_admin_key_is_no_client_key(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
 
@@ -239,7 +240,7 @@ def test_keys_are_compared_whole() -> None:
         assert same_key(one, Secret(other)) is same, (one, other)
 
 
-# What is told.
+# The list of accounts.
 
 
 async def accounts(app: Any) -> dict[str, dict[str, Any]]:
@@ -248,7 +249,7 @@ async def accounts(app: Any) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(client.body)["accounts"]}
 
 
-async def test_all_accounts_are_listed_and_nothing_of_their_keys() -> None:
+async def test_all_accounts_are_listed_without_their_keys() -> None:
     client = await call(app_of(), "/admin/accounts", headers=ADMIN)
     assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
     assert b"canary" not in client.body
@@ -282,7 +283,7 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
     (
         Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
         {"strikes": 1},
-    ),  # it has had its rest
+    ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
     (
         Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
@@ -296,11 +297,11 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
 
 
 def test_an_account_in_json() -> None:
-    for health, told in SHOWN:
-        assert account_json(ACCOUNT, health, NOW) == BASE | told, health
+    for health, reported in SHOWN:
+        assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
 
 
-# What can be done.
+# Changes.
 
 
 async def test_an_account_is_disabled_and_enabled() -> None:
@@ -323,7 +324,7 @@ async def test_an_account_is_disabled_and_enabled() -> None:
 
 
 CHANGES: list[tuple[ErrorAction, str, str]] = [
-    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it is cooling down, and goes on
     (ErrorAction.COOL_DOWN, "reset", "ready"),
     (ErrorAction.COOL_DOWN, "disable", "disabled"),
     (ErrorAction.DISABLE, "enable", "ready"),
@@ -335,8 +336,9 @@ CHANGES: list[tuple[ErrorAction, str, str]] = [
 async def test_changes_of_an_account_that_failed() -> None:
     for action, name, state in CHANGES:
         store = MemoryAccountStore()
-        await store.failed(
-            "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+        await store.change(
+            "one/default",
+            partial(Health.after_failure, action=action, cause="why", now=time.time(), retry_after=60.0),
         )
         assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
@@ -371,22 +373,22 @@ class Broken(MemoryAccountStore):
         super().__init__()
         self._silent = silent
 
-    async def disable(self, account: str, cause: str) -> None:
+    async def change(self, *args: Any, **more: Any) -> None:
         if self._silent:
             await anyio.sleep_forever()
         raise AccountStoreError("canary.host.of.the.store: refused")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
+async def test_a_failing_store_is_reported(silent: bool) -> None:
     app = app_of(store=Broken(silent))
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
     assert client.status == 503
     assert b"canary" not in client.body
-    assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
+    assert (await accounts(app)).keys() == set(IDS)  # reading sends no request
 
 
-async def test_the_log_says_what_was_done_and_has_no_key(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await change(app_of(), "two/a", "disable")
         await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))

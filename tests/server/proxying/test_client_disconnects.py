@@ -1,11 +1,12 @@
-"""A client that closes the connection when it has read the end of its answer has got its answer.
+"""A client that closes the connection after the end of its response has got its response.
 
-Time is virtual. The upstream keeps its connection open behind the end, as many do for a moment.
+Time is virtual. The upstream keeps its connection open after the end, as many do for a moment.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, s
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.attempt import DRAIN_S
-from dragoman_server.proxying.plan import make_plan
+from dragoman_server.proxying.plan import IncomingRequest, make_plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
@@ -30,19 +32,20 @@ END_MARKS = {CHAT: b"data: [DONE]", MESSAGES: b"message_stop", RESPONSES: b"resp
 
 
 class Accounts(MemoryAccountStore):
-    """Remembers whose success was told."""
+    """Keeps the accounts whose success was reported."""
 
     def __init__(self) -> None:
         super().__init__()
         self.successes: list[str] = []
 
-    async def succeeded(self, account: str, **more: Any) -> None:
-        self.successes.append(account)
-        await super().succeeded(account, **more)
+    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
+        if not change(Health(failures=(1.0,))).failures:
+            self.successes.append(account)
+        await super().change(account, change, **more)
 
 
-class Heard:
-    """What came of one request: its record, settled as an endpoint settles it, and its account's successes."""
+class Received:
+    """The result of one request: its record, settled as an endpoint settles it, and its account's successes."""
 
     def __init__(self, record: RequestRecord, accounts: Accounts, door: FakeDoor) -> None:
         self.record = record
@@ -50,13 +53,15 @@ class Heard:
         self.door = door
 
 
-async def run(client: str, upstream: str, script: Script, **fate: Any) -> Heard:
+async def run(client: str, upstream: str, script: Script, **fate: Any) -> Received:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test"),),
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
     body = json.dumps(ask(client, streams=True)).encode()
-    plan = make_plan(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    plan = make_plan(
+        settings, IncomingRequest(PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    )
     door, fake, accounts = FakeDoor(script), FakeClient(**fate), Accounts()
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
@@ -74,7 +79,7 @@ async def run(client: str, upstream: str, script: Script, **fate: Any) -> Heard:
     meter = Meter()
     meter.add(fake.body)
     usage_of(record, plan, meter)
-    return Heard(record, accounts, door)
+    return Received(record, accounts, door)
 
 
 def open_behind(script: Script) -> Script:
@@ -83,13 +88,13 @@ def open_behind(script: Script) -> Script:
 
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_client_that_leaves_at_the_end_mark_has_its_answer(client: str, upstream: str) -> None:
-    heard = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
-    record = heard.record
+async def test_a_client_that_leaves_at_the_end_mark_has_its_response(client: str, upstream: str) -> None:
+    response = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
+    record = response.record
     assert (record.outcome, record.error) == ("completed", None)
     assert (record.input_tokens, record.output_tokens, record.estimated) == (3, 4, None)
-    assert len(heard.successes) == 1
-    assert heard.door.closed_at == pytest.approx(DRAIN_S)
+    assert len(response.successes) == 1
+    assert response.door.closed_at == pytest.approx(DRAIN_S)
 
 
 FINISH = b'"finish_reason": "stop"'
@@ -100,7 +105,7 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     ("last", "figures"),
     [
         (chunk({}, "stop", usage=USAGE), (3, 4, None)),
-        # The figures would have come behind it.
+        # Usage would have come after it.
         (chunk({}, "stop"), (9, 2, True)),
     ],
 )
@@ -108,29 +113,29 @@ async def test_a_finish_reason_is_an_end_for_a_client_that_leaves_at_it(
     last: dict[str, Any], figures: tuple[int, int, bool | None]
 ) -> None:
     script = open_behind(stream(chunk({"role": "assistant", "content": "Hello"}), last))
-    heard = await run(CHAT, CHAT, script, leaves_at=FINISH)
-    record = heard.record
+    response = await run(CHAT, CHAT, script, leaves_at=FINISH)
+    record = response.record
     assert record.outcome == "completed"
     assert (record.input_tokens, record.output_tokens, record.estimated) == figures
-    assert len(heard.successes) == 1
+    assert len(response.successes) == 1
 
 
-async def test_an_end_that_was_not_sent_is_no_answer_but_its_figures_are_true() -> None:
-    """The client is still reading the head of the response when the upstream has said everything."""
+async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> None:
+    """The client is still reading the head of the response when the upstream has sent everything."""
     first, *rest = STREAMS[CHAT].body
     script = open_behind(Script([first, b"".join(rest)]))  # type: ignore[arg-type]
-    heard = await run(CHAT, CHAT, script, pace=10, leaves_after=5)
-    record = heard.record
+    response = await run(CHAT, CHAT, script, pace=10, leaves_after=5)
+    record = response.record
     assert (record.outcome, record.upstream_completed) == ("client_left", True)
     assert (record.input_tokens, record.output_tokens, record.estimated) == (3, 4, None)
-    assert len(heard.successes) == 1
+    assert len(response.successes) == 1
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None:
     script = open_behind(Script(STREAMS[client].body[:1], headers=STREAMS[client].headers))
-    heard = await run(client, client, script, leaves_after=5)
-    record = heard.record
+    response = await run(client, client, script, leaves_after=5)
+    record = response.record
     assert (record.outcome, record.upstream_completed, record.error) == ("client_left", None, None)
     assert record.estimated is True
-    assert heard.successes == []
+    assert response.successes == []

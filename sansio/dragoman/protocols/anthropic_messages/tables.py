@@ -48,7 +48,7 @@ TOKEN_COUNT = TokenCount(
         )
     ),
     # So large that no budget has to be lowered to fit, which would be recorded as a loss.
-    stand_ins={"max_tokens": 128_000},
+    defaults={"max_tokens": 128_000},
 )
 
 # --- tool choice ------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Sets of known fields, checks of JSON types, and the citations and images that several readers and writers share.
 
-A field outside of the known ones goes into `extra`: it is printed again towards another Responses server, and is a
-loss towards any other protocol.
+The fields are those of openai-python 3.52.0 (types.responses). A field outside of them goes into `extra`: it is written
+again for another Responses server, and is a loss for any other protocol.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ KNOWN_CUSTOM_TOOL = frozenset(("type", "name", "description", "format"))
 
 
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the fields of `value` outside of `known`, None if there are none. Fields that are null count."""
+    """Return the fields of `value` outside of `known`, None if there are none. Null fields count."""
     if value.keys() <= known:
         return None
     return {name: field for name, field in value.items() if name not in known}

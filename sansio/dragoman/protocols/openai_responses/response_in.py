@@ -299,7 +299,7 @@ class ResponsesReader:
     def _find_item(self, item: JSONObject, index: int) -> OutputItem | None:
         """Return the earlier item of the same id or call id, else the one at the same index with the same type.
 
-        Some servers change an item's id in each event.
+        Some servers change an item's id in each event (braintrustdata/lingua#397, read in November 2026).
         """
         for name in ("id", "call_id"):
             wanted = text_or_none(item.get(name))
@@ -330,7 +330,7 @@ class ResponsesReader:
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
         item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
         if item is None and type(part) is dict and part.get("type") in _TEXT_PARTS and type(index) is int:
-            # vLLM before 0.12 announces the message after reasoning under the index of the reasoning.
+            # Older versions of vLLM announce the message after reasoning under the index of the reasoning.
             self._start({}, out)
             item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
         if item is not None:
