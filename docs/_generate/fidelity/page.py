@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
 from fidelity.probe import Probe
 from fidelity.rows import read
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, TARGETS, VENDORS
+from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, VENDORS, capabilities_of
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
@@ -48,52 +48,45 @@ the second for the vendor's own host and a current model. [configuration.md](con
 
 
 def page() -> str:
-    return "\n".join([_HEAD, *_requests(), *_answers()])
+    """Return the text of fidelity.md."""
+    lines = [_HEAD]
+    for client, probes in REQUESTS.items():
+        lines += [f"## Requests of {TITLES[client]} clients", "", *_tables(client, probes, _request_cell)]
+    for upstream, probes in ANSWERS.items():
+        lines += [f"## Streams of {TITLES[upstream]} servers", "", *_tables(upstream, probes, _answer_cell)]
+    return "\n".join(lines)
 
 
 def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
     """Return a cell for each kind of upstream."""
-    return [cell_of_request(client, upstream, target(upstream), probe) for target in TARGETS]
+    return [cell_of_request(client, upstream, each, probe) for each in capabilities_of(upstream)]
 
 
 def others(protocol: str) -> list[str]:
     return [each for each in PROTOCOL_NAMES if each != protocol]
 
 
-def _requests() -> Iterator[str]:
-    for client, probes in REQUESTS.items():
-        yield f"## Requests of {TITLES[client]} clients\n"
-
-        def cell(upstream: str, probe: Probe, client: str = client) -> str:
-            texts = list(dict.fromkeys(_text(each) for each in request_cells(client, upstream, probe)))
-            if len(texts) == 1:
-                return texts[0]
-            return f"{texts[0]}<br>{VENDOR_NAMES[VENDORS[upstream]]}: {texts[1]}"
-
-        yield from _tables(client, probes, cell)
-
-
-def _answers() -> Iterator[str]:
-    for upstream, probes in ANSWERS.items():
-        yield f"## Streams of {TITLES[upstream]} servers\n"
-
-        def cell(client: str, probe: Probe, upstream: str = upstream) -> str:
-            return _text(cell_of_answer(upstream, client, probe), streams=True)
-
-        yield from _tables(upstream, probes, cell)
-
-
-def _tables(origin: str, probes: list[Probe], cell: Callable[[str, Probe], str]) -> Iterator[str]:
+def _tables(origin: str, probes: list[Probe], cell: Callable[[str, str, Probe], str]) -> Iterator[str]:
     sections: dict[str, list[Probe]] = {}
     for probe in probes:
         sections.setdefault(probe.section, []).append(probe)
+    columns = others(origin)
     for section, rows in sections.items():
-        yield f"### {section}\n"
-        yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in others(origin))} |"
+        yield from (f"### {section}", "")
+        yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
         yield "|---|---|---|"
         for probe in rows:
-            yield f"| {probe.name} | {' | '.join(cell(other, probe) for other in others(origin))} |"
+            yield f"| {probe.name} | {' | '.join(cell(origin, other, probe) for other in columns)} |"
         yield ""
+
+
+def _request_cell(client: str, upstream: str, probe: Probe) -> str:
+    plain, vendor = map(_text, request_cells(client, upstream, probe))
+    return plain if plain == vendor else f"{plain}<br>{VENDOR_NAMES[VENDORS[upstream]]}: {vendor}"
+
+
+def _answer_cell(upstream: str, client: str, probe: Probe) -> str:
+    return _text(cell_of_answer(upstream, client, probe), streams=True)
 
 
 def _text(cell: Cell, *, streams: bool = False) -> str:

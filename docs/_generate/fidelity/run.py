@@ -40,29 +40,17 @@ class Output:
     losses: tuple[Loss, ...]
 
 
-# --- the upstreams ----------------------------------------------------------------------------------------------
-
-# A compatible server of which nothing is known, and the vendor's own host with a current model.
+# The vendors' own hosts, each with a current model.
 VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic"}
-MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
+_MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
 
 
 @cache
-def vendor_target(protocol: str) -> Capabilities:
-    """Return the capabilities of the vendor's own host, as the server's tables have them."""
+def capabilities_of(protocol: str) -> tuple[Capabilities, Capabilities]:
+    """Return those of a compatible server of which nothing is known, and of the vendor's own host."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
-    return capabilities_for(Settings(), upstream, MODELS[protocol])
-
-
-def plain_target(_: str) -> Capabilities:
-    return Capabilities()
-
-
-TARGETS = (plain_target, vendor_target)
-
-
-# --- running ----------------------------------------------------------------------------------------------------
+    return Capabilities(), capabilities_for(Settings(), upstream, _MODELS[protocol])
 
 
 def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
