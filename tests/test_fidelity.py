@@ -183,12 +183,13 @@ in [{"type": "message_start"}, ...]
 {"block": {"type": "text", "text": "Zqtext"}}
 {"block": {"type": "text", "text": "Zqtext"}} | `text_delta`
 {"block": {"type": "thinking", "thinking": "", "signature": "s", "toy": «true»}}
+«? → {"type": "error"}»
 """
 
 
 def test_a_row_of_a_stream_has_a_block_or_item_once() -> None:
     """It is about the frame with most of it, about an event, or about a member."""
-    whole, delta, member = rows_of(STREAM)["Streams"]
+    whole, delta, member, needed = rows_of(STREAM)["Streams"]
     assert [frame["type"] for frame in whole.body] == [
         "message_start",
         "content_block_start",
@@ -200,6 +201,7 @@ def test_a_row_of_a_stream_has_a_block_or_item_once() -> None:
     assert (member.name, member.place) == ("`toy`", "/1/content_block/toy")
     assert find(member.body, member.place) is True
     assert "toy" not in member.without[1]["content_block"]
+    assert (needed.place, needed.without) == ("/1", None)
 
 
 # --- the judge itself -----------------------------------------------------------------------------------------
