@@ -31,7 +31,7 @@ def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
 
 
 def problems(row: Probe, cell: Cell) -> list[str]:
-    found = [f"{row.section}: {row.name}: lost without a word: {cell.words}"] * (cell.fate is Fate.LOST)
+    found = [f"{row.section}: {row.name}: lost silently: {cell.words}"] * (cell.fate is Fate.LOST)
     if row.nothing and cell.fate is not Fate.NOTHING:
         found.append(f"{row.section}: {row.name}: it is said to be nothing, and is {cell.fate.value}")
     if cell.fate in (Fate.CARRIED, Fate.ALTERED) and not cell.places:

@@ -1,7 +1,7 @@
 """Find what became of a probe by comparing the output with it and without it.
 
 Where the marks came out, what else changed and which entries of the ledger are new: that says what the cell is.
-Nothing here knows what is right.
+Nothing here states what is right.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def judge(probe: Probe, run: Callable[[Json], Output], *, streams: bool = False)
     noted = {
         path for path, _ in marks for loss in losses if len(marks) == 1 or recorded(loss, path, probe.place)
     }
-    wire, sealed, here, lost = _sorted(marks, out)
+    wire, wrapped, here, lost = _sorted(marks, out)
     changes = base is None or (out.wire, out.here) != (base.wire, base.here)
     if probe.nothing and not (losses or changes):
         return Cell(Fate.NOTHING, words=probe.nothing)
@@ -91,12 +91,12 @@ def judge(probe: Probe, run: Callable[[Json], Output], *, streams: bool = False)
     notes = _notes(losses, probe.place)
     if any(loss.code is LossCode.WRAPPED for loss in losses):
         return Cell(Fate.WRAPPED, notes=notes)
-    arrived = bool(wire or sealed or here)
+    arrived = bool(wire or wrapped or here)
     if losses and not (arrived if marks else changes):
         return Cell(Fate.LEFT_OUT, notes=notes)
     if not (arrived or changes):
         return Cell(Fate.LOST, words=probe.place)
-    if not losses and not wire and sealed:
+    if not losses and not wire and wrapped:
         return Cell(Fate.WRAPPED)
     if not losses and not wire and (here or (base is not None and out.here != base.here)):
         return Cell(Fate.BY_US)
@@ -104,14 +104,14 @@ def judge(probe: Probe, run: Callable[[Json], Output], *, streams: bool = False)
     places = places_of(out.wire, others, [forms for _, forms in wire], streams=streams)
     if losses:
         return Cell(Fate.ALTERED, places, notes)
-    return Cell(Fate.CARRIED, places, words="the rest wrapped" if sealed else "")
+    return Cell(Fate.CARRIED, places, words="the rest wrapped" if wrapped else "")
 
 
 def _sorted(marks: list[Mark], out: Output) -> tuple[list[Mark], ...]:
     """Return the marks that are sent, those in wrapped signatures, those that the gateway acts on, and all others."""
     found: tuple[list[Mark], ...] = ([], [], [], [])
     for path, forms in marks:
-        arrived = [any(form in text for form in forms) for text in (out.wire, out.sealed, out.here)]
+        arrived = [any(form in text for form in forms) for text in (out.wire, out.wrapped, out.here)]
         found[[*arrived, True].index(True)].append((path, forms))
     return found
 

@@ -31,10 +31,10 @@ protocols are not here, because their bytes pass unchanged.
 | altered | carried in a form that says less or says it differently |
 | wrapped | it is sent in the opaque field of the client's protocol, and comes back to its vendor unchanged |
 | done by the gateway | the upstream does not get it, because the gateway does it |
-| left out | the other side has no place for it |
+| left out | the other side has no field for it |
 | refused | the request gets an error, because it makes no sense without it; the words are those of the error |
 | an error | the response ends with an error in the client's form |
-| nothing to carry | the other side does or says the same without it |
+| nothing to carry | the other side does the same without it |
 
 In a place, the brackets behind an array have the type or role of the element: `messages[tool].content` is the content
 of a message of the role `tool`. In streams the type of the event comes first: `content_block_delta: delta.text`.
@@ -108,7 +108,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
         case Fate.NOTHING:
             text = f"nothing to carry: {cell.words}"
         case Fate.LOST:
-            text = f"**lost without a word**: {cell.words}"
+            text = f"**lost silently**: {cell.words}"
     return text.replace("|", "\\|")
 
 

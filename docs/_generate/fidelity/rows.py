@@ -77,9 +77,13 @@ def _row(section: str, template: list[str], row: list[str]) -> Probe:
 
 
 def _parsed(text: str) -> Json:
-    return json.loads(
-        text.replace("«?", '«"?"').replace("«", f'{{"{SUBJECT}": [').replace("→", ",").replace("»", "]}")
-    )
+    """Return the JSON with its subject. Raises ValueError with the text if it is none."""
+    for sign, meaning in (("«?", '«"?"'), ("«", f'{{"{SUBJECT}": ['), ("→", ","), ("»", "]}")):
+        text = text.replace(sign, meaning)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{error}: {text}") from error
 
 
 def _name(row: Json) -> str:

@@ -50,7 +50,8 @@ def frames_of(stream: list[Json]) -> list[Json]:
     items: list[Json] = []
     blocks = 0
     for each in stream:
-        *other, whole = each[SUBJECT] if SUBJECT in each else [each]
+        is_subject = SUBJECT in each
+        *other, whole = each[SUBJECT] if is_subject else [each]
         made = [whole]
         if "block" in whole:
             made = [{**frame, "index": blocks} for frame in _block_frames(**whole)]
@@ -59,7 +60,7 @@ def frames_of(stream: list[Json]) -> list[Json]:
             at = {"output_index": len(items), "item_id": whole["item"].get("id", "")}
             made = [{**at, **frame} for frame in _item_frames(**whole)]
             items.append(whole["item"])
-        frames += [{SUBJECT: [*other, frame]} for frame in made] if SUBJECT in each else made
+        frames += [{SUBJECT: [*other, frame]} for frame in made] if is_subject else made
     if items and "response" in frames[-1]:
         frames[-1] = {**frames[-1], "response": {**frames[-1]["response"], "output": items}}
     return frames
