@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 ASK = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-def said(text: str) -> Script:
+def text_response(text: str) -> Script:
     return whole(messages_answer([{"type": "text", "text": text}]))
 
 
@@ -42,7 +42,7 @@ def item(text: str) -> dict[str, Any]:
 async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gateway = scripted(MESSAGES, said("a"), said("b"), said("c"))
+    gateway = scripted(MESSAGES, text_response("a"), text_response("b"), text_response("c"))
     with caplog.at_level(logging.INFO):
         client = await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
     body = json.loads(client.body)
@@ -78,7 +78,7 @@ async def test_an_upstream_with_choices_gets_one_request() -> None:
 
 @pytest.mark.promise("S7")
 async def test_more_choices_than_the_gateway_allows() -> None:
-    gateway = scripted(MESSAGES, said("a"))
+    gateway = scripted(MESSAGES, text_response("a"))
     client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
     assert "at most 16" in json.loads(client.body)["error"]["message"]
@@ -200,7 +200,9 @@ async def test_usage_is_requested_of_a_chat_upstream() -> None:
 @pytest.mark.parametrize("requested", [True, False])
 async def test_a_chat_client_gets_usage_only_if_it_requested_it(requested: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if requested else {}
-    client = await scripted(MESSAGES, said("Hello")).call(PATHS[CHAT], {**ASK, "stream": True, **options})
+    client = await scripted(MESSAGES, text_response("Hello")).call(
+        PATHS[CHAT], {**ASK, "stream": True, **options}
+    )
     assert any(each.get("usage") for each in events_in(client.body)) is requested
 
 
@@ -220,8 +222,8 @@ async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> No
     ("model", "effort"), [("m", "high"), ("gpt-5-mini", "minimal"), ("gpt-5.1", "none"), ("little", None)]
 )
 async def test_the_effort_is_one_that_the_model_accepts(model: str, effort: str | None) -> None:
-    said = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
-    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=said)
+    supported = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
+    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=supported)
     requested = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
     body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": requested}}
     client = await gateway.call(PATHS[RESPONSES], body)

@@ -445,7 +445,7 @@ def test_keys_are_listed_with_what_they_may_do() -> None:
     broke = 'budget = 0\nbudget_period = "total"\n'
     prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
     made = [
-        add(name)[1] + said for name, said in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
+        add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
     ]
     Path("keys.toml").write_text("".join(made) + prices)
     result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)

@@ -304,17 +304,17 @@ MEANWHILE = [
 ]
 
 
-@pytest.mark.parametrize(("first", "said", "requested"), MEANWHILE)
+@pytest.mark.parametrize(("first", "content", "requested"), MEANWHILE)
 async def test_while_the_second_account_is_looked_for(
-    first: Any, said: str | None, requested: list[str], stream: bool
+    first: Any, content: str | None, requested: list[str], stream: bool
 ) -> None:
     store = SlowStore(take_s=1)
     pool = hedged(MESSAGES, {"a": first, "b": silent(9, "Hello from b")}, hedge_s=1, store=store)
     response = await pool.call(MESSAGES, stream=stream)
-    if said is None:
+    if content is None:
         assert response.status == 400
     else:
-        check_said(MESSAGES, response, said, stream=stream)
+        check_said(MESSAGES, response, content, stream=stream)
     assert pool.asked == requested
     assert store.leases() == 0
 
@@ -363,8 +363,8 @@ async def test_several_choices_are_one_attempt(quick: float, responses: str, str
         pool = hedged(MESSAGES, plays, store=store)
         response = await pool.call(CHAT, stream=stream, body={"n": 2})
         assert response.status == 200
-        said = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
-        assert len(said) == 1
-        assert said[0] in responses
+        winners = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
+        assert len(winners) == 1
+        assert winners[0] in responses
         assert pool.asked == ["a", "a", "b", "b"]
         assert store.leases() == 0

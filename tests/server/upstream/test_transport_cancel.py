@@ -55,7 +55,7 @@ async def cancel_when_blocked(
     request: httpx2.Request,
     reached: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
 ) -> None:
-    """Start an exchange, wait until it has got to the place in question and hangs there, cancel it."""
+    """Start a request, wait until it hangs at the place in question, cancel it."""
     finished = False
 
     async def run() -> None:
