@@ -122,14 +122,14 @@ async def test_the_default_model_is_checked_too() -> None:
     assert (await gateway.call("/chat/json", body, "blue")).status == 403
 
 
-async def test_a_request_without_a_model_is_refused_as_ever() -> None:
+async def test_a_request_without_a_model_is_refused_as_without_keys() -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a",)}})
     client = await gateway.call(PATHS[CHAT], {"messages": []})
     assert client.status == 400
     assert "model is required" in error_of(client)["message"]
 
 
-async def test_the_list_of_models_has_only_those_of_the_key() -> None:
+async def test_the_list_has_only_the_models_of_the_key() -> None:
     gateway = limited(
         CHAT, keys={"red": {"models": ("fa*",)}, "blue": {}}, models={"fast": "up/m", "slow": "up/n"}
     )
@@ -162,7 +162,7 @@ async def test_a_refused_request_is_not_sent() -> None:
 
 
 @each_protocol
-async def test_requests_by_the_minute(protocol: str) -> None:
+async def test_the_limit_of_requests_per_minute(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
     statuses = [(await gateway.ask(protocol)).status for _ in range(3)]
     assert statuses == [200, 200, 429]
@@ -341,7 +341,7 @@ LONG = stream(*(chunk({"content": word}) for word in WORDS), chunk({}, "stop"), 
 
 
 @each_protocol
-async def test_a_client_that_leaves_pays_for_what_it_got(
+async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
@@ -366,7 +366,7 @@ async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -
     assert (await gateway.ask()).status == 429
 
 
-async def test_a_relayed_stream_without_figures_is_estimated() -> None:
+async def test_a_relayed_stream_without_usage_is_estimated() -> None:
     """A Chat client that does not request usage gets none, neither translated nor relayed."""
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     assert (await gateway.ask(CHAT, streams=True)).status == 200

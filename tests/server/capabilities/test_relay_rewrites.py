@@ -325,7 +325,7 @@ async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
     assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "odd-2026-01-01")
 
 
-async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
+async def test_an_upstream_that_is_a_gateway_is_not_rewritten() -> None:
     response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
     gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite", "unwraps_signatures": True})
     requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}

@@ -109,7 +109,7 @@ def streamed(*texts: str) -> Script:
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES])
-async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
+async def test_stop_sequences_are_applied_if_the_upstream_has_none(client: str) -> None:
     gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
     response = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
@@ -124,7 +124,7 @@ async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client:
     assert "dragoman-loss" not in response.headers
 
 
-async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
+async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     script = streamed("one E", "N", "D two", " three")
     script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
     gateway = scripted(RESPONSES, script)
@@ -142,7 +142,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
     assert door.closed_at < 60, "the client does not wait for bytes that it will not get"
 
 
-async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
+async def test_text_that_only_begins_like_a_stop_arrives_complete() -> None:
     gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
     response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
     texts = [

@@ -150,7 +150,7 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_relay_loses_nothing_so_strict_mode_lets_it_pass(client: str) -> None:
+async def test_a_relay_passes_strict_mode(client: str) -> None:
     responses = {
         CHAT: whole(chat_answer({"content": "Hello"})),
         MESSAGES: WHOLE_RESPONSE,

@@ -90,7 +90,7 @@ def headers_with(key: str) -> list[tuple[bytes, bytes]]:
     return [(b"x-api-key", key.encode("latin-1"))]
 
 
-def test_the_keyring_finds_whose_key_it_is() -> None:
+def test_the_keyring_finds_the_key() -> None:
     keyring = Keyring(KEYS, SECRET)
     assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
     assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
@@ -162,7 +162,7 @@ def test_models_that_a_key_may_use() -> None:
         assert may_use(None, model), (models, model)
 
 
-def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:
+def test_without_keys_every_request_is_accepted_and_keys_need_a_secret() -> None:
     assert Keyring((), SECRET).authenticate([]) is None
     assert Keyring((), None).authenticate([]) is None
     assert not Keyring((), SECRET)

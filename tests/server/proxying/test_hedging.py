@@ -122,7 +122,7 @@ async def test_without_another_account_the_first_goes_on(stream: bool, record: A
     assert "hedge" not in record()
 
 
-async def test_an_account_without_room_is_no_second_one(stream: bool) -> None:
+async def test_an_account_at_its_limit_is_no_second_one(stream: bool) -> None:
     plays = {"a": silent(30), "b": silent(60, "Hello from b")}
     limits = {"b": {"max_concurrent_requests": 1}}
     pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 2}, accounts=limits)
@@ -324,9 +324,7 @@ async def test_while_the_second_account_is_looked_for(
     [(silent(1.5), 200), (late(broken(MESSAGES), 1.5), 500), (late(invalid(MESSAGES), 1.5), 400)],
     ids=["content", "a failure", "a refusal"],
 )
-async def test_no_room_for_a_second_one_when_the_first_has_ended(
-    first: Any, status: int, stream: bool
-) -> None:
+async def test_no_free_second_account_when_the_first_has_ended(first: Any, status: int, stream: bool) -> None:
     """The second account is at its limit, and by then the first one has failed as well."""
     store = SlowStore(take_s=1)
     plays = {"a": first, "b": good("Hello from b")}
