@@ -35,7 +35,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
-from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
@@ -77,7 +77,7 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
     result = run(*command, "--help")
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for name, key in SERVER_KEYS.items():
+    for name, key in keys_of(ServerSettings).items():
         flag = "--" + name.replace("_", "-")
         if key.kind is SettingKind.SECRET:
             assert flag not in text  # everybody on a machine can read command lines

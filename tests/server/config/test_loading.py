@@ -13,16 +13,10 @@ from dragoman_server.cli.config_commands import config_lines, setting_rows
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import nearest
 from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import (
-    MAX_BODY_BYTES,
-    SERVER_KEYS,
-    ClientKey,
-    Price,
-    ServerSettings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import ClientKey, Price, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import MAX_BODY_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +112,7 @@ SAMPLES = {
 
 
 def test_every_server_setting_has_a_variable_and_a_flag() -> None:
-    assert set(SAMPLES) == set(SERVER_KEYS)
+    assert set(SAMPLES) == set(keys_of(ServerSettings))
     key = {"OPENAI_API_KEY": CANARY}
     by_variable = load(environ=key | {f"DRAGOMAN_{n.upper()}": text for n, (text, _) in SAMPLES.items()})
     by_flag = load(environ=key, flags={name: text for name, (text, _) in SAMPLES.items()})
@@ -417,7 +411,11 @@ def test_settings_of_a_known_host_are_defaults() -> None:
 
 def test_a_body_may_be_as_large_as_the_core_reads() -> None:
     assert MAX_BODY_BYTES == MAX_DOCUMENT_BYTES
-    assert ServerSettings().max_body_bytes == SERVER_KEYS["max_body_bytes"].high == MAX_BODY_BYTES
+    assert (
+        ServerSettings().max_body_bytes
+        == keys_of(ServerSettings)["max_body_bytes"].limits.le
+        == MAX_BODY_BYTES
+    )
 
 
 def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
@@ -478,7 +476,7 @@ def test_show_does_not_shorten_values() -> None:
 
 def test_every_default_passes_its_own_check() -> None:
     defaults = dataclasses.asdict(ServerSettings())
-    assert set(defaults) == set(SERVER_KEYS)
+    assert set(defaults) == set(keys_of(ServerSettings))
     lines = [
         f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"
         for name, value in defaults.items()

@@ -8,8 +8,9 @@ from gateway.models import ListingUpstreams, anthropic_list, openai_list
 
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.upstream.client import (
     UpstreamIdleClosed,
     UpstreamTimeout,

@@ -15,12 +15,8 @@ from dragoman_server.models.routes import (
     model_ids,
     resolve,
 )
-from dragoman_server.settings import (
-    UPSTREAM_PROTOCOLS,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.simulator import MODELS
 
 SIMULATED = tuple(f"sim/{name}" for name in MODELS)
