@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.passes import pass_context
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolCall, ToolResult
@@ -295,7 +296,7 @@ SERVER = {"server_label": "files"}
 
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    strip_extensions(request, ledger)
+    strip_extensions(request, pass_context(request, ledger))
     return [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.events import STARTED, start_of
+from core.passes import pass_context
 
 from dragoman._ir.events import (
     BlockEnded,
@@ -198,4 +199,6 @@ SEARCHED = ToolChoice("named", hosted="web_search")
 def test_checks_of_the_upstream_are_not_repeated(
     request_: Request, sent: Request, capabilities: Capabilities, checks: Any
 ) -> None:
-    assert find_unenforced(request_, sent, capabilities) == checks
+    context = pass_context(request_, capabilities=capabilities)
+    assert find_unenforced(sent, context) is sent
+    assert (context.undo.unenforced_format, context.undo.unenforced_choice) == checks
