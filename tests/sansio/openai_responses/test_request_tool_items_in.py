@@ -366,6 +366,10 @@ RENDERED: list[tuple[dict[str, Any], str]] = [
         {"type": "mcp_approval_request", **SERVER, "name": "a", "arguments": "{}"},
         "Asked whether a of the MCP server files may be called with {}",
     ),
+    (
+        {"type": "mcp_approval_request", "arguments": {"a": 1}},
+        'Asked whether a tool of the MCP server may be called with {"a":1}',
+    ),
     ({"type": "mcp_approval_response", "approve": True}, "The call is approved"),
     ({"type": "mcp_approval_response", "approve": False, "reason": "r"}, "The call is not approved: r"),
     (
@@ -376,8 +380,11 @@ RENDERED: list[tuple[dict[str, Any], str]] = [
         {"type": "mcp_call", **SERVER, "name": "a", "arguments": "{}", "error": {"content": 1}},
         'Called a of the MCP server files with {}\nError: {"content":1}',
     ),
+    ({"type": "mcp_call", **SERVER, "arguments": "{}"}, "Called a tool of the MCP server files with {}"),
     ({"type": "program", "code": "x"}, "Ran this program:\nx"),
+    ({"type": "program"}, "Ran this program:\n"),
     ({"type": "program_output", "result": "y"}, "The program gave:\ny"),
+    ({"type": "program_output"}, "The program gave:\n"),
     (
         {
             "type": "tool_search_output",
