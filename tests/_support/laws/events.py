@@ -257,7 +257,7 @@ class _Walk:
     def start_block(self) -> None:
         draw = self.draw
         choice, kind = draw(st.sampled_from(self.startable()))
-        block = self.blocks * 7 % 11  # numbers say nothing about order
+        block = self.blocks * 7 % 11  # indexes do not define the order
         self.blocks += 1
         tool = None
         if kind is BlockKind.TOOL_CALL:

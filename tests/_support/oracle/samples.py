@@ -230,7 +230,7 @@ def responses() -> list[Payload]:
         item("done", 3, **closed[1]),
         {"type": "response.completed", "response": final},
     ]
-    # Each payload its own objects, so that a test may break one alone.
+    # Each payload has its own objects, so that a test can break only one.
     return [json.loads(json.dumps(event)) for event in events]
 
 

@@ -35,7 +35,7 @@ CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-# The simple API is for clients alone; its streams come in two forms, by the path of the endpoint.
+# The simple API is only for clients; its streams have two forms, by the path of the endpoint.
 SIMPLE_LINES = "simple_chat/chat/stream"
 SIMPLE_EVENTS = "simple_chat/chat/sse"
 SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
@@ -100,7 +100,7 @@ EXTENSIONS: dict[type[BaseModel], set[str]] = {
     c.ChatCompletionMessage: _CHAT_MESSAGE_EXTENSIONS,
     c_chunk.Choice: {"stop_reason"},  # the matched stop string
     c_whole.Choice: {"stop_reason"},
-    CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter tells it
+    CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter reports them
     r.ResponseErrorEvent: {"error"},  # the server nests what the SDK type has flat; we send both
     # The server echoes them, and Open Responses requires them.
     r.Response: {"store", "frequency_penalty", "presence_penalty"},

@@ -420,7 +420,7 @@ def test_A18_a_change_of_field_starts_a_new_block(client: str) -> None:
     assert (len(starts), len(stops)) == (4, 4)
 
 
-# What an upstream may say after its end event, in its own protocol: more text, another call, another end.
+# What an upstream may send after its end event: more text, another call, another end.
 LATE: dict[str, list[s.Payload]] = {
     CHAT: [s.chunk({"content": "late"}), s.chunk(s.call(0, "call_z", "late", "{}")), s.chunk({}, "length"), "[DONE]"],
     MESSAGES: [

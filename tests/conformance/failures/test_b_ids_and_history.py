@@ -122,7 +122,7 @@ def requested_in_messages(*content: Json) -> Json:
     return body | {"messages": [*body["messages"], {"role": "user", "content": list(content)}]}
 
 
-# What the last user turn holds -> who speaks behind the calls.
+# The content of the last user turn -> the roles after the calls.
 MIXED: dict[str, tuple[Json, ...]] = {
     "text first": (text("See:"), result("call_a", "1"), result("call_b", "2")),
     "text between": (result("call_a", "1"), text("See:"), result("call_b", "2")),
@@ -317,7 +317,7 @@ def test_B10_reasoning_is_accepted_with_and_without_an_id(upstream: str, given: 
     body = request(RESPONSES, User("Hi"), model(Reasoning("Hm."), Text("Yes.")), User("Go on"))
     body["input"][1] |= given
     sent = translate_request(RESPONSES, upstream, body).body
-    if upstream != RESPONSES:  # to its own protocol it goes as it came
+    if upstream != RESPONSES:  # for its own protocol it is unchanged
         assert refused(upstream, sent) == []
         assert "Yes." in str(sent)
 
@@ -386,7 +386,7 @@ def test_B13_texts_around_a_call_are_separate_and_sent_once(client: str, upstrea
     for said in ("Before.", "After."):
         assert received.meaning.said(*{block.kind for block in received.meaning.blocks}).count(said) == 1
     whole = receive_whole(upstream, client, data, streams=True)
-    if client == CHAT:  # one string: the order is lost, no word is
+    if client == CHAT:  # one string: the order is lost, the texts are not
         assert whole["choices"][0]["message"]["content"] == "Before.After."
         return
     assert [kind for kind, _ in received.gist] == ["text", "call", "text"]

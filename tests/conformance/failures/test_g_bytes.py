@@ -88,8 +88,8 @@ def context_of(client: str, upstream: str) -> ResponseContext:
     return translate_request(client, upstream, request(client, User("Hi"))).response_context()
 
 
-# All that `str.splitlines` takes for the end of a line and a stream of events does not. Those below a blank are
-# escaped in JSON, the other three stand there as they are.
+# Ends of lines for `str.splitlines`, but not for a stream of events. Those below a blank are
+# escaped in JSON, the other three are not.
 BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 BROKEN = "".join(f"{number}{mark}" for number, mark in enumerate(BREAKS)) + "end"
 

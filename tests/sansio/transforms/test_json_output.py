@@ -164,7 +164,7 @@ CUT = Stopped(StopReason.MAX_TOKENS)
         ([*text(0, "Well:"), *tool(1, "{}"), CALLED], [*text(1, "{}"), END], 1),
         ([*tool(0, "{}"), *text(1, "Done."), CALLED], [*text(0, "{}"), END], 1),
         ([*tool(0, "{}"), *tool(1, "{}"), CALLED], [*text(0, "{}"), END], 1),
-        # the model did not obey: what it said is better than nothing
+        # the model did not obey: its text is better than nothing
         ([*text(0, "No"), END], [*text(0, "No"), END], 0),
         (
             [*text(0, "a"), *tool(1, "{}", name="other"), CALLED],
