@@ -48,7 +48,7 @@ def _chat_rows(shift: int) -> dict[str, Row]:
     """Rows of the conversation. shift: how many system messages stand before the first response; they are joined to
     what the user says."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    requested, first, second, pictures, requested_again, response = range(2, 8)
+    requested, first, second, images, requested_again, response = range(2, 8)
     call = f"/messages/{requested}/tool_calls"
     return {
         # --- the opening
@@ -76,14 +76,14 @@ def _chat_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/0/content/0/text": by(_with_a_picture, f"/messages/{first}/content"),
         f"/messages/{results}/content/0/content/1/type": made(
             "image_url",
-            f"/messages/{pictures}/content/0/type",
+            f"/messages/{images}/content/0/type",
             code="altered",
             at=f"/messages/{results}/content/0/content/1",
         ),
         f"/messages/{results}/content/0/content/1/source/type": IMPLIED,
         f"/messages/{results}/content/0/content/1/source/media_type": IMPLIED,  # in the URL
         f"/messages/{results}/content/0/content/1/source/data": _data_url(
-            f"/messages/{pictures}/content/0/image_url/url"
+            f"/messages/{images}/content/0/image_url/url"
         ),
         # --- a tool that failed
         f"/messages/{results}/content/1/tool_use_id": to(f"/messages/{second}/tool_call_id"),

@@ -329,11 +329,13 @@ def _recorded(error: ValidationError) -> list[str]:
     found = error.errors(include_url=False, include_input=False)
     # A member whose `type` literal does not fit is not the member that was meant.
     unmeant = [e["loc"][:-1] for e in found if e["type"] == "literal_error" and e["loc"][-1] == "type"]
-    meant = [e for e in found if not any(e["loc"][: len(prefix)] == prefix for prefix in unmeant)]
-    if not meant:  # a union inside the member that was meant has no fitting member: the deepest complaint
+    upstream_meaning = [e for e in found if not any(e["loc"][: len(prefix)] == prefix for prefix in unmeant)]
+    if (
+        not upstream_meaning
+    ):  # a union inside the member that was meant has no fitting member: the deepest complaint
         depth = max(len(e["loc"]) for e in found)
-        meant = [e for e in found if len(e["loc"]) == depth]
-    reported = [f"{_path(e['loc'])}: {e['msg']}" for e in meant]
+        upstream_meaning = [e for e in found if len(e["loc"]) == depth]
+    reported = [f"{_path(e['loc'])}: {e['msg']}" for e in upstream_meaning]
     return list(dict.fromkeys(reported))
 
 

@@ -174,12 +174,12 @@ WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
 
 @pairs()
 @pytest.mark.parametrize("stop", ["end", "tool"])
-@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "only-calls"])
+@pytest.mark.parametrize("with_text", [True, False], ids=["text-before", "only-calls"])
 def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
-    client: str, upstream: str, stop: str, spoken: bool
+    client: str, upstream: str, stop: str, with_text: bool
 ) -> None:
     """Also where the upstream's reason is `stop`, and where text came before the calls."""
-    blocks = [Text("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
+    blocks = [Text("Let me see."), Call("call_a")] if with_text else [Call("call_a")]
     data = stream(upstream, *blocks, stop=stop)
     received = receive(upstream, client, data)
     assert received.finish == WAITS[client]

@@ -170,16 +170,16 @@ def with_pictures(client: str) -> Json:
     body = request(client, *TWO_CALLS, Result("call_a", "1"), Result("call_b", "2"))
     if client == RESPONSES:
         for item in body["input"][-2:]:
-            picture = {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"}
-            item["output"] = [{"type": "input_text", "text": item["output"]}, picture]
+            image = {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"}
+            item["output"] = [{"type": "input_text", "text": item["output"]}, image]
     elif client == MESSAGES:
         source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
         for block in body["messages"][-1]["content"]:
             block["content"] = [text(block["content"]), {"type": "image", "source": source}]
     else:
         for message in body["messages"][-2:]:
-            picture = {"type": "image_url", "image_url": {"url": IMAGE_URL}}
-            message["content"] = [{"type": "text", "text": message["content"]}, picture]
+            image = {"type": "image_url", "image_url": {"url": IMAGE_URL}}
+            message["content"] = [{"type": "text", "text": message["content"]}, image]
     return body
 
 
@@ -188,9 +188,9 @@ def test_B6_images_stay_inside_their_result(client: str) -> None:
     sent = translate_request(client, MESSAGES, with_pictures(client)).body
     assert refused(MESSAGES, sent) == []
     assert outline(MESSAGES, sent)[2:] == ["user tool_result tool_result"]
-    for block, words_of in zip(sent["messages"][2]["content"], "12", strict=True):
+    for block, texts_of in zip(sent["messages"][2]["content"], "12", strict=True):
         assert [part["type"] for part in block["content"]] == ["text", "image"]
-        assert block["content"][0]["text"] == words_of
+        assert block["content"][0]["text"] == texts_of
         assert block["content"][1]["source"]["data"] == PIXEL
 
 
@@ -200,8 +200,8 @@ def test_B6_for_chat_images_follow_all_results(client: str) -> None:
     sent = translate_request(client, CHAT, with_pictures(client)).body
     assert refused(CHAT, sent) == []
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool", "user"]
-    pictures = [part for part in sent["messages"][-1]["content"] if part["type"] == "image_url"]
-    assert [part["image_url"]["url"] for part in pictures] == [IMAGE_URL] * 2
+    images = [part for part in sent["messages"][-1]["content"] if part["type"] == "image_url"]
+    assert [part["image_url"]["url"] for part in images] == [IMAGE_URL] * 2
 
 
 @each("client", (MESSAGES, RESPONSES))

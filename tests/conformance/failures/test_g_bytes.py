@@ -62,8 +62,8 @@ def whole_response(upstream: str) -> Json:
         call = {"type": "tool_use", "id": "c", "name": "add", "input": json.loads(ARGUMENTS), "caller": None}
         return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": WORDS}, call]}
     part = {"type": "output_text", "text": WORDS, "annotations": [], "logprobs": []}
-    spoken = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    return {**s.WHOLE[RESPONSES], "output": [spoken, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
+    with_text = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return {**s.WHOLE[RESPONSES], "output": [with_text, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
 
 
 @every_pair(PROTOCOL_NAMES)

@@ -533,6 +533,6 @@ def test_a_model_is_needed() -> None:
 
 
 def test_images_are_not_counted_by_their_bytes() -> None:
-    picture = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
-    body = request_body(messages=[{"role": "user", "parts": [picture]}])
+    image = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
+    body = request_body(messages=[{"role": "user", "parts": [image]}])
     assert translated(body)[1].prompt_tokens < 5_000

@@ -200,10 +200,10 @@ FENCES = [
 
 
 def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
-    for given_, bare in FENCES:
-        with subtests.test(given_=given_, bare=bare):
+    for fenced, bare in FENCES:
+        with subtests.test(fenced=fenced, bare=bare):
             for size in (1, 2, 3, 100):
-                pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+                pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
                 out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
                 assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
                 assert all(each.text for each in out if isinstance(each, TextDelta))
@@ -213,9 +213,9 @@ def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
-def test_any_cut_of_a_fence_gives_the_same(given_: str, size: int) -> None:
+def test_any_cut_of_a_fence_gives_the_same(fenced: str, size: int) -> None:
     def bare(size: int) -> str:
-        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+        pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
         out = staged(CodeFenceStage(), text(0, *pieces))
         return "".join(each.text for each in out if isinstance(each, TextDelta))
 
