@@ -193,7 +193,7 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
         ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
         ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
         (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
-        # Mistral refuses such members, and takes reasoning in the content.
+        # Mistral refuses such members, and accepts reasoning in the content.
         (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
     ],
 )

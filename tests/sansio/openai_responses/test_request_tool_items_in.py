@@ -217,7 +217,7 @@ def test_results_are_text(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("screen", "picture", "extra"),
+    ("screen", "image", "extra"),
     [
         (
             {"image_url": "data:image/png;base64,QUJD"},
@@ -232,7 +232,7 @@ def test_results_are_text(subtests: pytest.Subtests) -> None:
         ),
     ],
 )
-def test_a_screenshot_is_an_image(screen: dict[str, Any], picture: Media, extra: Any) -> None:
+def test_a_screenshot_is_an_image(screen: dict[str, Any], image: Media, extra: Any) -> None:
     item = {
         "type": "computer_call_output",
         "call_id": "c",
@@ -242,7 +242,7 @@ def test_a_screenshot_is_an_image(screen: dict[str, Any], picture: Media, extra:
     }
     [found] = only_message(item).parts
     assert isinstance(found, ToolResult)
-    assert (found.parts, found.extra) == ((picture,), extra)
+    assert (found.parts, found.extra) == ((image,), extra)
 
 
 @pytest.mark.parametrize("named", ["c", "lsh_1"])

@@ -50,7 +50,7 @@ def test_the_request() -> None:
     assert (first, instruction.role) == (HI, "user")
     assert isinstance(instruction.parts[0], Text)
     assert "summary" in instruction.parts[0].text
-    # All that stands before the conversation is as it was, for the sake of the upstream's cache.
+    # Everything before the conversation is unchanged, because of the upstream's prompt cache.
     assert (out.tools, out.namespaces) == (REQUEST.tools, REQUEST.namespaces)
     assert (out.tool_choice, out.parallel_tool_calls) == (ToolChoice("none"), False)
     assert (out.params, out.compact) == ({"temperature": 0}, False)

@@ -129,7 +129,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
             ["/4/0"],
         ),
         ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/2/0", "/0/0"]),
-        # nothing said
+        # no text
         ("u:E | a:t", "a:t", ["/0/0"]),
         ("u:E hi E", "u:hi", ["/0/0", "/0/2"]),
         ("u: | a:t", "a:t", ["/0"]),

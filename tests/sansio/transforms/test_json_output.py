@@ -172,7 +172,7 @@ CUT = Stopped(StopReason.MAX_TOKENS)
         ([*text(0, "Well:"), *tool(1, "{}"), CALLED], [*text(1, "{}"), END], 1),
         ([*tool(0, "{}"), *text(1, "Done."), CALLED], [*text(0, "{}"), END], 1),
         ([*tool(0, "{}"), *tool(1, "{}"), CALLED], [*text(0, "{}"), END], 1),
-        # the model did not obey: what it said is better than nothing
+        # the model did not obey: its text is better than nothing
         ([*text(0, "No"), END], [*text(0, "No"), END], 0),
         (
             [*text(0, "a"), *tool(1, "{}", name="other"), CALLED],
@@ -208,10 +208,10 @@ FENCES = [
 
 
 def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
-    for given_, bare in FENCES:
-        with subtests.test(given_=given_, bare=bare):
+    for fenced, bare in FENCES:
+        with subtests.test(fenced=fenced, bare=bare):
             for size in (1, 2, 3, 100):
-                pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+                pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
                 out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
                 assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
                 assert all(each.text for each in out if isinstance(each, TextDelta))
@@ -221,9 +221,9 @@ def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
-def test_any_cut_of_a_fence_gives_the_same(given_: str, size: int) -> None:
+def test_any_cut_of_a_fence_gives_the_same(fenced: str, size: int) -> None:
     def bare(size: int) -> str:
-        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+        pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
         out = staged(CodeFenceStage(), text(0, *pieces))
         return "".join(each.text for each in out if isinstance(each, TextDelta))
 

@@ -83,7 +83,7 @@ SCHEMAS: list[tuple[list[Event], Any, list[str]]] = [
     ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
     ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
     ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-    # Cut, but it had gone another way before.
+    # Cut, but it had left the required order before.
     ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
     ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
     ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
@@ -126,13 +126,13 @@ TOOL_CHOICES: list[tuple[list[Event], ToolChoice, list[str]]] = [
     ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
     ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
     ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
-    # Cut: after words there was to be no call, after none there might have been.
+    # Cut: after text no call was allowed; without text there might have been one.
     ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
     ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
     ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
     ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
     ([*REFUSED, END], REQUIRED, []),
-    # A tool that a function stood in for, by whatever name it goes.
+    # A tool that a function replaced, under any name.
     ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
     ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
 ]

@@ -337,7 +337,7 @@ def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
     assert fitted(given, STRICT)[0].messages == given.messages
 
 
-# Tools that the client runs, of a kind that others do not know
+# Tools that the client runs, of a kind that other protocols do not have
 
 
 SHELL = HostedTool(
