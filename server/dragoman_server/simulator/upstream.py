@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from dragoman import UPSTREAMS
+from dragoman.jsontext import JSONObject
 from dragoman_server.simulator.reply import MADE_AT, SimulatedReply, json_reply, reply_to
 from dragoman_server.simulator.scripts import MODELS
 from dragoman_server.upstream.client import UpstreamTimeouts, read_bounded
@@ -132,14 +133,11 @@ def _reply(method: str, path: str, headers: Sequence[tuple[str, str]], content: 
 def model_list(*, anthropic: bool) -> bytes:
     """Return the list of all simulated models, in Anthropic's form or OpenAI's."""
     if not anthropic:
-        made = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
-        return json.dumps({"object": "list", "data": [{"id": name, **made} for name in MODELS]}).encode()
-    common = {"created_at": "2026-01-01T00:00:00Z", "lifecycle": "active"}
+        common: JSONObject = {"object": "model", "created": MADE_AT, "owned_by": "dragoman"}
+        return json.dumps({"object": "list", "data": [{"id": name, **common} for name in MODELS]}).encode()
     unknown = ("max_input_tokens", "max_tokens", "line", "deprecated_at", "retires_at", "capabilities")
-    data = [
-        {"type": "model", "id": name, "display_name": name, **common, **dict.fromkeys(unknown)}
-        for name in MODELS
-    ]
+    common = {"created_at": "2026-01-01T00:00:00Z", "lifecycle": "active", **dict.fromkeys(unknown)}
+    data = [{"type": "model", "id": name, "display_name": name, **common} for name in MODELS]
     page = {"data": data, "first_id": data[0]["id"], "last_id": data[-1]["id"], "has_more": False}
     return json.dumps(page).encode()
 
@@ -147,6 +145,5 @@ def model_list(*, anthropic: bool) -> bytes:
 def not_found(method: str, path: str) -> bytes:
     """Return the body of a 404 for an unknown path, in a form that all clients read."""
     message = f"the simulator does not serve {method} {path[:200]}"
-    return json.dumps(
-        {"error": {"message": message, "type": "not_found", "param": None, "code": None}}
-    ).encode()
+    error = {"message": message, "type": "not_found", "param": None, "code": None}
+    return json.dumps({"error": error}).encode()
