@@ -32,7 +32,8 @@ from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.replies import Reply
-from dragoman_server.settings import LOOPBACK_ORIGINS, Settings
+from dragoman_server.settings import Settings
+from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.upstream.client import UpstreamClient
 
 

@@ -13,12 +13,9 @@ from functools import lru_cache
 from dragoman import UPSTREAMS
 from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from dragoman_server import __version__
-from dragoman_server.settings import (
-    AUTO_VERSION,
-    VERSION_HEADER,
-    UpstreamSettings,
-)
+from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import AUTO_VERSION, VERSION_HEADER
 
 HeaderList = list[tuple[str, str]]
 

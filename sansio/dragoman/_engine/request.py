@@ -15,7 +15,7 @@ from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
-from dragoman._transforms.compaction import ask_for_summary
+from dragoman._transforms.compaction import request_summary
 from dragoman._transforms.extensions import refuse_server_state, strip_extensions
 from dragoman._transforms.history import end_with_user, repair_history
 from dragoman._transforms.json_output import JSON_TOOL, StructuredOutputMode, fit_format
@@ -38,7 +38,7 @@ from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
-# A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
+# A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
 # the upstream reports the true ones.
 _BYTES_PER_TOKEN = 4
 # For a request of the upstream's own protocol: everything in it is accepted.
@@ -136,7 +136,7 @@ class RequestTranslator:
         capabilities: what the upstream accepts beyond its protocol.
         policy: what to do about losses.
         signer: unwraps reasoning signatures that were wrapped on the way to the client.
-        max_fan_out: how many requests the caller can send for one that wants several choices (`n`), if the upstream
+        max_fan_out: how many requests the caller can send for one that requests several choices (`n`), if the upstream
             returns one at a time. By default such a request is refused.
         endpoint: the endpoint of the client's protocol that the requests come in at, by default its first.
     """
@@ -230,7 +230,7 @@ class RequestTranslator:
             request = restore_reasoning(request, reasoning_lookup)
         compacts = received.compact and not rewritten
         if compacts:
-            request = ask_for_summary(request, ledger)
+            request = request_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._engine.sinks import Sink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import Sink, sink_for
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -125,7 +125,7 @@ class ResponseTranslator:
         self._chars = 0  # of everything that the model wrote
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
-        self._skipped: set[int] = set()  # blocks of choices that the client's protocol has no place for
+        self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -175,7 +175,7 @@ class ResponseTranslator:
             try:
                 events = self._reader.read(tail[0])
             except RemoteProtocolError:
-                events = ()  # cut in the middle of the frame: the end of the stream says what that means
+                events = ()  # cut in the middle of the frame: the end of the stream decides
             self._take(events)
         if self.outcome is Outcome.OPEN:
             try:
@@ -198,7 +198,7 @@ class ResponseTranslator:
 
         A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
         """
-        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
+        return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
         """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
@@ -229,7 +229,7 @@ class ResponseTranslator:
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
-            fast_path.forget()
+            fast_path.reset()
             try:
                 events = self._reader.read(frame)
             except RemoteProtocolError as error:
@@ -346,7 +346,7 @@ class ResponseTranslator:
         self._sink.send(usage.consistent())
 
     def _is_visible(self, event: Event) -> bool:
-        """Update the attributes, and return True if the client's protocol has a place for the event's choice."""
+        """Update the attributes, and return True if the client's protocol has the event's choice."""
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return True

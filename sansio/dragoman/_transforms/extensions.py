@@ -112,14 +112,14 @@ def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
         if part.text == "":
             ledger.dropped(part.path, f"the {part.kind} is only for its own provider")
             return None
-        return _words(part, ledger)
+        return _as_text(part, ledger)
     if part.extra is not None:
         ledger.unknown_fields(part.path, part.extra, defined)
     if isinstance(part, ToolResult):
         inner: list[Text | Media | OpaquePart] = []
         for each in part.parts:
             if isinstance(each, OpaquePart):
-                inner.append(_words(each, ledger))
+                inner.append(_as_text(each, ledger))
                 continue
             if each.extra is not None:
                 ledger.unknown_fields(each.path, each.extra, defined)
@@ -129,7 +129,7 @@ def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
     return part
 
 
-def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
+def _as_text(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
     if part.text is None:
         return part
     ledger.altered(part.path, f"{part.kind} has no counterpart: its content was sent as text")

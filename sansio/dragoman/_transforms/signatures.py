@@ -100,18 +100,18 @@ class SignatureStage:
         return Signature(signature.origin, signature.native, self._model) if self._model else signature
 
     def _signature(self, event: Opaque) -> Sequence[Event]:
-        shown = (event,) if event.search is not None and self._client.shows_searches else ()
+        visible = (event,) if event.search is not None and self._client.shows_searches else ()
         if not event.round_trip or not self._client.returns_signatures:
-            if not shown:
+            if not visible:
                 self._ledger.add(
                     LossCode.UNKNOWN_KIND,
                     event.path,
                     f"the client's protocol has no counterpart of {event.kind}",
                 )
-            return shown
+            return visible
         if len(encode(event.native)) > MAX_WRAPPED_BYTES:
             self._ledger.dropped(event.path, f"{event.kind} is too large for a wrapped signature")
-            return shown
+            return visible
         self._ledger.add(
             LossCode.WRAPPED,
             event.path,
@@ -124,5 +124,5 @@ class SignatureStage:
             BlockStarted(block, BlockKind.REASONING, event.choice),
             SignatureDelta(block, signature),
             BlockEnded(block),
-            *shown,
+            *visible,
         )

@@ -1,4 +1,4 @@
-"""The protocols that Dragoman speaks: one folder and one line each."""
+"""The protocols of clients and upstreams, by name. Each has a folder of its own."""
 
 from __future__ import annotations
 

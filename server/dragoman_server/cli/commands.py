@@ -20,16 +20,10 @@ from dragoman_server.cli.config_commands import ConfigEditError, config_lines, j
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
-from dragoman_server.settings import (
-    CLIENT_KEY_KEYS,
-    ENV_PREFIX,
-    SERVER_KEYS,
-    ClientKey,
-    ServerSettings,
-    Settings,
-)
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
-from dragoman_server.tool_grammar.check import grammar_check_available
+from dragoman_server.settings.server import ENV_PREFIX
+from dragoman_server.tool_grammar import grammar_check_available
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2
@@ -40,12 +34,14 @@ _SIMULATOR_PORT = 8081
 # The key commands bind no address, so a public one in the configuration does not matter.
 _ANY_HOST = "127.0.0.1"
 
+_SERVER = keys_of(ServerSettings)
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _server_options(command: _Command) -> _Command:
     """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
-    for key in reversed(SERVER_KEYS.values()):
+    for key in reversed(_SERVER.values()):
         if key.kind is SettingKind.SECRET:
             continue  # everybody on a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
@@ -119,20 +115,20 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 
 
 @main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help=SERVER_KEYS["host"].help)
+@click.option("--host", default="127.0.0.1", show_default=True, help=_SERVER["host"].help)
 @click.option(
     "--port",
-    type=click.IntRange(int(SERVER_KEYS["port"].low), int(SERVER_KEYS["port"].high)),
+    type=click.IntRange(0, 65_535),
     default=_SIMULATOR_PORT,
     show_default=True,
-    help=SERVER_KEYS["port"].help,
+    help=_SERVER["port"].help,
 )
 @click.option(
     "--backend",
-    type=click.Choice(SERVER_KEYS["backend"].choices),
+    type=click.Choice(_SERVER["backend"].choices),
     default="asyncio",
     show_default=True,
-    help=SERVER_KEYS["backend"].help,
+    help=_SERVER["backend"].help,
 )
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
@@ -225,7 +221,7 @@ def add_key(name: str, config_file: str | None) -> None:
         click.echo(f"dragoman: there is a key of the name {name!a} already", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     try:
-        name = str(check_value(CLIENT_KEY_KEYS["name"], name, name))
+        name = str(check_value(keys_of(ClientKey)["name"], name, name))
     except InvalidValue as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
@@ -246,7 +242,7 @@ def list_keys(config_file: str | None) -> None:
 
 def _what_it_may(key: ClientKey) -> Iterator[str]:
     """Yield the settings of a key except for its hash: `name=value`, or `name` for a switch that is on."""
-    for name in CLIENT_KEY_KEYS:
+    for name in keys_of(ClientKey):
         value = getattr(key, name)
         if name in ("name", "hash", "budget_period") or value is None or value is False or value == ():
             continue

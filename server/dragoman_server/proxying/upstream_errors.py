@@ -14,8 +14,9 @@ import msgspec
 from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.headers import HeaderList
-from dragoman_server.settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
+from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.client import origin_of
 from dragoman_server.upstream.errors import UpstreamError, UpstreamErrorKind
 

@@ -1,4 +1,4 @@
-"""What a failed attempt means for its account: the three tiers of the first pools, and what the field has learned."""
+"""The effect of a failed attempt on its account: the rules of other pools, and known cases of vendors."""
 
 from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman_server.accounts.error_actions import (
@@ -84,7 +84,7 @@ def test_a_rule_matches_if_all_its_conditions_do() -> None:
         assert rule.matches(error) is fits, rule
 
 
-def test_an_error_inside_of_an_answer_has_the_status_of_its_kind() -> None:
+def test_an_error_inside_a_response_has_the_status_of_its_kind() -> None:
     rule = ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({403}))
     assert rule.matches(WireError(ErrorKind.PERMISSION, "no"))
     assert not rule.matches(WireError(ErrorKind.SERVER, "no"))
@@ -97,7 +97,7 @@ def test_an_upstreams_own_rules_come_first() -> None:
     assert classify(of(429), own) is ErrorAction.COOL_DOWN
 
 
-def test_words_are_compared_in_lower_case() -> None:
+def test_texts_are_compared_in_lower_case() -> None:
     assert all(word == word.lower() for rule in ERROR_RULES for word in rule.words)
 
 

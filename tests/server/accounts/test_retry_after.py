@@ -1,4 +1,4 @@
-"""How long an upstream wants to be left alone."""
+"""The time until the next request, from the headers of an upstream."""
 
 import pytest
 

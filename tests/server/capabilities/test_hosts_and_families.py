@@ -334,9 +334,9 @@ def test_deepseek_gets_no_images() -> None:
         **REQUEST,
         "messages": [*REQUEST["messages"][:2], {"role": "user", "content": [result, image]}],
     }
-    words = "[image: left out, you cannot see images]"
+    text = "[image: left out, you cannot see images]"
     found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", requested)["messages"][-2:]
-    assert found == [{**TOOL_RESULT, "content": words}, {"role": "user", "content": words}]
+    assert found == [{**TOOL_RESULT, "content": text}, {"role": "user", "content": text}]
 
 
 def test_refused_chat_parameters_are_sent_in_other_protocols() -> None:

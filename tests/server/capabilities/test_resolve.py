@@ -1,4 +1,4 @@
-"""What a model at an upstream takes: hosts, families and configuration, laid one over the other."""
+"""Capabilities of a model at an upstream: hosts, families and configuration, each overriding the one before."""
 
 import dataclasses
 from typing import Any, get_type_hints
@@ -13,52 +13,56 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.config.values import check_value
 from dragoman_server.settings import (
-    CAPABILITY_KEYS,
-    SIMULATOR_UPSTREAM,
-    UPSTREAM_KEYS,
+    CapabilitySettings,
+    ModelCapabilitySettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
+    keys_of,
 )
-from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
-NOBODY = "http://127.0.0.1:9000/v1"
+UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
 SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
 
 
-def upstream(url: str = NOBODY, **said: Any) -> UpstreamSettings:
+def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
     protocol = "anthropic_messages" if url == ANTHROPIC else "openai_chat"
-    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **said)
+    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **configured)
 
 
 def capabilities(
-    model: str = "some-model", url: str = NOBODY, rows: tuple[ModelCapabilitySettings, ...] = (), **said: Any
+    model: str = "some-model",
+    url: str = UNKNOWN_HOST,
+    rows: tuple[ModelCapabilitySettings, ...] = (),
+    **configured: Any,
 ) -> Capabilities:
-    own = upstream(url, **said)
+    own = upstream(url, **configured)
     return capabilities_for(Settings(upstreams=(own,), capabilities=rows), own, model)
 
 
 def test_every_capability_is_a_field_of_the_core() -> None:
     fields = {field for field, _ in _targets._FIELDS.values()}
     assert fields == set(Capabilities.__struct_fields__)
-    assert _targets._FIELDS.keys() == CAPABILITY_KEYS.keys()
-    assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
+    assert _targets._FIELDS.keys() == keys_of(CapabilitySettings).keys()
+    assert set(keys_of(CapabilitySettings)) <= set(keys_of(UpstreamSettings))
 
 
-def test_every_choice_is_one_that_the_core_knows() -> None:
+def test_every_choice_is_valid_in_the_core() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
-        key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
+        key, hint = keys_of(CapabilitySettings)[name], get_type_hints(Capabilities)[field]
         for choice in key.choices:
-            value = convert((choice,) if "list" in key.kind.value else choice)
+            value = convert((choice,) if key.many else choice)
             msgspec.convert(msgspec.to_builtins(value), hint)
 
 
 def test_defaults_are_the_cores() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
-        default = CAPABILITY_KEYS[name].default
-        if default is not None:
-            assert convert(default) == getattr(Capabilities(), field), name
+        key = keys_of(CapabilitySettings)[name]
+        if key.default is not None:
+            assert convert(key.default) == getattr(Capabilities(), field), name
+        assert not (key.many and getattr(Capabilities(), field)), name
     assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
@@ -67,17 +71,17 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
         for name, value in provider.capabilities.items():
             if value is not None:
                 given = list(value) if isinstance(value, tuple) else value
-                assert check_value(UPSTREAM_KEYS[name], given, given) == value, provider.name
+                assert check_value(keys_of(UpstreamSettings)[name], given, given) == value, provider.name
 
 
-def test_what_families_take_could_stand_in_a_file() -> None:
+def test_capabilities_of_families_are_valid_settings() -> None:
     for family in MODEL_FAMILIES:
         assert family.provider in (None, *(provider.name for provider in PROVIDERS))
         assert family.pattern == normalized_model_name(family.pattern)
         for name, value in family.capabilities.items():
             if value is not None:
                 given: Any = list(value) if isinstance(value, tuple) else value
-                assert check_value(CAPABILITY_KEYS[name], given, given) == value, family.pattern
+                assert check_value(keys_of(CapabilitySettings)[name], given, given) == value, family.pattern
 
 
 # Hosts.
@@ -85,7 +89,7 @@ def test_what_families_take_could_stand_in_a_file() -> None:
 COMPATIBLE = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
 HOSTED = frozenset({"web_search", "code_execution", "mcp"})
 HOSTS: dict[str, dict[str, Any]] = {
-    NOBODY: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
+    UNKNOWN_HOST: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
     "https://api.openai.com.evil.example/v1": COMPATIBLE,
     "https://api.x.ai/v1": COMPATIBLE,
     OPENAI: {
@@ -123,7 +127,7 @@ def test_capabilities_of_a_host() -> None:
         assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url], url
 
 
-def test_the_simulator_takes_everything_a_chat_server_can() -> None:
+def test_the_simulator_accepts_all_parameters_of_chat() -> None:
     found = capabilities_for(Settings(), SIMULATOR_UPSTREAM, "echo")
     assert found.max_tokens_field == "max_completion_tokens"
     assert found.efforts == ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -230,7 +234,7 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     (OPENAI, "gpt-5.5"): {"cache_marks": "none"},
     (OPENAI, "gpt-5.6-luna"): {"cache_marks": "breakpoint"},
     (OPENAI, "gpt-6"): {"cache_marks": "breakpoint"},
-    (NOBODY, "gpt-6"): {"cache_marks": "none"},
+    (UNKNOWN_HOST, "gpt-6"): {"cache_marks": "none"},
     ("https://api.x.ai/v1", "grok-4.5"): {"efforts": ("low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4.3"): {"efforts": ("none", "low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4"): {
@@ -248,15 +252,15 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
         "call_ids": "alnum9",
     },
     ("https://api.mistral.ai/v1", "magistral-medium-latest"): {"reasoning_setting": None},
-    (NOBODY, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
+    (UNKNOWN_HOST, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
     ("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"): {
         "efforts": ("low", "medium", "high"),
         "reasoning_setting": "reasoning_effort",
         "structured_output": "schema",
     },
-    (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
-    (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
-    (NOBODY, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
+    (UNKNOWN_HOST, "devstral:24b"): {"turn_order": "alternate"},
+    (UNKNOWN_HOST, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
+    (UNKNOWN_HOST, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
 }
 FAMILIES = {
     **{(ANTHROPIC, model): takes for model, takes in CLAUDE.items()},
@@ -273,7 +277,7 @@ def test_capabilities_of_a_model_family() -> None:
             name: value for name, value in expected.items() if name != "refuses"
         }, (url, model)
         if "refuses" in expected:
-            # What the host refuses of any model comes to it.
+            # The host's own refusals are added.
             assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses, (
                 url,
                 model,
@@ -283,7 +287,7 @@ def test_capabilities_of_a_model_family() -> None:
 # The configuration.
 
 
-def test_who_says_something_later_says_it_over_the_others() -> None:
+def test_later_sources_override_earlier_ones() -> None:
     model = "claude-haiku-4-5"
     assert capabilities(model, ANTHROPIC).thinking == "budget"
     assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
@@ -317,7 +321,7 @@ def test_the_pattern_of_a_row() -> None:
         ), (pattern, model)
 
 
-def test_a_row_can_empty_what_was_said() -> None:
+def test_a_row_can_set_an_empty_list() -> None:
     row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
     found = capabilities("gpt-5.2", OPENAI, (row,))
     assert (found.refuses, found.efforts) == (frozenset(), ("low",))
@@ -329,7 +333,7 @@ def test_no_efforts_is_no_reasoning() -> None:
 
 
 @pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
-def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
+def test_max_tokens_is_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
     one = upstream(max_tokens=own)
     settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
     assert capabilities_for(settings, one, "m").max_tokens == limit
@@ -351,15 +355,17 @@ SAMPLING_BY_VERSION: list[tuple[str, str, bool | None, bool]] = [
 
 
 def test_sampling_depends_on_api_version_and_model() -> None:
-    for version, model, said, takes in SAMPLING_BY_VERSION:
-        assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes, (
+    for version, model, configured, takes in SAMPLING_BY_VERSION:
+        assert (
+            capabilities(model, ANTHROPIC, anthropic_version=version, sampling=configured).sampling is takes
+        ), (
             version,
             model,
-            said,
+            configured,
         )
 
 
-def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = upstream()
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")

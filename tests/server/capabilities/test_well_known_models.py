@@ -1,6 +1,6 @@
-"""What reaches the models of well-known families: a client's request in, the upstream's out.
+"""Requests for models of well-known families: a client's request in, the upstream's out.
 
-Each case is a request that the vendor is known to refuse as it came; the row of the family is what mends it.
+Each case is a request that the vendor is known to refuse unchanged; the row of the family makes it valid.
 """
 
 import json
@@ -89,17 +89,17 @@ CLAUDE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]] 
 
 
 def test_the_request_for_a_claude_model() -> None:
-    for model, asked, sent, lost in CLAUDE:
-        body, losses = translated(CHAT, MESSAGES, model, asked)
-        assert {name: body.get(name) for name in sent} == sent, (model, asked)
-        assert losses == lost, (model, asked)
+    for model, requested, sent, lost in CLAUDE:
+        body, losses = translated(CHAT, MESSAGES, model, requested)
+        assert {name: body.get(name) for name in sent} == sent, (model, requested)
+        assert losses == lost, (model, requested)
 
 
 @pytest.mark.parametrize(
     ("model", "continues"),
     [("claude-opus-5", False), ("claude-sonnet-4-6", False), ("claude-sonnet-4-5", True)],
 )
-def test_a_prefill_becomes_a_question_where_the_model_takes_none(model: str, continues: bool) -> None:
+def test_a_prefill_becomes_a_question_if_the_model_accepts_none(model: str, continues: bool) -> None:
     body, losses = translated(
         CHAT, MESSAGES, model, {"messages": [HI, {"role": "assistant", "content": "{"}]}
     )
@@ -136,7 +136,7 @@ GPT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]
 
 
 def test_the_request_for_a_gpt_model() -> None:
-    for upstream, model, asked, sent, lost in GPT:
-        body, losses = translated(MESSAGES, upstream, model, asked)
-        assert {name: body.get(name) for name in sent} == sent, (upstream, model, asked)
-        assert sorted(losses) == sorted(lost), (upstream, model, asked)
+    for upstream, model, requested, sent, lost in GPT:
+        body, losses = translated(MESSAGES, upstream, model, requested)
+        assert {name: body.get(name) for name in sent} == sent, (upstream, model, requested)
+        assert sorted(losses) == sorted(lost), (upstream, model, requested)

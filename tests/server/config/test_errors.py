@@ -8,7 +8,7 @@ from config_text import CANARY, LOCAL, errors, load_text
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
 from dragoman_server.config.loader import _TABLES, ConfigError, load
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
-from dragoman_server.settings import SERVER_KEYS, ServerSettings
+from dragoman_server.settings import ServerSettings, keys_of
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ INVALID = {
     ),
     "a key that needs quotes": (
         '[server]\n"a b" = 1\n',
-        'dragoman.toml:2: server."a b": unknown key; valid are ' + ", ".join(SERVER_KEYS),
+        'dragoman.toml:2: server."a b": unknown key; valid are ' + ", ".join(keys_of(ServerSettings)),
     ),
     "a table that is none": ("server = 1\n", "dragoman.toml:1: server: expected a table, found an integer"),
     "text for a number": (
@@ -176,6 +176,10 @@ INVALID = {
     "no name": (LOCAL.replace('name = "local"\n', ""), "dragoman.toml:1: upstreams[0].name: missing"),
     "no protocol": (
         LOCAL.replace('protocol = "openai_chat"\n', ""),
+        "dragoman.toml:1: upstreams[0].protocol: missing",
+    ),
+    "an empty list of protocols": (
+        LOCAL.replace('protocol = "openai_chat"\n', "protocols = []\n"),
         "dragoman.toml:1: upstreams[0].protocol: missing",
     ),
     "a name with a slash": (
@@ -344,11 +348,11 @@ INVALID = {
         LOCAL + "connect_s = 0\n",
         "dragoman.toml:5: upstreams[0].connect_s: 0 is out of range: from 0.001 to 3600 seconds",
     ),
-    "an alias of nobody": (
+    "an alias of an unknown upstream": (
         LOCAL + '[models]\n"gpt-4.1" = "locol/x"\n',
         'dragoman.toml:6: models."gpt-4.1": unknown upstream "locol"; did you mean "local"?',
     ),
-    "an alias like nobody": (
+    "an alias like no upstream": (
         LOCAL + '[models]\na = "zzz/x"\n',
         'dragoman.toml:6: models.a: unknown upstream "zzz"; there are local, sim',
     ),

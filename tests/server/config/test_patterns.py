@@ -1,4 +1,4 @@
-"""Patterns of model names: a table of names and patterns in, what each `*` stands for out."""
+"""Patterns of model names: a table of names and patterns in, the text of each `*` out."""
 
 from dragoman_server.settings.patterns import captures, matches, substitute
 
@@ -11,14 +11,14 @@ MATCHED = [
     ("claude-opus-5", "claude-*", ("opus-5",)),
     ("claude-", "claude-*", ("",)),
     ("claud", "claude-*", None),
-    # What stands before the first * and behind the last has no character in common.
+    # The texts before the first * and after the last have no character in common.
     ("aa", "aa*a", None),
     ("aaa", "aa*a", ("",)),
     # Nothing else is special.
     ("claude-opus-4-8[1m]", "claude-*[1m]", ("opus-4-8",)),
     ("a?c", "a?*", ("c",)),
     ("abc", "a?*", None),
-    # The last * takes as much as it can, the others as little.
+    # The last * matches as much as it can, the others as little.
     ("one@two@three", "*@*", ("one", "two@three")),
     ("one@two@three", "*@*@*", ("one", "two", "three")),
     ("one@two", "*@*@*", None),
@@ -40,15 +40,15 @@ FILLED = [
     ("or/x", ("opus-5",), "or/x"),
     ("or/*", ("a", "b"), "or/a"),
     ("or/*-*", ("a", "b"), "or/a-b"),
-    # What came from a client is never read as a pattern.
+    # Text of a client is never a pattern.
     ("or/*-*", ("*", "b"), "or/*-b"),
 ]
 
 
-def test_a_target_takes_the_texts_in_order() -> None:
+def test_a_target_gets_the_texts_in_order() -> None:
     for target, texts, full in FILLED:
         assert substitute(target, texts) == full, target
 
 
-def test_a_long_name_takes_no_time_worth_mentioning() -> None:
+def test_a_long_name_is_matched_fast() -> None:
     assert captures("a" * 100_000, "*a" * 20 + "*b") is None

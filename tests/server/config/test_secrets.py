@@ -1,4 +1,4 @@
-"""Configuration: nothing secret is shown, by whatever way."""
+"""Configuration: no secret is shown in any way."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ from config_text import CANARY, FULL, errors, load_text
 
 from dragoman_server.cli.config_commands import config_lines
 from dragoman_server.config.loader import ConfigError
-from dragoman_server.settings import UPSTREAM_KEYS
+from dragoman_server.settings import UpstreamSettings, keys_of
 from dragoman_server.settings.secret import Secret
 
 
@@ -21,7 +21,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_secret_shows_itself_to_reveal_alone() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
     for text in (
@@ -76,14 +76,14 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     assert pickle.loads(pickle.dumps(loaded.settings)) == loaded.settings
 
 
-# Whatever the fault, a value that came out of a variable is not quoted.
+# No error quotes a value that came out of a variable.
 VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
 
 
 @pytest.mark.promise("S3")
 def test_no_error_quotes_the_value_of_a_variable() -> None:
     for value in VALUES:
-        for key in [*UPSTREAM_KEYS, "headers"]:
+        for key in [*keys_of(UpstreamSettings), "headers"]:
             faulty = {
                 "protocols": '["openai_chat", "${V}"]',
                 "models": '["${V}", "${V}"]',
@@ -102,7 +102,8 @@ def test_no_error_quotes_the_value_of_a_variable() -> None:
 def test_no_error_quotes_an_expanded_alias_or_server_setting() -> None:
     text = (
         '[server]\nhost = "${V}"\ncors_origins = ["http://${V}"]\nbackend = "${V}"\n[models]\na = "${V}/x"\n'
+        '[[rules]]\naction = "try_next"\nstatuses = ["${V}"]\n'
     )
     found = "\n".join(errors(text, {"V": CANARY + " "}))
-    assert found.count("\n") == 3
+    assert found.count("\n") == 4
     assert CANARY not in found

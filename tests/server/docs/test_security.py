@@ -1,4 +1,4 @@
-"""docs/security.md: its configurations load, its commands run, and what it says of bounds is what the code has."""
+"""docs/security.md: its configurations load, its commands run, and its bounds are those of the code."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from dragoman_server.serving.run import _HYPERCORN
-from dragoman_server.settings import SERVER_KEYS
+from dragoman_server.settings import ServerSettings, keys_of
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
@@ -42,7 +42,7 @@ def test_an_example_loads(text: str) -> None:
     assert load(environ={"DRAGOMAN_SECRET": SECRET}).warnings == ()
 
 
-def test_the_refusal_is_what_the_command_says() -> None:
+def test_the_refusal_is_the_text_of_the_command() -> None:
     _, _, host = shlex.split(REFUSAL[0])
     with pytest.raises(ConfigError) as caught:
         load(environ={}, flags={"host": host})
@@ -69,7 +69,7 @@ def test_the_commands_run_in_their_order() -> None:
 
 
 @pytest.mark.promise("S7")
-def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
+def test_its_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{CLIENT_KEY_PREFIX}`" in TEXT
     upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_RESPONSE_BYTES, MAX_EVENT_BYTES)
@@ -82,7 +82,7 @@ def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
-    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)
+    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(keys_of(ServerSettings))
 
 
 @pytest.mark.promise("S11")

@@ -8,5 +8,5 @@ TEXT = (DOCS / "simulator.md").read_text("utf-8")
 
 
 def test_the_table_of_models_is_current() -> None:
-    # When this fails: run `python docs/generate.py`.
+    # If this fails, run `python docs/generate.py`.
     assert runpy.run_path(str(DOCS / "generate.py"))["page"](TEXT) == TEXT

@@ -1,4 +1,4 @@
-"""The application as a server drives it: routes, errors in the right dialect, CORS, secrets, log lines."""
+"""The application as a server drives it: routes, errors in the right protocol, CORS, secrets, log lines."""
 
 import io
 import json
@@ -57,7 +57,7 @@ ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
 
 class FakeUpstreams(UpstreamClient):
-    """The application's client, behind which every request meets one door."""
+    """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
         self.door = FakeDoor(script)
@@ -77,7 +77,7 @@ class FakeUpstreams(UpstreamClient):
 
 
 class BrokenUpstreams(FakeUpstreams):
-    """A bug: what is raised is no UpstreamError."""
+    """A bug: it raises no UpstreamError."""
 
     def open(self, *arguments: Any, **more: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -158,7 +158,7 @@ class LogLines(list[dict[str, Any]]):
         return line
 
 
-# Errors in the dialect of the path.
+# Errors in the protocol of the path.
 
 DEEP = b'{"model": "up/m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BAD_BODIES: dict[str, tuple[bytes, str]] = {
@@ -368,7 +368,7 @@ async def test_an_upstream_that_is_down(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: LogLines) -> None:
+async def test_an_internal_error_is_reported_without_its_text(protocol: str, lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = await call(app, PATHS[protocol], asking(protocol, stream=True))
     check_refusal(protocol, client, 500)
@@ -380,7 +380,7 @@ async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: 
 
 
 async def test_a_stream_that_a_bug_ends_is_cut(lines: LogLines) -> None:
-    """The server must hear of it, or it would end the body as if it were complete."""
+    """The server must get the exception, or it would end the body as if it were complete."""
     app, _ = app_of(START, Sleep(1), "no bytes")
     client = FakeClient(asking(CHAT, stream=True))
     with pytest.raises(ExceptionGroup):
@@ -412,7 +412,7 @@ async def test_a_bug_outside_of_the_endpoints(
 
 
 class Gone(FakeClient):
-    """A client that left, on a server which says so at `send`: from the message of this number on."""
+    """A client that left, on a server whose `send` raises from the message of this number on."""
 
     def __init__(self, body: bytes, after: int) -> None:
         super().__init__(body)
@@ -434,14 +434,14 @@ async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines:
     assert lines.one()["outcome"] == "client_left"
 
 
-async def test_a_client_that_leaves_before_its_last_words(lines: LogLines) -> None:
+async def test_a_client_that_leaves_before_the_error_response(lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = Gone(asking(CHAT), 0)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
 
 
-async def test_last_words_have_a_deadline() -> None:
+async def test_an_error_response_has_a_deadline() -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = FakeClient(asking(CHAT), pace=3600)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
@@ -451,7 +451,7 @@ async def test_last_words_have_a_deadline() -> None:
 # Log lines of requests.
 
 
-async def test_the_line_of_an_answer(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response(lines: LogLines) -> None:
     app, _ = app_of(START, Sleep(2), END)
     client = await call(app, PATHS[MESSAGES], asking(MESSAGES, stream=True, container="c"))
     line = lines.one()
@@ -481,7 +481,7 @@ async def test_the_line_of_an_answer(lines: LogLines) -> None:
     }
 
 
-async def test_the_line_of_an_answer_that_breaks_off(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response_that_breaks_off(lines: LogLines) -> None:
     app, _ = app_of(START, UpstreamBroken("http://127.0.0.1:9: the connection broke"))
     await call(app, PATHS[CHAT], asking(CHAT, stream=True))
     line = lines.one()
@@ -529,6 +529,7 @@ async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
     ("version", "connection"), [("1.1", "keep-alive"), ("1.0", "keep-alive"), ("2", None)]
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_the_headers_of_a_stream(protocol: str, version: str, connection: str | None) -> None:
     app, _ = app_of(START + END)
     client = await call(app, PATHS[protocol], asking(protocol, stream=True), http_version=version)
@@ -551,7 +552,7 @@ async def test_options_without_a_preflight_is_empty() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+async def test_the_first_request_of_claude_code(method: str) -> None:
     app, _ = app_of()
     client = await call(app, "/api/hello", method=method)
     assert client.status == 200
@@ -571,18 +572,20 @@ PREFLIGHT_PATHS = [*PATHS.values(), "/v1/models"]
 async def test_a_preflight(origins: tuple[str, ...]) -> None:
     for path in PREFLIGHT_PATHS:
         app, _ = app_of(settings=settings_of(cors_origins=origins))
-        asked = {
+        requested = {
             "origin": ORIGIN,
             "access-control-request-method": "POST",
             "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
         }
-        client = await call(app, path, method="OPTIONS", headers=asked)
+        client = await call(app, path, method="OPTIONS", headers=requested)
         assert client.status == 200, path
         assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN), path
         assert {"GET", "POST", "OPTIONS"} <= set(
             client.headers["access-control-allow-methods"].split(", ")
         ), path
-        assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"], path
+        assert (
+            client.headers["access-control-allow-headers"] == requested["access-control-request-headers"]
+        ), path
         assert "access-control-allow-credentials" not in client.headers, path
 
 
@@ -629,9 +632,9 @@ async def test_pages_that_may_read_a_response(
             assert "origin" in client.headers["vary"].lower(), (method, path)
 
 
-# Relays: what goes out and what comes back is what came in, byte for byte.
+# Relays: requests and responses are the same, byte for byte.
 
-# Spelled as no writer of ours would: blanks, escapes, numbers, a name twice, one that nobody knows.
+# Unlike our writers: blanks, escapes, numbers, a name twice, an unknown one.
 ODD = (
     b'\r\n{ "zz_unknown" : {"b":1.00,"a":[ ]} ,"zz_unknown":-0.0, "model" :\t"up/m", "user": "\\u0068\\u00e9 \\/",'
     b'"max_tokens":1e2, "stream":STREAM,"input":"Hi","messages" : [ {"content": "Hi" ,"role":"user"}]} \n'
@@ -650,20 +653,20 @@ DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key"
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
     body = ODD.replace(b"STREAM", str(stream).lower().encode())
-    answer = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    response = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
     if stream:
-        answer = ODD_STREAMS[protocol]
+        response = ODD_STREAMS[protocol]
     # In pieces that respect nothing.
-    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    pieces = [response[at : at + 7] for at in range(0, len(response), 7)]
     app, door = app_of(*pieces, settings=settings_of(protocol))
     client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
     assert client.status == 200
     assert door.content == body.replace(b'"up/m"', b'"m"')
     assert {name for name, _ in door.sent_headers} <= DECLARED
-    assert client.body == answer
+    assert client.body == response
 
 
-# Routing depends on the path alone.
+# Routing depends only on the path.
 
 ROUTING = [
     {"headers": {"host": "evil.example"}},
@@ -727,7 +730,7 @@ UPSTREAM_NOISE = [
     ("x-internal", "upstream-canary-5"),
     ("server", "upstream-canary-6"),
 ]
-ANSWERS: dict[str, dict[str, Any]] = {
+REPLIES: dict[str, dict[str, Any]] = {
     "a stream": {"body": [START + END]},
     "an error": {"body": [b'{"error":{"message":"no","type":"invalid_request_error"}}'], "status": 401},
     "no JSON": {"body": [b"<html>no</html>"], "status": 503},
@@ -738,11 +741,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("response", REPLIES)
 @pytest.mark.each_choice
-async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:
+async def test_secrets_stay_on_their_side(
+    protocol: str, stream: bool, response: str, lines: LogLines
+) -> None:
     settings = settings_of()
-    script = Script(headers=UPSTREAM_NOISE, **ANSWERS[answer])
+    script = Script(headers=UPSTREAM_NOISE, **REPLIES[response])
     upstreams = FakeUpstreams(script)
     app = create_app(settings, client=upstreams)
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
@@ -797,7 +802,7 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     assert (await call(app, "/healthz", method="GET")).status == 200
 
 
-async def test_the_root_says_who_is_there() -> None:
+async def test_the_root_names_the_gateway() -> None:
     app, _ = app_of()
     client = await call(app, "/", method="GET")
     assert client.status == 200
@@ -808,13 +813,13 @@ async def test_the_root_says_who_is_there() -> None:
     assert (await call(app, "/", method="HEAD")).status == 200
 
 
-async def test_not_ready_without_anything_to_ask() -> None:
+async def test_not_ready_without_an_upstream() -> None:
     app = create_app(Settings(server=ServerSettings(simulator=False)), client=FakeUpstreams(Script()))
     async with app.lifespan():
         assert (await call(app, "/readyz", method="GET")).status == 503
 
 
-async def test_the_simulator_answers_without_an_upstream() -> None:
+async def test_the_simulator_responds_without_an_upstream() -> None:
     app = create_app(Settings(), client=FakeUpstreams(Script()))
     client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
     assert client.status == 200
@@ -855,8 +860,8 @@ async def test_mounted_in_another_application() -> None:
         outer.router.lifespan_context(outer),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http,
     ):
-        answer = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
-        assert answer.json()["content"][0]["text"] == "Hi"
+        response = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
+        assert response.json()["content"][0]["text"] == "Hi"
         assert (await http.get("/llm/readyz")).status_code == 200
         wrong = await http.get("/llm/v1/messages")
         assert check_error(MESSAGES, wrong.status_code, wrong.content) == []
@@ -900,14 +905,14 @@ async def test_a_websocket_is_refused_with_426(path: str, protocol: str, lines: 
     assert (lines.one()["status"], lines.one()["outcome"]) == (426, "refused")
 
 
-async def test_a_websocket_where_the_server_has_no_such_answer() -> None:
+async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     app, _ = app_of()
     peer = Handshake()
     await app(websocket_scope("/v1/responses"), peer.receive, peer.send)
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]
 
 
-# What Codex sends, and what it wants to hear.
+# A request of Codex, and the response that it expects.
 HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\n"
     b"host: 127.0.0.1\r\n"
@@ -935,14 +940,14 @@ async def test_hypercorn_refuses_a_websocket_with_426(anyio_backend: str) -> Non
             await serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[operator]
 
         tasks.start_soon(run)
-        answer = b""
+        response = b""
         with anyio.fail_after(30):
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 await stream.send(HANDSHAKE)
-                while b'"error"' not in answer:
-                    answer += await stream.receive()
+                while b'"error"' not in response:
+                    response += await stream.receive()
         stop.set()
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 426 ")
     assert b"content-type: application/json" in head.lower()
     assert check_error(RESPONSES, 426, body) == []

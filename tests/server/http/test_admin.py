@@ -1,4 +1,4 @@
-"""The admin routes: nothing without the key, nothing of a secret with it, and what can be done to accounts."""
+"""The admin routes: nothing without the key, no secret with it, and changes of accounts."""
 
 import json
 import logging
@@ -98,7 +98,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
 
 
 EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
-# What is not there is no less closed.
+# Unknown paths need the key, too.
 ELSEWHERE = [
     ("GET", "/admin"),
     ("GET", "/admin/"),
@@ -172,7 +172,7 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
+async def test_the_admin_key_is_no_client_key(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
 
@@ -239,7 +239,7 @@ def test_keys_are_compared_whole() -> None:
         assert same_key(one, Secret(other)) is same, (one, other)
 
 
-# What is told.
+# The list of accounts.
 
 
 async def accounts(app: Any) -> dict[str, dict[str, Any]]:
@@ -248,7 +248,7 @@ async def accounts(app: Any) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(client.body)["accounts"]}
 
 
-async def test_all_accounts_are_listed_and_nothing_of_their_keys() -> None:
+async def test_all_accounts_are_listed_without_their_keys() -> None:
     client = await call(app_of(), "/admin/accounts", headers=ADMIN)
     assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
     assert b"canary" not in client.body
@@ -282,7 +282,7 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
     (
         Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
         {"strikes": 1},
-    ),  # it has had its rest
+    ),  # its cooldown has ended
     (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
     (
         Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
@@ -296,11 +296,11 @@ SHOWN: list[tuple[Health, dict[str, Any]]] = [
 
 
 def test_an_account_in_json() -> None:
-    for health, told in SHOWN:
-        assert account_json(ACCOUNT, health, NOW) == BASE | told, health
+    for health, reported in SHOWN:
+        assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
 
 
-# What can be done.
+# Changes.
 
 
 async def test_an_account_is_disabled_and_enabled() -> None:
@@ -323,7 +323,7 @@ async def test_an_account_is_disabled_and_enabled() -> None:
 
 
 CHANGES: list[tuple[ErrorAction, str, str]] = [
-    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
+    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it is cooling down, and goes on
     (ErrorAction.COOL_DOWN, "reset", "ready"),
     (ErrorAction.COOL_DOWN, "disable", "disabled"),
     (ErrorAction.DISABLE, "enable", "ready"),
@@ -377,16 +377,16 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("canary.host.of.the.store: refused")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
+async def test_a_failing_store_is_reported(silent: bool) -> None:
     app = app_of(store=Broken(silent))
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
     assert client.status == 503
     assert b"canary" not in client.body
-    assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
+    assert (await accounts(app)).keys() == set(IDS)  # reading sends no request
 
 
-async def test_the_log_says_what_was_done_and_has_no_key(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await change(app_of(), "two/a", "disable")
         await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))

@@ -185,7 +185,7 @@ HOST_LISTS: list[list[str]] = [
 async def test_there_is_one_host() -> None:
     for hosts in HOST_LISTS:
         gateway = Gateway()
-        # What hypercorn gives for no host at all is an empty one.
+        # hypercorn gives an empty host for none.
         client = await gateway.request([("host", host) for host in hosts] or {"host": ""})
         check_refused_early(gateway, client, 421, hosts)
 
@@ -391,7 +391,7 @@ async def test_a_preflight_for_the_private_network(origin: str, status: int) -> 
     assert client.headers.get("access-control-allow-private-network") == ("true" if status == 200 else None)
 
 
-# With client keys: the key decides, and a browser lets pages of the listed origins read.
+# With client keys: the key decides, and pages of the listed origins may read.
 
 
 KEYED: list[tuple[dict[str, str], int, str | None]] = [

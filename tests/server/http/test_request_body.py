@@ -119,7 +119,7 @@ async def test_a_broken_coding_is_the_clients_error(packed: bytes) -> None:
 
 
 @pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
-async def test_a_client_that_leaves_is_answered_by_nobody(pieces: Sequence[bytes]) -> None:
+async def test_a_client_that_leaves_gets_no_response(pieces: Sequence[bytes]) -> None:
     with pytest.raises(ClientDisconnected):
         await read(*pieces, complete=False)
 
@@ -213,7 +213,7 @@ async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
 
 
 async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
-    """They unpack to next to nothing, so what comes is counted as well."""
+    """They decompress to almost nothing, so the input is counted as well."""
     receive = Pieces([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RequestRefused) as caught:
         await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
@@ -221,7 +221,7 @@ async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     assert receive.taken <= 11
 
 
-# Time. A pause is what a client waits before each piece.
+# Time. A pause is the time before each piece.
 
 SLOW_BODIES: dict[str, tuple[list[tuple[float, bytes]], float | None]] = {
     # name -> pauses and pieces, and when it is refused

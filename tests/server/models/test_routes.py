@@ -15,12 +15,8 @@ from dragoman_server.models.routes import (
     model_ids,
     resolve,
 )
-from dragoman_server.settings import (
-    UPSTREAM_PROTOCOLS,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.simulator import MODELS
 
 SIMULATED = tuple(f"sim/{name}" for name in MODELS)
@@ -59,7 +55,7 @@ MANY = Settings(
 )
 
 ROUTES = [
-    # The simulator alone: whatever the client asks for works.
+    # Only the simulator: every requested model works.
     (NOTHING, C, "gpt-4.1", ModelRoute("sim", "echo", C)),
     (NOTHING, M, "claude-opus-4-8[1m]", ModelRoute("sim", "echo", M)),
     (NOTHING, R, "any/thing", ModelRoute("sim", "echo", R)),
@@ -72,18 +68,18 @@ ROUTES = [
     (MANY, C, "local/old", ModelRoute("openai", "new", C)),
     (MANY, C, "made-it-up", ModelRoute("sim", "echo", C)),
     (MANY, C, "a/b", ModelRoute("proxy", "c/d", C)),
-    # A * of the target is what the * of the pattern matched, in order.
+    # A * of the target is the text that the * of the pattern matched, in order.
     (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
     (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
     (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
-    # A prefix; the rest may have slashes of its own.
+    # A prefix; the remainder may have slashes of its own.
     (MANY, C, "local/never-heard-of", ModelRoute("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", ModelRoute("proxy", "org/llama", C)),
     (MANY, M, "sim/echo", ModelRoute("sim", "echo", M)),
     # An upstream's own list, also for names with slashes.
     (MANY, C, "qwen3", ModelRoute("local", "qwen3", C)),
     (MANY, C, "org/llama", ModelRoute("local", "org/llama", C)),
-    # Families: the upstream of that name, else the first one that speaks the protocol.
+    # Families: the upstream of that name, else the first one that has the protocol.
     (TWO, M, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (TWO, C, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (MANY, C, "claude-sonnet-4-6", ModelRoute("proxy", "claude-sonnet-4-6", C)),
@@ -91,7 +87,7 @@ ROUTES = [
     (TWO, C, "gpt-5", ModelRoute("openai", "gpt-5", C)),
     (TWO, R, "o3-mini", ModelRoute("openai", "o3-mini", R)),
     (TWO, M, "codex-mini", ModelRoute("openai", "codex-mini", R)),
-    # The only upstream gets every name that nobody else claims.
+    # The only upstream gets every name that no table has.
     (ONE, C, "x/y", ModelRoute("local", "x/y", C)),
     (ONE, C, "sim/echo", ModelRoute("sim", "echo", C)),
 ]
@@ -115,9 +111,9 @@ SET = replace(ANYWHERE, default_model="qwen3")
 AT_OPENAI = at("https://api.openai.com/v1", "gpt-5.6", R, C)
 AT_ANTHROPIC = at("https://api.anthropic.com", "claude-sonnet-5-5", M)
 
-# An only upstream, what it lists, the name that an agent sends, the model that is asked for there.
+# An only upstream, what it lists, the name that an agent sends, the model that is requested there.
 AGENTS = [
-    # A default that is set, by the user or by a preset, stands in for what the upstream does not have.
+    # A default of the user or of a preset replaces models that the upstream does not have.
     (SET, (), "claude-opus-5-5", "qwen3"),
     (SET, OLLAMA, "gpt-5.6", "qwen3"),
     (SET, OLLAMA, "codex-mini", "qwen3"),
@@ -125,7 +121,7 @@ AGENTS = [
     (replace(SET, models=("gpt-oss",)), (), "gpt-oss", "gpt-oss"),
     (AT_OPENAI, (), "claude-opus-5-5", "gpt-5.6"),
     (replace(ANYWHERE, protocol=M, protocols=(M,), default_model="qwen3"), (), "claude-opus-5-5", "qwen3"),
-    # The vendor itself knows its own names.
+    # The vendor itself has its own names.
     (AT_OPENAI, (), "gpt-7", "gpt-7"),
     (AT_ANTHROPIC, ("claude-sonnet-5-5",), "claude-haiku-9", "claude-haiku-9"),
     (AT_ANTHROPIC, (), "gpt-5.6", "claude-sonnet-5-5"),
@@ -133,10 +129,10 @@ AGENTS = [
     (ANYWHERE, ("qwen3",), "claude-opus-5-5", "qwen3"),
     (ANYWHERE, ("text-embedding-nomic", "qwen3"), "claude-opus-5-5", "qwen3"),
     (replace(ANYWHERE, models=("qwen3",)), (), "claude-opus-5-5", "qwen3"),
-    # Nobody can know: the upstream may, so it is asked.
+    # Unknown here: the upstream may have it, so it is requested there.
     (ANYWHERE, (), "claude-opus-5-5", "claude-opus-5-5"),
     (ANYWHERE, OLLAMA, "claude-opus-5-5", "claude-opus-5-5"),
-    # Names that no agent sends by itself are somebody's choice.
+    # Names that no agent sends by itself are chosen by its user.
     (SET, ("qwen3",), "qwen4", "qwen4"),
     (SET, ("qwen3",), "only/claude-opus-5-5", "claude-opus-5-5"),
 ]
@@ -181,8 +177,11 @@ DECIDING: list[tuple[tuple[UpstreamSettings, ...], dict[str, str], str, Upstream
 
 
 def test_the_model_list_that_decides_a_guess() -> None:
-    for upstreams, models, name, asked in DECIDING:
-        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked, (name, models)
+    for upstreams, models, name, requested in DECIDING:
+        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is requested, (
+            name,
+            models,
+        )
 
 
 ADVICE = 'write "upstream/model" with one of the upstreams {}'
@@ -199,7 +198,7 @@ UNKNOWN = [
         + LINE.format("zzz", "openai/MODEL"),
         None,
     ),
-    # A prefix needs a model behind it.
+    # A prefix needs a model after it.
     (
         TWO,
         "openai/",
@@ -230,7 +229,7 @@ UNKNOWN = [
         + LINE.format("qq/x", "openai/MODEL"),
         None,
     ),
-    # What agents ask for by themselves gets a line for all of it, with a model that is there.
+    # Default models of agents get one line for all of them, with an existing model.
     (
         NO_CLAUDE,
         "claude-opus-5-5",
@@ -257,7 +256,7 @@ def test_an_unknown_name_gets_advice() -> None:
         assert resolve(settings, C, model) == UnknownModel(model, message, suggestion), model
 
 
-def test_a_suggestion_leads_somewhere() -> None:
+def test_a_suggestion_has_a_route() -> None:
     for settings, model, _, suggestion in UNKNOWN:
         if suggestion is not None:
             assert isinstance(resolve(settings, C, model), UnknownModel)
@@ -275,7 +274,7 @@ def test_an_alias_to_nowhere_is_no_crash() -> None:
     assert unknown == UnknownModel("a", 'the model "a" leads to the unknown upstream "gone"')
 
 
-def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> None:
+def test_the_listed_ids_are_known_names_with_a_route() -> None:
     ids = model_ids(MANY)
     assert ids == (
         "fast",
@@ -291,7 +290,7 @@ def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> No
     assert model_ids(NOTHING) == SIMULATED
 
 
-def test_the_simulator_has_the_model_that_answers_by_default() -> None:
+def test_the_default_model_is_one_of_the_simulators() -> None:
     assert SIMULATOR_DEFAULT_MODEL in SIMULATED
 
 
@@ -308,14 +307,15 @@ def test_upstream_protocols_are_those_of_the_core() -> None:
     assert set(UPSTREAM_PROTOCOLS) == set(UPSTREAMS)
 
 
-@pytest.mark.parametrize("client", [*UPSTREAM_PROTOCOLS, "simple_chat"])
 @pytest.mark.parametrize("server", [OPENAI, ANTHROPIC, LOCAL, PROXY], ids=lambda server: server.name)
-def test_a_client_is_relayed_in_its_own_protocol_where_that_is_spoken(
-    client: str, server: UpstreamSettings
-) -> None:
-    route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
-    assert isinstance(route, ModelRoute)
-    assert route.upstream_protocol == (client if client in server.protocols else server.protocol)
+def test_a_request_is_relayed_if_the_upstream_has_its_protocol(server: UpstreamSettings) -> None:
+    for client in [*UPSTREAM_PROTOCOLS, "simple_chat"]:
+        route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
+        assert isinstance(route, ModelRoute), (server.name, client)
+        assert route.upstream_protocol == (client if client in server.protocols else server.protocol), (
+            server.name,
+            client,
+        )
 
 
 def test_each_family_is_routed_to_its_vendors_upstream() -> None:

@@ -1,4 +1,4 @@
-"""Requests that refer to stored things, and what is made of them: bytes in, bytes out."""
+"""Requests that refer to stored responses and items, and their expansion: bytes in, bytes out."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 USER = b'{"role":"user","content":"x"}'
 
 
-def asked(**body: Any) -> chain.StateParams:
+def requested(**body: Any) -> chain.StateParams:
     return chain.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
 
 
@@ -37,7 +37,7 @@ ASKED: dict[str, tuple[dict[str, Any], chain.StateParams]] = {
 
 def test_the_state_that_a_request_asks_for() -> None:
     for name, (body, found) in ASKED.items():
-        assert asked(**body) == found, name
+        assert requested(**body) == found, name
 
 
 INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
@@ -128,8 +128,8 @@ def test_items_without_an_id_get_one() -> None:
     assert all(chain.is_id(id) for id in found)
 
 
-def test_made_ids_tell_the_same_items_at_the_same_places() -> None:
-    """A client that sends the whole conversation every time has it kept once."""
+def test_generated_ids_are_stable() -> None:
+    """A conversation that a client sends whole every time is stored once."""
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
@@ -144,21 +144,21 @@ def test_references_are_put_in_once() -> None:
     assert [entry.stored for entry in entries] == [True, False, True, False]
 
 
-SEALED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
+SIGNED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
-# What becomes of a stored item on the way to a Responses server that does not know it.
+# A stored item, as it is sent to a Responses server that does not have it.
 RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
     "without an id": ({"role": "user"}, {"role": "user"}),
     "empty reasoning": (REASONING, None),
-    "reasoning sealed there": (
+    "reasoning signed there": (
         {**REASONING, "encrypted_content": "gAAAA"},
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
     ),
-    "reasoning sealed here": ({**REASONING, "encrypted_content": SEALED}, None),
-    "reasoning sealed here, in words": (
-        {**REASONING, "encrypted_content": SEALED, "content": [{"type": "reasoning_text", "text": "hm"}]},
+    "reasoning signed here": ({**REASONING, "encrypted_content": SIGNED}, None),
+    "reasoning signed here, as text": (
+        {**REASONING, "encrypted_content": SIGNED, "content": [{"type": "reasoning_text", "text": "hm"}]},
         {
             "type": "reasoning",
             "summary": [],
@@ -166,7 +166,7 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
             "content": [{"type": "reasoning_text", "text": "hm"}],
         },
     ),
-    "an approval that is answered by its id": (
+    "an approval that is given by its id": (
         {"type": "mcp_approval_request", "id": "mcpr_1"},
         {"type": "mcp_approval_request", "id": "mcpr_1"},
     ),
@@ -185,7 +185,7 @@ def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
         assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
 
 
-def test_a_compaction_item_stands_for_all_before_it() -> None:
+def test_a_compaction_item_replaces_all_before_it() -> None:
     old, said = StoredItem("a", USER), StoredItem("b", b'{"type":"message"}')
     first, second = StoredItem("c", b'{"type":"compaction"}'), StoredItem("d", b'{"type":"compaction"}')
 
@@ -206,7 +206,7 @@ BODY: dict[str, Any] = {
     "model": "m",
     "output": [],
 }
-# Answers of odd servers, and whether there is something to keep.
+# Responses of odd servers, and True if they are stored.
 KEPT: dict[str, tuple[dict[str, Any], bool]] = {
     "completed": (BODY, True),
     "incomplete": ({**BODY, "status": "incomplete"}, True),

@@ -20,7 +20,7 @@ PASSES = (200, 404, 421, 426)
 
 
 def status_of(sent: bytes, *, cut: bool) -> int | None:
-    """What the first head is refused with. cut: the bytes come one by one."""
+    """Return the status with which the first head is refused, or None. cut: the bytes come one by one."""
     sent = sent[len(sent) - len(sent.lstrip(b"\r\n")) :] if sent.startswith(b"\r\n") else sent
     end = sent.find(b"\r\n\r\n") + 4
     try:

@@ -151,5 +151,5 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-def test_whatever_stands_in_a_schema_there_is_a_value(schema: Any) -> None:
+def test_every_schema_has_an_example(schema: Any) -> None:
     json.dumps(example(schema))

@@ -1,8 +1,8 @@
 """Anthropic Messages: POST /v1/messages.
 
 Content blocks of a stream come strictly one after another, so reader and writer follow an index. Requests have two
-roles that must alternate, so the writer builds turns. What only this protocol has is carried as opaque blocks and extra
-fields.
+roles that must alternate, so the writer builds turns. Blocks and fields that only this protocol has are kept as opaque
+blocks and extra fields.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
+    # Ids: "String should match pattern '^[a-zA-Z0-9_-]+$'" (openai-agents-python#1147, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),
@@ -48,7 +49,8 @@ SPEC = UpstreamSpec(
     write_error=write_error,
     observer=MessagesObserver,
     end_markers=(b"message_stop",),
-    # On this code the vendor's SDK sends the whole conversation again, without `thread`.
+    # On this code the vendor's SDK sends the whole conversation again, without `thread` (anthropic 2.12.0,
+    # lib/threads/_thread_state.py).
     server_state_params={"thread": "thread_unsupported_request"},
     output_member="content",
     request_headers=request_headers,

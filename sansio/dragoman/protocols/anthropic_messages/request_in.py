@@ -185,7 +185,7 @@ def _without_effort(message: Message, override: EffortOverride) -> Message:
 
 
 def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
-    """Return the conversation from a summary on: "all content blocks before it are ignored"."""
+    """Return the conversation from a summary on, which replaces everything before it."""
     index, part_index = next(
         (index, part_index)
         for index, message in enumerate(messages)

@@ -1,9 +1,8 @@
 """Write messages as turns of two roles, with their content blocks, media and cache marks.
 
-Blocks of consecutive messages of one role join one turn. "text content blocks must contain non-whitespace text", and
-system messages stand in mid-conversation only where the model takes them. An earlier pass has already paired calls and
-results. Media that the API would refuse raise an error with the path in the client's body, because an image that is
-silently dropped is worse.
+Blocks of consecutive messages of one role join one turn. System messages in mid-conversation are written as such only
+for models that accept them. An earlier pass has already paired calls and results. Media that the API would refuse raise
+an error with the path in the client's body, because an image that is silently dropped is worse.
 """
 
 from __future__ import annotations
@@ -113,7 +112,8 @@ class ConversationWriter:
     def needs_thinking(self) -> bool:
         """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
 
-        With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found ...".
+        With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found `text`"
+        (inspect_ai#3025, read 2026-11-22).
         """
         turns = self.turns
         last = len(turns) - 1
@@ -203,7 +203,7 @@ class ConversationWriter:
     # --- blocks -------------------------------------------------------------------------------------------
 
     def _blocks(self, part: Part, assistant: bool = False) -> Iterable[JSONObject]:
-        """Return the block of a part, or none if the part is empty or the API does not take it here."""
+        """Return the block of a part, or none if the part is empty or the API does not accept it here."""
         if isinstance(part, Text):
             return self._text_blocks(part)
         if isinstance(part, Reasoning):
@@ -217,7 +217,8 @@ class ConversationWriter:
             self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
         if assistant and not self._same_protocol:
-            # "document blocks are not allowed in assistant messages", nor are images.
+            # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November
+            # 2026), and images.
             self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
             return ()
         return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
@@ -225,9 +226,7 @@ class ConversationWriter:
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
         """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
         if not self._same_protocol and not has_visible_text(part.text):
-            self._ledger.add(
-                LossCode.REPAIRED, part.path, "a blank text was left out: the upstream refuses it"
-            )
+            self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
         if part.cache is not None:
@@ -308,7 +307,10 @@ class ConversationWriter:
 
 
 def has_visible_text(text: str) -> bool:
-    """Return True if the API takes the text: "text content blocks must contain non-whitespace text"."""
+    """Return True if the API accepts the text.
+
+    "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
+    """
     return bool(text) and not text.isspace()
 
 
@@ -460,7 +462,8 @@ class CacheControlWriter:
             if mark.ttl != "long":
                 after_short = True
             elif after_short:
-                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
+                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+                # (claude-code-cache-fix#44, read 2026-11-22)
                 block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
                     mark.path, "kept for the shorter time: a longer time must not follow a shorter one"

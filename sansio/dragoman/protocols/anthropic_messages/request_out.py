@@ -97,7 +97,7 @@ def _write_system(
     while count < len(messages) and messages[count].role in ("system", "developer"):
         count += 1
     if count == len(messages) and count:
-        # "messages: at least one message is required", so the last one becomes a message of the user.
+        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         count -= 1
         conversation.disallow_system()
     system: list[JSONObject] = []
@@ -274,10 +274,11 @@ def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Leave out blank sequences, which the API refuses (its documentation, read 2026-11-22)."""
     sequences = value if type(value) is list else [value]
     visible = [text for text in sequences if not str(text).isspace()]
     if len(visible) < len(sequences):
-        ledger.dropped(path, "each stop sequence must contain non-whitespace")
+        ledger.dropped(path, "a blank stop sequence was left out: it is refused")
     return visible or None
 
 
@@ -399,7 +400,8 @@ def _param_path(request: Request, param: Param) -> str:
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Beta features of members of the body. Without its beta a member is refused: "Extra inputs are not permitted".
+# Beta features of members of the body, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta
+# a member is refused.
 _FIELD_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",

@@ -80,7 +80,8 @@ def drop_thinking_in_tool_loop(
         del out["thinking"]
 
 
-# Values that the API refuses with thinking: "thinking isn't compatible with temperature or top_k modifications".
+# Values that the API refuses with thinking: any temperature but 1, any top_k, and a top_p below 0.95
+# (platform.claude.com/docs on thinking, read 2026-11-22).
 _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
     "temperature": lambda value: value != 1,
     "top_k": lambda value: True,
@@ -91,7 +92,7 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 def _write_disabled(
     config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set"."""
+    """Write disabled thinking, without an effort beside it (oh-my-pi#6590, read 2026-11-22)."""
     if config.effort not in (None, "none") or config.budget is not None:
         ledger.altered(_effort_path(config), "reasoning is off: its effort or budget was left out")
     if capabilities.thinking != "adaptive":
@@ -139,6 +140,7 @@ def _write_budget(
     else:
         ledger.dropped(_path(config), "the model reasons only with a budget, and the request has no effort")
         return None
+    # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py)
     if limit <= MIN_BUDGET:
         # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
@@ -152,7 +154,7 @@ def _write_budget(
 
 
 def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
-    """Return the efforts that the model takes."""
+    """Return the efforts that the model accepts."""
     return (
         tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
     )

@@ -23,16 +23,15 @@ from dragoman._ir.events import (
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_RESPONSE,
     extra_fields,
+    string_or_none,
     text_or_empty,
-    text_or_none,
-    unreadable_response,
 )
 from dragoman.protocols.anthropic_messages.errors import parse_error
 from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
@@ -267,8 +266,8 @@ class MessagesReader:
         self._stop = Stopped(
             reason,
             native,
-            sequence=text_or_none(value.get("stop_sequence")),
-            explanation=text_or_none(details.get("explanation")) if type(details) is dict else None,
+            sequence=string_or_none(value.get("stop_sequence")),
+            explanation=string_or_none(details.get("explanation")) if type(details) is dict else None,
             details=details,
         )
 

@@ -60,8 +60,9 @@ from dragoman.protocols.anthropic_messages.usage import write_start_usage, write
 
 _TAIL = b"}}\n\n"
 
-# For reasoning that was cut off before its signature: "a thinking block must have a signature", and an empty one would
-# look broken to clients and be refused by the vendor. This one holds nothing for any upstream.
+# For reasoning that was cut off before its signature. The field is required (anthropic 2.12.0,
+# types/thinking_block.py), an empty one would look broken to clients, and the vendor would refuse it. This one holds
+# nothing for any upstream.
 NO_SIGNATURE = Signature("", None)
 
 # Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
@@ -361,7 +362,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 def _write_message(
     context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
 ) -> JSONObject:
-    """Return the message object with every field that is required by the vendor's types."""
+    """Return the message object with every field of its type (anthropic 2.12.0, types/message.py)."""
     return {
         "id": context.response_id("msg_", upstream_id),
         "type": "message",
@@ -429,7 +430,7 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
         return cast(JSONObject, event.native)
     path = event.path or f"{block}/citations"
     if event.url is None:
-        ledger.dropped(path, "the annotation does not cite a web page")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is not None or event.end is not None or event.has_unmapped_fields():
         ledger.altered(path, "only the URL and title of the citation were kept")

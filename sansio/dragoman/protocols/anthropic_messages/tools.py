@@ -2,8 +2,8 @@
 
 A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
 protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
-vendors as tools with the same use, if the upstream has them. MCP servers stand in a list of their own, and a toolset
-names each.
+vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset names
+each.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ class _ToolWriter:
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
         if self._request.parallel_tool_calls is False:
-            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag.
+            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag (anthropic
+            # 2.12.0, types/tool_choice_none_param.py).
             tool_choice = tool_choice or {"type": "auto"}
             if tool_choice["type"] != "none":
                 tool_choice["disable_parallel_tool_use"] = True
@@ -277,7 +278,7 @@ class _ToolWriter:
         if schema is None:
             schema = {"type": "object", "properties": {}}
         elif type(schema) is dict and "type" not in schema:
-            schema = {"type": "object", **schema}  # else the API error "input_schema.type: Field required"
+            schema = {"type": "object", **schema}  # required (anthropic 2.12.0, types/tool_param.py)
         if tool.strict:
             # Strict tools have the limits of structured output.
             schema = fit_schema(schema, lambda place, detail: self._ledger.altered(tool.path, detail))
@@ -404,12 +405,13 @@ _KEYWORDS = frozenset(
     }
 )
 
+# Formats of strings (anthropic 2.12.0, lib/_parse/_transform.py).
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
-# Patterns may not have lookaround and the like, word boundaries, back references or large counts.
+# We do not send patterns with lookaround and the like, word boundaries, back references or large counts.
 _UNSUPPORTED_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
-# Keywords that the upstream takes with some values only.
+# Keywords that are sent with some values only.
 _PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
     "format": lambda value: value in _FORMATS,
     "minItems": lambda value: value in (0, 1),
@@ -422,9 +424,9 @@ _SCHEMA_MAPS = ("properties", "$defs", "definitions")
 
 
 def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
-    """Return a copy of a schema as structured output takes it. note: receives every change.
+    """Return a copy of a schema in the subset that structured output supports. note: receives every change.
 
-    Keywords that the API does not take go into the description, where the model reads them. Nothing is validated.
+    Unsupported keywords go into the description, where the model reads them. Nothing is validated.
     """
     if type(schema) is not dict:
         return schema
@@ -474,7 +476,7 @@ def _is_object(schema: JSONObject) -> bool:
 
 
 def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
-    """Set additionalProperties to false, which the API requires of every object."""
+    """Set additionalProperties to false, as anthropic 2.12.0 does for every object (lib/_parse/_transform.py)."""
     if out.get("additionalProperties") is False:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path

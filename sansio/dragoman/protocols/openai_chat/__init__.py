@@ -1,7 +1,7 @@
 """OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
-Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every
-form that is known to be sent, and the writers send only what the official SDKs accept.
+Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every form
+that is known to be sent, and the writers send only what the official SDKs accept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=encode_comment(b"keepalive")),),
     sequential=False,
     choices=True,
+    # Names: "with a maximum length of 64" (openai-python 3.54.0, types/shared/function_definition.py).
+    # Ids: "Expected a string with maximum length 64" (orchidfiles/ungate#26, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=64,
         max_call_id=64,

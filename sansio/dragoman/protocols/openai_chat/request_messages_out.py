@@ -187,7 +187,7 @@ class PartWriter:
             file["filename"] = part.filename
         if part.source == "base64":
             if not self.exact and part.filename is None:
-                # "filename is required when passing the file as data"
+                # "The name of the file, used when passing the file to the model as a string." (openai-python 3.54.0)
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
         elif part.source == "file_id":
@@ -385,7 +385,8 @@ class _TurnWriter:
 
     def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
         """Put a blank where the upstream requires reasoning that is lost."""
-        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636)
+        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636, read
+        # 2026-11-22)
         capabilities = self._writer.capabilities
         required = capabilities.reasoning_back == "always" or (
             capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
@@ -400,7 +401,7 @@ class _TurnWriter:
 
     def _add_dummy_signature(self) -> None:
         """Give the first call of a turn a signature, unless it has one."""
-        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67)
+        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22)
         if self._writer.capabilities.thought_signatures and self.calls:
             self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
@@ -453,7 +454,7 @@ class _TurnWriter:
                 )
             if reasoning.text and not exact:
                 if field is None or field == "thinking_blocks":
-                    # Blocks without a signature are refused, and signatures are not forged.
+                    # Such blocks need a signature, and we forge none.
                     ledger.dropped(
                         reasoning.path, "the upstream does not accept earlier reasoning that is not its own"
                     )
@@ -481,7 +482,7 @@ def _tool_call(call: ToolCall) -> JSONObject:
     if call.kind is _CUSTOM:
         custom = {"name": call.name, "input": call.input}
         return {"id": call.call_id, "type": "custom", "custom": custom}
-    # Arguments must be a JSON object even if there are none.
+    # MiniMax refuses other texts: "invalid function arguments json string" (pi#5468, read 2026-11-22).
     arguments = "{}" if not call.input or call.input.isspace() else call.input
     function = {"name": call.name, "arguments": arguments}
     return {"id": call.call_id, "type": "function", "function": function}

@@ -1,8 +1,8 @@
 """Read and write the settings of a request that are more than a name and a value, and write the plain ones.
 
-Clients ask for reasoning in the official setting and in half a dozen dialects, and mix several. A table lists these
-places and what each is about. The first of several that are about the same thing counts; a later one that differs goes
-into `extra`. An upstream gets the one setting that it supports, with the nearest effort that its model supports, and
+Clients request reasoning with the official setting and with half a dozen others, and mix several. A table lists these
+places and the field that each sets. The first of several for the same field counts; a later one that differs goes into
+`extra`. An upstream gets the one setting that it supports, with the nearest effort that its model supports, and
 structured output with `strict` only where the server would not refuse it.
 """
 
@@ -22,7 +22,7 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -33,7 +33,6 @@ from dragoman.protocols.openai_chat.checks import (
     KNOWN_THINKING,
     extra_fields,
     require_text,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import (
     CHAT_TEMPLATE_KWARGS,
@@ -72,7 +71,7 @@ def _display_if_included(value: JSON, path: str) -> str | None:
 
 
 # Setting, its member ("" for none), the field of ReasoningConfig that it sets, and how to read it, with None for an
-# unknown value.
+# unknown value. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
 _PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
     ("reasoning_effort", "", "effort", require_text),
     ("reasoning", "effort", "effort", require_text),
@@ -155,7 +154,9 @@ def write_reasoning(
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
-        ledger.dropped(config.display_path or path, "there is no setting for whether reasoning is visible")
+        ledger.dropped(
+            config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
+        )
     requested = _requested_effort(config)
     if requested is None:
         return
@@ -169,7 +170,8 @@ def write_reasoning(
             ledger.dropped(path, "the upstream has no setting for reasoning")
         return
     if requested == "none" and setting in ("thinking", "enable_thinking"):
-        # DeepSeek: "cannot be disabled when reasoning_effort is set" (ding113/claude-code-hub#1257).
+        # DeepSeek: "thinking options type cannot be disabled when reasoning_effort is set" (cc-switch#3876, read
+        # 2026-11-22).
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
         return
     if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
@@ -185,7 +187,7 @@ def write_reasoning(
         and "tools" in out
     ):
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
-        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173)
+        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173, read 2026-11-22)
         ledger.altered(at, "the model does not accept an effort together with tools in Chat Completions")
         if fit_effort("none", capabilities.efforts) != "none":
             return
@@ -254,13 +256,14 @@ def write_response_format(
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
         if not any(_mentions_json(message) for message in messages):
-            # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
+            # "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+            # (xray.koplugin#33, read 2026-11-22)
             _add_instruction(messages, "Answer with one JSON object.")
             ledger.altered(
                 path, "the server requires the word JSON in the messages: an instruction was added"
             )
         return
-    schema: JSONObject = {"name": form.name or "response"}  # the name is required
+    schema: JSONObject = {"name": form.name or "response"}  # required (openai-python 3.54.0)
     if form.description is not None:
         schema["description"] = form.description
     schema["schema"] = form.schema

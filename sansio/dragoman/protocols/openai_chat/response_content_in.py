@@ -25,9 +25,9 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
-from dragoman.protocols.openai_chat.checks import read_url_citation, unreadable_response
+from dragoman.protocols.openai_chat.checks import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
 from dragoman.protocols.openai_chat.response_tool_calls_in import (
     IdAllocator,
@@ -225,7 +225,7 @@ class ChoiceReader:
                 texts = (at for at in range(start, len(out)) if _is_text_of(out[at], self.block))
                 out.insert(next(texts, len(out)), event)
             else:
-                # Tokens of reasoning or of a call: officially only text has them.
+                # Tokens of reasoning or of a call.
                 path = f"{self.path}/logprobs/{member}"
                 self._ledger.dropped(path, "log probabilities of something other than text")
 
@@ -276,7 +276,7 @@ class ChoiceReader:
                 f"{self.path}/finish_reason", "an unknown finish reason was read as the end of the turn"
             )
         if reason in (StopReason.END, StopReason.TOOL_USE):
-            # A forced function call ends with "stop", and some servers never say "tool_calls".
+            # We have seen "stop" after a forced function call, and servers that never send "tool_calls".
             reason = StopReason.TOOL_USE if self.calls.calls else StopReason.END
         if reason is StopReason.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE

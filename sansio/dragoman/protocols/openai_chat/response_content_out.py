@@ -89,7 +89,7 @@ def write_citation(event: Annotation, base: int, size: int, choice: int, ledger:
         return native
     path = event.path or f"/choices/{choice}/message/annotations"
     if event.url is None:
-        ledger.dropped(path, "the citation has no URL")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is None or event.end is None:
         start, end = base, base + size  # it cites the whole block
@@ -110,7 +110,7 @@ def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
 
 
 def _complete_tokens(tokens: JSON) -> list[JSONObject]:
-    """Add `bytes`, null where unknown, because Chat requires the member and Responses does not have it."""
+    """Add `bytes`, null where unknown, because Chat requires the member and Responses may lack it."""
     if type(tokens) is not list:
         return []
     whole = ({"bytes": None, **token} for token in tokens if type(token) is dict)
@@ -129,7 +129,7 @@ def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledg
         path = f"/choices/{stopped.choice}/finish_reason"
         ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as stop")
     if reason in (StopReason.END, StopReason.TOOL_USE):
-        # Agents act on this word: it is tool_calls if and only if there are some.
+        # Agents act on this value: it is tool_calls if and only if there are some.
         reason = StopReason.TOOL_USE if calls else StopReason.END
     if legacy and reason is StopReason.TOOL_USE:
         return "function_call"

@@ -2,7 +2,7 @@
 
 `ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
 [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
-one chunk. The three deltas that make up nearly all frames have a short path.
+one chunk. There is a shortcut for the three deltas that make up nearly all frames.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
@@ -97,7 +96,7 @@ class ChatReader:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if not data.strip():
-                return _NO_EVENTS  # some servers keep the connection alive that way
+                return _NO_EVENTS  # we have seen such heartbeats
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
@@ -285,7 +284,8 @@ class ChatReader:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token.
+        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
+        # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")
         if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop
@@ -344,7 +344,7 @@ def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | Non
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     """Return the error for a response that ended early. certain: it is whole, and therefore cannot be read."""
     subject = "it" if certain else "the upstream's stream"
-    return RemoteProtocolError(f"{subject} ended {how}", status=502)
+    return unreadable_response(f"{subject} ended {how}")
 
 
 # Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.

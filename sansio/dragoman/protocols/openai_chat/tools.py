@@ -24,7 +24,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -39,7 +39,6 @@ from dragoman.protocols.openai_chat.checks import (
     read_cache_mark,
     required_text,
     with_nested_extra,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
 
@@ -255,7 +254,7 @@ def write_tools(
             tools.append(tool.native)
     choice = request.tool_choice
     if not tools:
-        # "tool_choice is only allowed when tools are specified"
+        # "'tool_choice' is only allowed when 'tools' are specified." (OpenAI-DotNet#479, read 2026-11-22)
         if choice is not None and choice.mode not in ("auto", "none"):
             ledger.dropped(choice.path, "no tool can be called")
         return
@@ -264,7 +263,8 @@ def write_tools(
         body = _write_choice(choice, ledger)
         if body is not None:
             out["tool_choice"] = body
-    if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
+    # True is the default, and Cerebras refuses the member (req_llm's guide, read 2026-11-22).
+    if request.parallel_tool_calls is False:
         out["parallel_tool_calls"] = False
 
 
@@ -394,7 +394,7 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
         }
         return {"type": "allowed_tools", "allowed_tools": allowed}
     if choice.mode == "auto":
-        return None  # the default, and servers of reasoning models refuse it
+        return None  # the default, and DeepSeek may refuse it while reasoning (any-llm#1384, read 2026-11-22)
     if choice.mode != "named":
         return choice.mode
     if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server

@@ -253,7 +253,7 @@ class InputWriter:
         if part.citations:
             self._ledger.dropped(f"{part.path}/citations", "files have no such setting in Responses")
         if part.kind == "image":
-            # "detail" is required on an image; "auto" is what its absence means.
+            # `detail` is required, with "auto" as its default (openai-python 3.54.0, `ResponseInputImageParam`).
             out: JSONObject = {"type": "input_image", "detail": part.detail or "auto"}
             out["file_id" if part.source == "file_id" else "image_url"] = _uri(part)
         else:
@@ -263,7 +263,7 @@ class InputWriter:
             if part.filename is not None:
                 out["filename"] = part.filename
             elif part.source in ("base64", "text") and not self._same_protocol:
-                # The server requires a name with inline data.
+                # OpenAI's server requires a name with inline data (laravel/ai#324, read 2026-11-22).
                 out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
             out[_FILE_FIELDS[part.source]] = _uri(part)
         if part.cache is not None:
@@ -351,10 +351,11 @@ class InputWriter:
             # An item that the client's protocol had no form for.
             self._put_signed(part, native)
         elif not native.get("encrypted_content"):
-            # "Items are not persisted when store is false": an id without content refers to nothing.
+            # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
+            # content refers to nothing.
             self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
         else:
-            # The server sends null and empty ids, but refuses to receive them.
+            # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
             self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
 
     def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
@@ -363,8 +364,8 @@ class InputWriter:
         self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
-        """Drop reasoning without a following item of the assistant. The server refuses it ("Item of type 'reasoning'
-        was provided without its required following item"), and an interrupted turn leaves it behind.
+        """Drop reasoning of interrupted turns: "Item 'rs_...' of type 'reasoning' was provided without its required
+        following item." (vercel/ai#7099, read 2026-11-22)
         """
         followed_items: list[JSON] = []
         followed = False
@@ -429,11 +430,11 @@ def _uri(part: Media) -> str:
 class BreakpointWriter:
     """Writes the cache marks of one request as `prompt_cache_breakpoint`.
 
-    Only content parts of the client's side and tool outputs take one. A mark on anything else moves to the nearest such
-    part before it, so that a little less is cached, never more. A request may have MAX_CACHE_MARKS; the last ones mark
-    the most.
+    Only content parts of the client's side and tool outputs can have one (openai-python 3.54.0). A mark on anything
+    else moves to the nearest such part before it, so that a little less is cached, never more. Of more than
+    MAX_CACHE_MARKS the last ones stay, because they mark the longest prefixes.
 
-    taken: True if the upstream takes marks.
+    taken: True if the upstream accepts marks.
     """
 
     __slots__ = ("_ledger", "_placed", "_taken")
@@ -468,9 +469,7 @@ class BreakpointWriter:
             )
             self.put(mark, part)
         elif self._taken:
-            self._ledger.dropped(
-                mark.path, "no content part comes before it, and nothing else can have a mark"
-            )
+            self._ledger.dropped(mark.path, "no content part before it can have the mark")
         else:
             self.put(mark, {})
 

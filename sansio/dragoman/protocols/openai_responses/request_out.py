@@ -45,7 +45,8 @@ from dragoman.protocols.openai_responses.tools import (
     write_tools,
 )
 
-# "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
+# OpenAI's server refuses `text.format` of type `json_object` if no input message has the word "json", as Chat does for
+# `response_format` (ultimatejimmy/xray.koplugin#33, read 2026-11-22).
 _JSON_INSTRUCTION = "Answer with one JSON object."
 
 
@@ -171,7 +172,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
             )
         else:
             out["service_tier"] = "fast"
-    # The server's default is true, and the vendor stores nothing unless the client requests it.
+    # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
     include: list[str] = []
@@ -180,7 +181,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         if reasoning:
             out["reasoning"] = reasoning
             # Only for clients with reasoning settings, because a model that does not reason refuses it: "Encrypted
-            # content is not supported with this model."
+            # content is not supported with this model." (pydantic/pydantic-ai#2865, read 2026-11-22)
             include.append(INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(INCLUDE_LOGPROBS)
@@ -230,7 +231,7 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
     if capabilities.efforts == ():
         reasoning.clear()
-        # "Encrypted content is not supported with this model."
+        # Such a model refuses it, see write_settings.
         include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
         if include:
             out["include"] = include
@@ -279,8 +280,9 @@ def _write_reasoning(
     wanted = _effort_of(config)
     path = config.path or "/reasoning"
     if capabilities.efforts == ():
-        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-        if config.thinks or config.display is not None or config.extra:
+        # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
+        # 2026-11-22)
+        if config.requests_reasoning or config.display is not None or config.extra:
             for place in dict.fromkeys((path, config.effort_path or path)):
                 ledger.dropped(place, "the model does not reason")
         return out

@@ -27,9 +27,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import objects_in, text_or_none, write_url_citation
+from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,
@@ -53,7 +53,7 @@ AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
 TEXT_KINDS = (BlockKind.TEXT, BlockKind.REFUSAL)
 _PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
 
-# The vendor's types allow no "in_progress" on these (openai-python 3.52.0).
+# The status of these is never "in_progress" (openai-python 3.52.0).
 _NEVER_IN_PROGRESS = frozenset(("apply_patch_call_output", "program_output"))
 
 # Request fields that the response repeats, with their value if the client set none. Numbers are required here, though

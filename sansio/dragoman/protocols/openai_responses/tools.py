@@ -25,7 +25,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
@@ -37,8 +37,6 @@ from dragoman.protocols.openai_responses.checks import (
     missing_field,
     optional_text,
     required_text,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
@@ -112,7 +110,7 @@ def _mcp_server(tool: JSONObject) -> McpServer | None:
     names = _text_tuple(allowed)
     if label is None or url is None or (allowed is not None and names is None):
         return None
-    # The default is "always", and only this vendor requests approval before a call.
+    # Without the setting the vendor requests approval before each call, as with "always", and no other vendor does.
     if tool.get("require_approval") != "never" or tool.get("headers"):
         return None
     return McpServer(label, url, text_or_none(tool.get("authorization")), names)
@@ -254,7 +252,7 @@ def write_tools(
         path = tool.path.rpartition("/tools/")[0]
         if open_namespace is None or open_namespace[0] != path:
             open_namespace = (path, [])
-            # A namespace needs a description; the client's own is in its body.
+            # A description is required (openai-python 3.54.0, `NamespaceToolParam`); the client's own is in its body.
             head = {
                 "type": "namespace",
                 "name": tool.namespace,
@@ -311,7 +309,7 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
             out["authorization"] = use.authorization
         if use.allowed_tools is not None:
             out["allowed_tools"] = list(use.allowed_tools)
-        # By default the client approves each call, which no other protocol has a form for.
+        # No other protocol has a form for the approval of a call, which is the default here.
         out["require_approval"] = "never"
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -386,7 +384,8 @@ def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, l
         return out
     if tool.parameters is None:
         out["parameters"] = {"type": "object", "properties": {}}
-    # The server's default is true here and false elsewhere, so it is always written.
+    # The default is true here and false in other protocols (langchain-ai/langchain#39309, read 2026-11-22), so it is
+    # always written.
     out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
     if tool.strict and not out["strict"]:
         ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")

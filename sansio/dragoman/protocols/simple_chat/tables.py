@@ -1,4 +1,4 @@
-"""Tables of the simple API: roles, settings, and what its responses have no place for."""
+"""Tables of the simple API: roles, settings, and the details of its losses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
 # Blocks whose text is the content. A refusal is text of the model, too.
 TEXT_KINDS = frozenset({BlockKind.TEXT, BlockKind.REFUSAL})
 
-# What a response may have beside its text: the path under which it is recorded, and the detail of the loss.
+# Blocks that are not text -> the path under which the loss is recorded, and its detail.
 LOST_BLOCKS: dict[BlockKind, tuple[str, str]] = {
     BlockKind.REASONING: ("/reasoning", "the simple API has no reasoning"),
     BlockKind.TOOL_CALL: ("/tool_calls", "the simple API has no tool calls"),
