@@ -9,7 +9,6 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from dragoman import RequestRefused
 from dragoman.document import Message, Part, Reasoning, ToolCall, ToolResult
@@ -21,18 +20,11 @@ from dragoman_server.simulator.request import SimulatedRequest
 _MARK_LENGTH = len(" [01234567]")
 
 
-class _Format(NamedTuple):
-    """How one protocol represents reasoning: its names of the block and of the member that proves it, and the form."""
-
-    block: str
-    proof: str
-    form: ReasoningForm
-
-
-_FORMATS = {
-    "anthropic_messages": _Format("thinking block", "signature", ReasoningForm.FULL),
-    "openai_responses": _Format("reasoning item", "encrypted_content", ReasoningForm.SUMMARY),
-    "openai_chat": _Format("reasoning", "reasoning_content", ReasoningForm.FULL),
+# The protocol's names of the block, and of the member that proves it.
+_NAMES = {
+    "anthropic_messages": ("thinking block", "signature"),
+    "openai_responses": ("reasoning item", "encrypted_content"),
+    "openai_chat": ("reasoning", "reasoning_content"),
 }
 
 
@@ -44,21 +36,23 @@ def wants_reasoning(request: SimulatedRequest) -> bool:
 
 def make_reasoning(request: SimulatedRequest, item_id: str) -> tuple[list[str], ReasoningForm, Signature]:
     """Return the visible parts, their form, and the signature, as the request's protocol has them."""
-    protocol, config = request.document.protocol, request.document.reasoning
-    shape = _FORMATS[protocol]
+    document = request.document
     text = _with_mark(
         f"**Reading the question** It has {len(request.user_text.split())} words, and each of them counts.\n\n"
         f"**Choosing the answer** There {'are tools to call' if request.tools else 'is no tool to call'}."
     )
-    parts = text.split("\n\n") if shape.form is ReasoningForm.SUMMARY else [text]
-    proof = text if protocol == "openai_chat" else base64.b64encode(text.encode()).decode()
-    native: JSON = {shape.proof: proof}
-    if protocol == "openai_responses":
+    parts, form = [text], ReasoningForm.FULL
+    encoded = base64.b64encode(text.encode()).decode()
+    native: JSON = {"reasoning_content": text}
+    if document.protocol == "anthropic_messages":
+        native = {"signature": encoded}
+        if document.reasoning is not None and document.reasoning.display == "omitted":
+            parts = []
+    elif document.protocol == "openai_responses":
+        parts, form = text.split("\n\n"), ReasoningForm.SUMMARY
         summary = [{"type": "summary_text", "text": part} for part in parts]
-        native = {"type": "reasoning", "id": item_id, "summary": summary, **native}
-    if protocol == "anthropic_messages" and config is not None and config.display == "omitted":
-        parts = []
-    return parts, shape.form, Signature(protocol, native, request.document.model)
+        native = {"type": "reasoning", "id": item_id, "summary": summary, "encrypted_content": encoded}
+    return parts, form, Signature(document.protocol, native, document.model)
 
 
 def check_returned_reasoning(request: SimulatedRequest) -> None:
@@ -67,16 +61,18 @@ def check_returned_reasoning(request: SimulatedRequest) -> None:
     Every turn with tool calls since the user's last text must have its reasoning. Older turns need none, because all
     vendors allow clients to leave it out.
     """
-    shape = _FORMATS[request.document.protocol]
+    name, proof = _NAMES[request.document.protocol]
     for turn in _running_turns(request.document.messages):
         call = next((part for part in turn if isinstance(part, ToolCall)), None)
         blocks = [part for part in turn if isinstance(part, Reasoning)]
         if call is not None and not blocks:
-            message = f"the {shape.block} before this tool call did not come back: send the assistant's turn as it was"
+            message = (
+                f"the {name} before this tool call did not come back: send the assistant's turn as it was"
+            )
             raise _refusal(call.path, message)
         for block in blocks:
             if not _is_unchanged(block, request.document.protocol):
-                message = f"the {shape.proof} of this {shape.block} did not come back unchanged"
+                message = f"the {proof} of this {name} did not come back unchanged"
                 raise _refusal(block.path, message)
 
 
@@ -100,7 +96,7 @@ def _is_unchanged(block: Reasoning, protocol: str) -> bool:
     if protocol == "openai_chat":
         return _has_mark(block.text)
     native = None if block.signature is None else block.signature.native
-    proof: JSON = native.get(_FORMATS[protocol].proof) if isinstance(native, dict) else None
+    proof: JSON = native.get(_NAMES[protocol][1]) if isinstance(native, dict) else None
     try:
         text = base64.b64decode(proof, validate=True).decode("utf-8", "replace")
     except (TypeError, ValueError):

@@ -29,7 +29,6 @@ from dragoman.document import (
     ToolCall,
     ToolResult,
 )
-from dragoman.events import ToolHead, ToolKind
 from dragoman_server.simulator.example import example_text
 
 # Tokens of an image or a file. Vendors count by its size.
@@ -39,9 +38,6 @@ _CALL = re.compile(r"^call[ \t]+(\S+)[ \t]*", re.MULTILINE)
 
 # More calls than any client makes in one turn. The search for one may take time in proportion to the text.
 _MAX_CALLS = 128
-
-# The prefixes of call ids that vendors' clients expect.
-_CALL_PREFIX = {"anthropic_messages": "toolu_"}
 
 ClientTool: TypeAlias = FunctionTool | CustomTool
 
@@ -112,12 +108,6 @@ class SimulatedRequest:
             return [t for t in tools if t.name == choice.name and t.namespace in (choice.namespace, None)]
         allowed = {(ref.namespace, ref.name) for ref in choice.allowed}  # none in the mode "none"
         return [tool for tool in tools if (tool.namespace, tool.name) in allowed]
-
-    def tool_head(self, tool: ClientTool, number: int) -> ToolHead:
-        """Return the head of tool call `number` of the response."""
-        kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
-        prefix = _CALL_PREFIX.get(self.document.protocol, "call_")
-        return ToolHead(f"{prefix}{self.token[:20]}{number}", tool.name, kind, tool.namespace)
 
     def requested_calls(self) -> list[tuple[ClientTool, str]]:
         """Return the calls that the user requested by lines `call NAME INPUT`, with their inputs.

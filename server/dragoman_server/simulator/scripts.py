@@ -25,6 +25,8 @@ from dragoman.events import (
     SignatureDelta,
     Stopped,
     TextDelta,
+    ToolHead,
+    ToolKind,
 )
 from dragoman_server.config.problems import did_you_mean
 from dragoman_server.simulator.example import example, example_text
@@ -153,8 +155,12 @@ def _call(
     request: SimulatedRequest, tool: ClientTool, text: str, number: int = 0, *, complete: bool = True
 ) -> Iterator[Step]:
     """Yield tool call `number`. text: JSON for a function, any text for a custom tool."""
+    kind = ToolKind.CUSTOM if isinstance(tool, CustomTool) else ToolKind.FUNCTION
+    # The prefixes of call ids that vendors' clients expect.
+    prefix = "toolu_" if request.document.protocol == "anthropic_messages" else "call_"
+    head = ToolHead(f"{prefix}{request.token[:20]}{number}", tool.name, kind, tool.namespace)
     block = number + 1  # block 0 may be reasoning
-    yield BlockStarted(block, BlockKind.TOOL_CALL, tool=request.tool_head(tool, number))
+    yield BlockStarted(block, BlockKind.TOOL_CALL, tool=head)
     for start in range(0, len(text), _ARGUMENTS_LENGTH):
         yield ArgumentsDelta(block, text[start : start + _ARGUMENTS_LENGTH])
     yield BlockEnded(block, complete)

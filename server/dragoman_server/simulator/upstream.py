@@ -32,7 +32,7 @@ class SimulatedResponse:
     """A reply, as a connection would return it, read by one task. See UpstreamResponse.
 
     read_s: the longest silence before UpstreamTimeout; None waits without limit.
-    ended: the reader has seen the end, good or bad.
+    ended: the end was read, good or bad.
     """
 
     __slots__ = ("_begun", "_broken", "_chunks", "_next", "_read_s", "ended", "headers", "status")
