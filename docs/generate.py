@@ -255,7 +255,7 @@ def _simulated_models() -> str:
             f"`{name}`",
             model.description,
             "" if model.setting is None else model.setting.meaning,
-            "" if model.setting is None else f"{model.default:g}" if model.default else "as fast as it goes",
+            "" if model.setting is None else f"{model.default:g}" if model.default else "no delay",
         )
         for name, model in MODELS.items()
     )

@@ -29,7 +29,7 @@ def read_model_aliases(
             found.append(_read_destination(sources, upstreams, place, alias, each, references))
         for index, destination in enumerate(found):
             if destination is not None and destination in found[:index]:
-                sources.add_problem((*path, index), f"{quote_value(chain[index])} stands here twice")
+                sources.add_problem((*path, index), f"{quote_value(chain[index])} is listed twice")
         destinations = tuple(each for each in found if each is not None)
         if destinations:
             models[alias] = destinations if isinstance(raw, list) else destinations[0]
@@ -47,7 +47,7 @@ def check_default_model(sources: ConfigSources, settings: Settings) -> None:
     route = resolve(settings, None, settings.server.default_model)
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-        text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+        text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
         sources.add_origin_problem(("server", "default_model"), text)
 
 

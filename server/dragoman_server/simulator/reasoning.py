@@ -2,7 +2,7 @@
 
 The last word of the reasoning is a hash of the rest, so that the simulator needs no memory to recognize it. All of it
 is in the signature of a thinking block, and in the encrypted content of a reasoning item. Chat Completions has neither:
-there the text must come back, as servers like DeepSeek's require.
+there the text itself must be sent back, as servers like DeepSeek's require.
 """
 
 import base64
@@ -56,7 +56,7 @@ def make_reasoning(request: SimulatedRequest, item_id: str) -> tuple[list[str], 
 
 
 def check_returned_reasoning(request: SimulatedRequest) -> None:
-    """Raise RequestRefused if reasoning did not come back unchanged.
+    """Raise RequestRefused if reasoning was not sent back unchanged.
 
     Every turn with tool calls since the user's last text must have its reasoning. Older turns need none, because all
     vendors allow clients to leave it out.
@@ -67,12 +67,12 @@ def check_returned_reasoning(request: SimulatedRequest) -> None:
         blocks = [part for part in turn if isinstance(part, Reasoning)]
         if call is not None and not blocks:
             message = (
-                f"the {name} before this tool call did not come back: send the assistant's turn as it was"
+                f"the {name} before this tool call was not sent back: send the assistant's turn unchanged"
             )
             raise _refusal(call.path, message)
         for block in blocks:
             if not _is_unchanged(block, request.document.protocol):
-                message = f"the {proof} of this {name} did not come back unchanged"
+                message = f"the {proof} of this {name} was not sent back unchanged"
                 raise _refusal(block.path, message)
 
 

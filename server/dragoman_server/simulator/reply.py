@@ -50,7 +50,7 @@ _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
 class _Timed(NamedTuple):
-    """An event that is due so many seconds after the head. cut: how the connection ended before it."""
+    """An event that is due `due_s` seconds after the head. cut: how the connection ended before it."""
 
     due_s: float
     event: Event
@@ -58,7 +58,7 @@ class _Timed(NamedTuple):
 
 
 class TimedBytes(NamedTuple):
-    """Bytes that are due so many seconds after the head. breaks: the connection breaks after them."""
+    """Bytes that are due `due_s` seconds after the head. breaks: the connection breaks after them."""
 
     due_s: float
     data: bytes

@@ -74,7 +74,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Nothing is sent for so many seconds."""
+    """Nothing is sent for `seconds`."""
 
     seconds: float
 
@@ -167,7 +167,7 @@ def _call(
 
 
 def _prose(count: int) -> str:
-    """Return so many words, in sentences and paragraphs."""
+    """Return `count` words, in sentences and paragraphs."""
     # Quadratic steps give an order of the words that looks random and takes no memory.
     words = [_PROSE_WORDS[(n * n + 3 * n) // 2 % len(_PROSE_WORDS)] for n in range(count)]
     sentences = [f"{' '.join(part).capitalize()}." for part in _parts(words, _SENTENCE_WORDS)]
@@ -213,7 +213,7 @@ def _calls(request: SimulatedRequest, tools: list[ClientTool], most: int | None 
 
 @_model("echo", "Repeats the user's last text, a word at a time.")
 def _echo(request: SimulatedRequest) -> Iterable[Step]:
-    return _say(request.user_text or "There is no text of the user to say back.")
+    return _say(request.user_text or "There is no user text to repeat.")
 
 
 @_model(
@@ -238,13 +238,13 @@ def _custom(request: SimulatedRequest) -> Iterable[Step]:
     if request.results:
         return _say(request.quote_results())
     tools = [tool for tool in request.tools if _takes_text(tool)]
-    return _calls(request, tools) if tools else _say("There is no tool with free text to call.")
+    return _calls(request, tools) if tools else _say("There is no free-text tool to call.")
 
 
 @_model(
     "reasoning",
-    "Thinks, with the signature or encryption of the protocol, then answers or calls a tool. If its reasoning does"
-    " not come back unchanged with the tool's result, the response is a 400 that says so.",
+    "Reasons, with the signature or encryption of the protocol, then writes text or calls a tool. If its reasoning"
+    " is not sent back unchanged with the tool's result, the response is a 400 with the reason.",
 )
 def _reasoning(request: SimulatedRequest) -> Iterable[Step]:
     reasoning: Iterable[Step] = ()
@@ -256,17 +256,17 @@ def _reasoning(request: SimulatedRequest) -> Iterable[Step]:
     return chain(reasoning, _say(request.quote_results() or f"You said: {request.user_text}", block=1))
 
 
-@_model("long", f"Says about {_LONG_WORDS} words.")
+@_model("long", f"Writes about {_LONG_WORDS} words.")
 def _long(request: SimulatedRequest) -> Iterable[Step]:
     return _say(_prose(_LONG_WORDS))
 
 
-@_model("slow", f"Says {_SHORT_WORDS} words, four a second.", default=4)
+@_model("slow", f"Writes {_SHORT_WORDS} words, four a second.", default=4)
 def _short(request: SimulatedRequest) -> Iterable[Step]:
     return _say(_prose(_SHORT_WORDS))
 
 
-@_model("silent", "Sends nothing for 60 seconds, then answers.", SILENCE, 60)
+@_model("silent", "Sends nothing for 60 seconds, then responds.", SILENCE, 60)
 def _silent(request: SimulatedRequest) -> Iterable[Step]:
     return [Delay(request.setting), *_short(request)]
 
@@ -346,7 +346,7 @@ def _count(request: SimulatedRequest) -> Iterable[Step]:
     return [*text, Stopped(StopReason.MAX_TOKENS)] if last < target else text
 
 
-@_model("empty", "Answers with no content.", None)
+@_model("empty", "Responds with no content.", None)
 def _empty(request: SimulatedRequest) -> Iterable[Step]:
     return ()
 
@@ -354,19 +354,19 @@ def _empty(request: SimulatedRequest) -> Iterable[Step]:
 def _add_error(name: str, status: int, message: str, code: str | None = None) -> None:
     setting, default = (RETRY_AFTER, 1) if status == 429 else (None, 0)
 
-    @_model(name, f"Answers with HTTP {status}: {message}.", setting, default)
+    @_model(name, f"Responds with HTTP {status}: {message}.", setting, default)
     def refuse(request: SimulatedRequest) -> NoReturn:
         raise RequestRefused(message, status=status, code=code)
 
 
-_add_error("error-400", 400, "the simulator finds this request invalid")
+_add_error("error-400", 400, "the simulator treats this request as invalid")
 _add_error(
     "error-context", 400, "prompt is too long: 250000 tokens > 200000 maximum", "context_length_exceeded"
 )
-_add_error("error-401", 401, "the simulator does not know this key")
-_add_error("error-403", 403, "the simulator does not let this key in")
-_add_error("error-404", 404, "the simulator has no such thing")
-_add_error("error-429", 429, "the simulator has had too many requests")
+_add_error("error-401", 401, "the simulator does not accept this key")
+_add_error("error-403", 403, "this key may not use the simulator")
+_add_error("error-404", 404, "the simulator has nothing with this name")
+_add_error("error-429", 429, "the simulator has received too many requests")
 _add_error("error-500", 500, "the simulator is broken")
 _add_error("error-503", 503, "the simulator is not available")
 _add_error("error-529", 529, "the simulator is overloaded")
@@ -374,7 +374,7 @@ _add_error("error-529", 529, "the simulator is overloaded")
 
 @_model("error-mid", "Fails with an error in the stream after some words; not streamed, with an HTTP error.")
 def _error_mid(request: SimulatedRequest) -> Iterable[Step]:
-    message = "the simulated model is overloaded and gave up in the middle"
+    message = "the simulated model is overloaded and failed in the middle"
     return _in_the_middle(Failed(WireError(ErrorKind.OVERLOADED, message)))
 
 
@@ -402,7 +402,7 @@ def model_of(name: str) -> tuple[SimulatedModel, float]:
         return model, model.default
     setting = model.setting
     if setting is None or not _NUMBER.fullmatch(number) or float(number) > setting.maximum:
-        takes = "no number" if setting is None else f"{setting.meaning}, a number from 0 to {setting.maximum}"
-        message = f'the model "{plain}" takes {takes} behind @'
+        accepted = f"{setting.meaning}, a number from 0 to {setting.maximum}," if setting else "no number"
+        message = f'the model "{plain}" accepts {accepted} after @'
         raise RequestRefused(message, code="invalid_value", path="/model")
     return model, float(number)

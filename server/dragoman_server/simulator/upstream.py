@@ -32,7 +32,7 @@ class SimulatedResponse:
     """A reply, as a connection would return it, read by one task. See UpstreamResponse.
 
     read_s: the longest silence before UpstreamTimeout; None waits without limit.
-    ended: the end was read, good or bad.
+    ended: the end was received, good or bad.
     """
 
     __slots__ = ("_begun", "_broken", "_chunks", "_next", "_read_s", "ended", "headers", "status")
@@ -48,11 +48,13 @@ class SimulatedResponse:
         self._read_s = read_s
 
     async def wait(self, due_s: float) -> None:
-        """Wait until so many seconds after the head is due. Raises UpstreamTimeout."""
+        """Wait until `due_s` seconds after the head is due. Raises UpstreamTimeout."""
         due = self._begun + due_s
         if self._read_s is not None and due - anyio.current_time() > self._read_s:
             await anyio.sleep(self._read_s)
-            raise UpstreamTimeout(f"{_WHERE}: nothing came for {self._read_s:g} s", UpstreamTimeoutPhase.READ)
+            raise UpstreamTimeout(
+                f"{_WHERE}: nothing was sent for {self._read_s:g} s", UpstreamTimeoutPhase.READ
+            )
         await anyio.sleep_until(due)
 
     async def receive(self) -> bytes:
@@ -66,7 +68,7 @@ class SimulatedResponse:
             self.ended = True
             if self._broken:
                 raise UpstreamBroken(
-                    f"{_WHERE}: the connection broke inside the body, as the model's script says"
+                    f"{_WHERE}: the connection broke inside the body, as in the model's script"
                 )
             return b""
         now_s = max(anyio.current_time() - self._begun, due_s)
