@@ -126,27 +126,27 @@ def _complete(
 ) -> Iterator[_Timed]:
     """Add start, usage, end and times to a script. One delta is one token, and in text that is one word."""
     generated = reasoned = 0
-    due, cut, started = 0.0, None, False
+    due_s, cut, started = 0.0, None, False
     for step in chain(script, [Stopped(StopReason.END)]):
         if isinstance(step, Delay):
-            due += step.seconds
+            due_s += step.seconds
             continue
         if isinstance(step, ConnectionCut):
             cut = step
             continue
         if not started:
             started = True
-            yield _Timed(due, Started(context.id, context.model, context.now), cut)
+            yield _Timed(due_s, Started(context.id, context.model, context.now), cut)
         if isinstance(step, TextDelta | ReasoningDelta | ArgumentsDelta):
             generated += 1
             reasoned += isinstance(step, ReasoningDelta)
-            due += 1 / pace if pace else 0
+            due_s += 1 / pace if pace else 0
         if isinstance(step, Stopped):
-            yield _Timed(due, replace(usage, output=generated, reasoning=reasoned), cut)
-        yield _Timed(due, step, cut)
+            yield _Timed(due_s, replace(usage, output=generated, reasoning=reasoned), cut)
+        yield _Timed(due_s, step, cut)
         if isinstance(step, Stopped | Failed):
             break
-    yield _Timed(due, Ended(), cut)
+    yield _Timed(due_s, Ended(), cut)
 
 
 def _compacted(events: Iterator[_Timed]) -> Iterator[_Timed]:

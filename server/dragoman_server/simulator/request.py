@@ -47,12 +47,12 @@ class SimulatedRequest:
     """One request, as scripts use it.
 
     document: the core's request document. token: a hash of the request, for ids.
-    setting: the number after `@`, or the model's default.
+    number: what stands after `@` in the model's name, or its default.
     """
 
     document: Request
     token: str
-    setting: float
+    number: float
 
     @property
     def max_tokens(self) -> int | None:

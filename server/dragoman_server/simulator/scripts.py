@@ -268,12 +268,12 @@ def _short(request: SimulatedRequest) -> Iterable[Step]:
 
 @_model("silent", "Sends nothing for 60 seconds, then responds.", SILENCE, 60)
 def _silent(request: SimulatedRequest) -> Iterable[Step]:
-    return [Delay(request.setting), *_short(request)]
+    return [Delay(request.number), *_short(request)]
 
 
 @_model("pause", "Goes silent for 60 seconds in the middle of its response.", SILENCE, 60)
 def _pause(request: SimulatedRequest) -> Iterable[Step]:
-    return _in_the_middle(Delay(request.setting))
+    return _in_the_middle(Delay(request.number))
 
 
 @_model("refusal", "Refuses.")
