@@ -409,6 +409,14 @@ def test_a_foreign_carrier_is_refused(protocol: str, carrier: str | None) -> Non
     assert refused(protocol, follow(protocol, body, first, ["42"]))[0] == 400
 
 
+def test_reasoning_with_a_lone_surrogate_is_refused() -> None:
+    body = ask(CHAT, "reasoning", tools=("look",))
+    first = response(CHAT, body)
+    _spoil_chat(holders(CHAT, first)[0])
+    sent = encoded(follow(CHAT, body, first, ["42"])).replace(b"**Reading", rb"\ud800").replace(b"]!", b"]")
+    assert reply_to(CHAT, sent).status == 400
+
+
 OFF = {
     CHAT: {"reasoning_effort": "none"},
     MESSAGES: {"thinking": {"type": "disabled"}},
