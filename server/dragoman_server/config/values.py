@@ -46,28 +46,23 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.PROXY: (_VISIBLE, _NO_URL),
 }
 
-# These frame or route a message: only the HTTP client sets them.
-_FRAMING_HEADERS = frozenset(
-    [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
+# Headers that cannot be set, by their names in lower case.
+_OWN_HEADERS = (
+    # They frame or route a message: only the HTTP client sets them.
+    (
+        re.compile(
+            "connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade"
+        ),
+        "this header belongs to the connection and cannot be set",
+    ),
+    # By these, clients identify themselves, the vendors' SDKs by x-stainless. The gateway sends its own.
+    (
+        re.compile("originator|user-agent|x-app|x-stainless-.*"),
+        "this header says who calls, which the gateway says itself: it stands for no other client",
+    ),
+    # The translation depends on it.
+    (re.compile(VERSION_HEADER), "this header has a setting of its own: anthropic_version"),
 )
-
-# By these, clients identify themselves. The gateway sends its own.
-_IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
-_IDENTITY_PREFIX = "x-stainless-"  # of the vendors' SDKs
-
-# The translation depends on them, so they are settings.
-_OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
@@ -256,12 +251,7 @@ def header_name(name: str) -> str:
     """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
         raise InvalidValue("is no header name")
-    if name.lower() in _FRAMING_HEADERS:
-        raise InvalidValue("this header belongs to the connection and cannot be set")
-    if name.lower() in _IDENTITY_HEADERS or name.lower().startswith(_IDENTITY_PREFIX):
-        raise InvalidValue(
-            "this header says who calls, which the gateway says itself: it stands for no other client"
-        )
-    if name.lower() in _OWN_SETTINGS:
-        raise InvalidValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
+    for pattern, problem in _OWN_HEADERS:
+        if pattern.fullmatch(name.lower()):
+            raise InvalidValue(problem)
     return name.lower()

@@ -55,6 +55,7 @@ class SettingKind(enum.Enum):
 Name = Annotated[str, SettingKind.NAME]
 FilePath = Annotated[str, SettingKind.PATH]
 Seconds = Annotated[float, SettingKind.SECONDS]
+Wait = Annotated[Seconds, Meta(ge=0, le=3600)]
 Dollars = Annotated[float, SettingKind.DOLLARS]
 Proxy = Annotated[Secret, SettingKind.PROXY]
 
