@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.config.problems import did_you_mean, quote_value, type_name
-from dragoman_server.settings.fields import SettingKind, SettingSpec, Text
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.settings.upstreams import VERSION_HEADER
@@ -100,6 +100,8 @@ def check_value(key: SettingSpec, value: object, raw: object) -> object:
 def _check_one(key: SettingSpec, value: object, raw: object) -> object:
     try:
         checked = msgspec.convert(value, key.type)
+        if checked == "":
+            raise InvalidValue("is empty")
         if key.choices and checked not in key.choices:
             raise InvalidValue(_choice_problem(key, str(raw)))
         form = _FORMS.get(key.kind)
@@ -121,8 +123,6 @@ def _type_problem(key: SettingSpec, value: object) -> str:
     kind, limits = key.kind, key.limits
     if kind is SettingKind.STATUSES:
         return "{} is no HTTP status"
-    if value == "" and kind.base is Text:
-        return "is empty"
     if limits.ge is None or type(value) not in (int, kind.base):
         return f"expected {kind.expected}, found {type_name(value)}"
     if kind is SettingKind.INTEGER:

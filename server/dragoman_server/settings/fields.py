@@ -18,8 +18,6 @@ from dragoman_server.settings.secret import Secret
 
 DAY_S = 86_400
 
-Text = Annotated[str, Meta(min_length=1)]
-
 
 class SettingKind(enum.Enum):
     """How a value is written and checked. Outside of TOML, lists are comma-separated.
@@ -48,7 +46,7 @@ class SettingKind(enum.Enum):
     HASH = "hash"
     HEADERS = "table of headers"
 
-    def __init__(self, label: str, base: Any = Text, expected: str = "a string") -> None:
+    def __init__(self, label: str, base: Any = str, expected: str = "a string") -> None:
         self.label, self.base, self.expected = label, base, expected
 
 
