@@ -38,6 +38,7 @@ FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
+@pytest.mark.each_choice
 def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, classes in CLASSES.items():
         expected = classes[pair.client == MESSAGES]

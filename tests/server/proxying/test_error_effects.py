@@ -205,6 +205,7 @@ NAMED_TIMES = {
 
 @each("protocol")
 @pytest.mark.parametrize("named", NAMED_TIMES)
+@pytest.mark.each_choice
 async def test_an_account_cools_down_as_long_as_the_provider_requires(
     protocol: str, named: str, stream: bool
 ) -> None:
