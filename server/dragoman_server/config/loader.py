@@ -16,12 +16,7 @@ from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.capabilities.providers import (
-    PROVIDERS,
-    DiscoveredProvider,
-    discover_providers,
-    host_capabilities,
-)
+from dragoman_server.capabilities.providers import PROVIDERS, discover_providers, host_capabilities
 from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
@@ -225,7 +220,7 @@ class _Loader(ConfigSources):
             ):
                 if text is not None:
                     configured.add(name)
-                    self.check_text(values, key, ("server", name), text, ValueOrigin(source, where=where))
+                    self.check_text(values, key, ("server",), text, ValueOrigin(source, where=where))
         for name, value, needed in _NEEDED:
             if name in values and value in (None, values[name]) and needed not in configured:
                 self.add_origin_problem(("server", name), f"needs {needed} as well")
@@ -288,28 +283,25 @@ class _Loader(ConfigSources):
                     f"makes no upstream {found.provider.name}"
                 )
                 continue
-            problems_before = len(self.problems)
-            values = self._discovered_values(found, ("upstreams", index))
+            path, problems_before = ("upstreams", index), len(self.problems)
+            by_key = ValueOrigin(ENVIRONMENT, where=found.key_variable)
+            by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
+            values: dict[str, Any] = {
+                "name": found.provider.name,
+                "protocol": found.protocol,
+                "protocols": found.protocols,
+                "auth": found.auth,
+            }
+            self.origins |= {dotted((*path, name)): by_key for name in values}
+            key = self.environ[found.key_variable]
+            self.check_text(values, self.upstream_keys["base_url"], path, found.base_url, by_url)
+            self.check_text(values, self.upstream_keys["api_key"], path, key, by_key)
             if len(self.problems) == problems_before:
                 self.names[found.provider.name] = ()
                 index += 1
+                url_variable = found.provider.base_url_variable
+                values["variables"] = {"api_key": found.key_variable, "base_url": url_variable}
                 yield _upstream(values)
-
-    def _discovered_values(self, found: DiscoveredProvider, path: KeyPath) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "name": found.provider.name,
-            "protocol": found.protocol,
-            "protocols": found.protocols,
-            "auth": found.auth,
-        }
-        by_key = ValueOrigin(ENVIRONMENT, where=found.key_variable)
-        by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
-        self.origins |= {dotted((*path, name)): by_key for name in values}
-        key = self.environ[found.key_variable]
-        for name, text, origin in (("base_url", found.base_url, by_url), ("api_key", key, by_key)):
-            self.check_text(values, self.upstream_keys[name], (*path, name), text, origin)
-        variables = {"api_key": found.key_variable, "base_url": found.provider.base_url_variable}
-        return {**values, "variables": variables}
 
     # The other tables.
 

@@ -197,11 +197,11 @@ class ConfigSources:
     def check_text(
         self, values: dict[str, Any], key: SettingSpec, path: KeyPath, text: str, origin: ValueOrigin
     ) -> None:
-        """Check a text that is not from the file, and put its value into `values`."""
+        """Check a text that is not from the file, and put its value into `values` of the table `path`."""
         try:
             value = parse_text(key, text)
             values[key.name] = check_value(key, value, value)
-            self.origins[dotted(path)] = origin
+            self.origins[dotted((*path, key.name))] = origin
         except InvalidValue as error:
             self.problems.append(ConfigProblem(origin.source, None, origin.where, str(error)))
 
