@@ -28,9 +28,6 @@ ENV_PREFIX = "DRAGOMAN_"
 # For `cors_origins`: http and https, of localhost and loopback addresses, on any port.
 LOOPBACK_ORIGINS = "loopback"
 
-BUDGET_PERIODS = ("day", "month", "total")
-RESPONSE_STORES = ("off", "memory", "sqlite")
-ACCOUNT_STORES = ("memory", "sqlite", "valkey")
 # How models of upstreams are listed: see `model_names`.
 FULL, PLAIN, BOTH = MODEL_NAMES = ("full", "plain", "both")
 # The core reads no larger document.
@@ -98,7 +95,9 @@ class ServerSettings:
         Seconds, Meta(ge=1, le=30 * DAY_S), "age at which an upstream's list of models is fetched again"
     ] = 300.0
     response_store: Annotated[
-        str, RESPONSE_STORES, "where responses to Responses clients are kept, for previous_response_id"
+        str,
+        ("off", "memory", "sqlite"),
+        "where responses to Responses clients are kept, for previous_response_id",
     ] = "off"
     response_store_path: Annotated[
         FilePath | None, "file of the response store sqlite, created if missing"
@@ -114,7 +113,7 @@ class ServerSettings:
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
-        ACCOUNT_STORES,
+        ("memory", "sqlite", "valkey"),
         "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
     ] = "memory"
     account_store_path: Annotated[FilePath | None, "file of the account store sqlite, created if missing"] = (
@@ -195,9 +194,9 @@ class ClientKey:
     budget: Annotated[
         Dollars | None, Meta(ge=0, le=10**9), "most that it may spend in a budget_period, by the [[prices]]"
     ] = None
-    budget_period: Annotated[str, BUDGET_PERIODS, "when the budget starts again, in UTC; total: never"] = (
-        "month"
-    )
+    budget_period: Annotated[
+        str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
+    ] = "month"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
