@@ -150,7 +150,7 @@ def _duration(now: float, until: float) -> str:
 
 
 def _moment(now: float, until: float) -> str:
-    """Format a time as Anthropic does: "The time when the limit will be fully replenished, in RFC 3339 format." """
+    """Format the time at which a limit is replenished as Anthropic does, by RFC 3339."""
     return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -122,7 +122,7 @@ def all_values() -> list[str]:
 
 
 def repeated() -> str:
-    """The words of a server that repeats all that it can have heard, in all forms that it may give them."""
+    """The words of a server that repeats all that it can have received, in all forms that it may give them."""
     key = CANARIES["UpstreamSettings", "api_key"].reveal()
     proxy = f"me:{_PROXY}"
     said = [

@@ -23,7 +23,7 @@ class Backoff(msgspec.Struct, frozen=True):
     max_s: the longest of both.
     max_failures: this many within window_s are too many.
     window_s: see max_failures.
-    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not come back all at once.
+    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at once.
     """
 
     rate_limit_s: float = 15.0
@@ -43,7 +43,7 @@ class Health(msgspec.Struct, frozen=True):
 
     cooldown_until: the account is not used until then.
     cause: of the cooldown, for the operator.
-    disabled: why it is out of use until an operator resets it, None while it is in use.
+    disabled: why it is disabled until an operator resets it, None if it is not.
     failures: the times of recent temporary failures, oldest first.
     consecutive_cooldowns: without a success between them.
     last_used: when it was last chosen.
@@ -105,7 +105,7 @@ class Health(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
 
     def after_reset(self) -> Health:
-        """Return the state after the operator has put the account back into use."""
+        """Return the state after the operator has reset the account."""
         return Health(last_used=self.last_used)
 
     def _cooled(self, seconds: float, cause: str, now: float, random: float, backoff: Backoff) -> Health:

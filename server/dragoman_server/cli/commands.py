@@ -43,7 +43,7 @@ def _server_options(command: _Command) -> _Command:
     """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
     for key in reversed(_SERVER.values()):
         if key.kind is SettingKind.SECRET:
-            continue  # everybody on a machine can read the command lines of its processes
+            continue  # all users of a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
         default = f"[{ENV_PREFIX}{key.name.upper()}]"
         if key.kind is SettingKind.SWITCH:
@@ -91,7 +91,7 @@ def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
 
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
-    defaults, in this order.
+    defaults, in this order of precedence.
     """
 
 
@@ -162,12 +162,12 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     unchecked = upstreams_without_grammars(loaded.settings)
     if unchecked and loaded.settings.server.check_grammars and not grammar_check_available():
         click.echo(
-            "note: what models write for tools with a grammar is not checked, as dragoman[grammar] is not installed; "
-            f"these upstreams do not check it themselves: {', '.join(unchecked)}",
+            "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
+            f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",
             err=True,
         )
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
-    place = loaded.path or "no file, the environment alone"
+    place = loaded.path or "no file, only the environment"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
 
 
@@ -218,7 +218,7 @@ def add_key(name: str, config_file: str | None) -> None:
         )
         sys.exit(_WRONG_CONFIGURATION)
     if any(key.name == name for key in settings.client_keys):
-        click.echo(f"dragoman: there is a key of the name {name!a} already", err=True)
+        click.echo(f"dragoman: there is already a key named {name!a}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     try:
         name = str(check_value(keys_of(ClientKey)["name"], name, name))
@@ -226,9 +226,9 @@ def add_key(name: str, config_file: str | None) -> None:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     key = new_key()
-    click.echo("The key, which is shown this once:", err=True)
+    click.echo("The key, which is shown only once:", err=True)
     click.echo(key)
-    click.echo("Add these lines to the configuration, and start the gateway anew:", err=True)
+    click.echo("Add these lines to the configuration, and restart the gateway:", err=True)
     click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
@@ -263,11 +263,11 @@ def revoke_key(name: str, config_file: str | None) -> None:
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:
         known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
-        click.echo(f"dragoman: there is no key of the name {name!a}; there are {known}", err=True)
+        click.echo(f"dragoman: there is no key named {name!a}; there are {known}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     try:
         lines = remove_client_key(Path(loaded.path), index)
     except ConfigEditError as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_CANNOT_START)
-    click.echo(f"{loaded.path}: {lines} lines removed; the key counts until the gateway is started anew")
+    click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")

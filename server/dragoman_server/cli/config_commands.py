@@ -175,7 +175,7 @@ def remove_client_key(path: Path, index: int) -> int:
     shorter = "\n".join(lines[:first] + lines[last:])
     if _parse_toml(shorter) != _without_key(tomllib.loads(text), index):
         raise ConfigEditError(
-            f"{path} is written in an unusual way: take the key out by hand, line {first + 1}"
+            f"{path} is written in an unusual way: remove the key by hand, line {first + 1}"
         )
     _replace_file(path, mark + shorter.encode())
     return last - first

@@ -31,7 +31,7 @@ def expand(text: str, environ: Mapping[str, str], directory: Path, references: l
             return "$"
         inner = match["inner"]
         if inner is None:
-            raise InterpolationError('a "$" alone: write "${NAME}" for a variable, "$$" for a dollar sign')
+            raise InterpolationError('a single "$": write "${NAME}" for a variable, "$$" for a dollar sign')
         references.append(inner)
         if inner.startswith("file:"):
             return _read(inner.removeprefix("file:"), directory)

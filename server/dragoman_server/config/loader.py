@@ -55,7 +55,7 @@ __all__ = [
     "load",
 ]
 
-# Read from the working directory when no file is named; its absence is no error.
+# Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 
@@ -72,7 +72,7 @@ _NEEDED = (
 
 # The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ def _warnings(
     if "*" in settings.server.cors_origins and not settings.client_keys:
         yield (
             "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
-            "as there are no client keys"
+            "because there are no client keys"
         )
     for upstream in settings.upstreams:
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
-                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1; "
                 f"requests would go to .../v1{path}"
             )
 
@@ -213,7 +213,7 @@ class _Loader(ConfigSources):
         configured = set(table)
         for name, key in keys.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
-            # Compose files and shells set empty variables to mean none.
+            # Compose files and shells set empty variables that mean none.
             for source, where, text in (
                 (ENVIRONMENT, variable, self.environ.get(variable) or None),
                 (COMMAND_LINE, flag, self.flags.get(name)),
@@ -226,7 +226,7 @@ class _Loader(ConfigSources):
                 self.add_origin_problem(("server", name), f"needs {needed} as well")
         server = ServerSettings(**values)
         if server.response_store == "memory" and server.workers > 1:
-            text = "is known to one process alone, and there are several workers: use sqlite"
+            text = "exists in one process only, and there are several workers: use sqlite"
             self.add_origin_problem(("server", "response_store"), text)
         if server.account_store == "valkey" and not valkey_available():
             self.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
@@ -280,7 +280,7 @@ class _Loader(ConfigSources):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
                     f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
-                    f"makes no upstream {found.provider.name}"
+                    f"does not make an upstream {found.provider.name}"
                 )
                 continue
             path, problems_before = ("upstreams", index), len(self.problems)
@@ -340,13 +340,13 @@ class _Loader(ConfigSources):
             ids.add(account.id)
 
     def _check_public(self, server: ServerSettings) -> None:
-        # Wrong keys are a problem of their own; an empty list of keys is no list.
+        # Wrong keys are a separate problem; an empty list of keys counts as none.
         keys = self.document.get("client_keys")
         if not (is_loopback(server.host) or keys or server.allow_public_without_keys):
             text = (
                 f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
                 "connect could use your upstreams: make a key with `dragoman keys add`, or set "
-                "allow_public_without_keys = true where something else decides who may connect"
+                "allow_public_without_keys = true if something else controls who can connect"
             )
             self.add_origin_problem(("server", "host"), text)
 

@@ -29,7 +29,7 @@ def read_model_aliases(
             destination = sources.expand(place, each, references)
             problem = _problem(destination, each, alias, upstreams)
             if problem is None and destination in found:
-                sources.add_problem(place, f"{quote_value(each)} stands here twice")
+                sources.add_problem(place, f"{quote_value(each)} is listed twice")
             elif problem is not None and len(sources.problems) == problems_before:
                 sources.add_problem(place, problem)
             found.append(str(destination))
@@ -48,7 +48,7 @@ def check_default_model(sources: ConfigSources, settings: Settings) -> None:
     route = resolve(settings, None, settings.server.default_model)
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-        text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+        text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
         sources.add_origin_problem(("server", "default_model"), text)
 
 

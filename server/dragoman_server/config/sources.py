@@ -64,7 +64,8 @@ class ConfigSources:
             self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
             return
         try:
-            # "A TOML file must be a valid UTF-8 document"; some editors begin it with a byte order mark.
+            # "A TOML file must be a valid UTF-8 encoded Unicode document" -- TOML 1.0.0. Some editors begin it with a
+            # byte order mark.
             text = data.decode("utf-8-sig")
             self.document = tomllib.loads(text)
         except UnicodeDecodeError as error:
@@ -76,7 +77,7 @@ class ConfigSources:
                 line, message = int(place[1]), f"{str(error)[: place.start()]} (column {place[2]})"
             self._file_problem(line, f"not valid TOML: {message}")
         except (ValueError, RecursionError):
-            self._file_problem(None, "has a number or a nesting that is too large")
+            self._file_problem(None, "has a number that is too large, or is nested too deeply")
         else:
             self.lines = TomlLines(text)
 
@@ -90,7 +91,7 @@ class ConfigSources:
         self.problems.append(ConfigProblem(self.file, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record what is wrong with a setting that may have come from any source."""
+        """Record a problem of a setting that may have come from any source."""
         origin = self.origins[dotted(path)]
         self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
 
@@ -107,7 +108,7 @@ class ConfigSources:
     def report_unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
         for name in table:
             if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
+                hint = did_you_mean(name, valid) or "; valid keys are " + ", ".join(valid)
                 self.add_problem((*path, name), f"unknown key{hint}")
 
     def table(self, path: KeyPath, value: object) -> dict[str, object]:
@@ -165,7 +166,7 @@ class ConfigSources:
             try:
                 lowered = header_name(name)
                 if lowered in headers:
-                    raise InvalidValue("stands here twice: names of headers ignore case")
+                    raise InvalidValue("is set twice: header names ignore case")
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
                 continue

@@ -14,7 +14,8 @@ KeyPath = tuple[str | int, ...]
 # What may follow a token; commas separate the elements of arrays and inline tables.
 _BLANK = r"(?:[ \t\r\n,]++|#[^\n]*+)*+"
 _STRING = r'"(?:[^"\\]++|\\.)*+"' + r"|'[^']*+'"
-# "You can write a quotation mark, or two adjacent quotation marks, anywhere inside": also at the end.
+# "You can write a quotation mark, or two adjacent quotation marks, anywhere inside", also at the end
+# -- TOML 1.0.0, String
 _LONG_STRING = r'"""(?:[^"\\]++|\\.|""?(?!"))*+"{3,5}' + r"|'''(?:[^']++|''?(?!'))*+'{3,5}"
 _NAME = rf"(?:[A-Za-z0-9_-]++|{_STRING})"
 _KEY = rf"({_NAME}(?:[ \t]*\.[ \t]*{_NAME})*+)[ \t]*"

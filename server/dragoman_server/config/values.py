@@ -19,27 +19,30 @@ from dragoman_server.settings.upstreams import VERSION_HEADER
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _HOST_PATTERN = re.compile(r"[a-z0-9._*-]+")
-# RFC 9110 5.6.2: token.
+# A token (RFC 9110, 5.6.2).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
+# RFC 9110, 5.5: visible characters, with spaces and tabs between them; obs-text is left out on purpose.
 _FIELD_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?")
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
-_NO_URL = "{} is no URL: it has spaces, control characters or characters outside ASCII"
+_NO_URL = "{} is not a URL: it has spaces, control characters or characters outside ASCII"
 
-# The form of a text by its kind, and what is wrong with others; {} stands for the text as it was written.
+# The form of a text by its kind, and the error for others, in which {} is the text as it was written.
 _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
-    SettingKind.TEXT: (_FIELD_VALUE, "{} has characters that no header may have"),
+    SettingKind.TEXT: (_FIELD_VALUE, "{} has characters that are not allowed in a header"),
     SettingKind.NAME: (
         re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"),
-        "{} is no name: use letters, digits, dots, dashes and underscores",
+        "{} is not a valid name: use letters, digits, dots, dashes and underscores",
     ),
-    SettingKind.PATH: (re.compile(r"[^\0]+"), "{} is no file name"),
-    SettingKind.SECRET: (_VISIBLE, "has spaces, line ends or characters outside ASCII, which no key has"),
+    SettingKind.PATH: (re.compile(r"[^\0]+"), "{} is not a file name"),
+    SettingKind.SECRET: (
+        _VISIBLE,
+        "has spaces, line ends or characters outside ASCII, which a key cannot have",
+    ),
     SettingKind.HASH: (
         re.compile(r"[0-9a-f]{64}"),
-        "is no hash of a key: write what `dragoman keys add` printed",
+        "is not the hash of a key: write what `dragoman keys add` printed",
     ),
-    SettingKind.HEADERS: (_FIELD_VALUE, "has line ends or other characters that no header may have"),
+    SettingKind.HEADERS: (_FIELD_VALUE, "has line ends or other characters that are not allowed in a header"),
     # urlsplit drops tabs and line ends without an error, so they are checked first.
     SettingKind.ORIGINS: (_VISIBLE, _NO_URL),
     SettingKind.URL: (_VISIBLE, _NO_URL),
@@ -55,10 +58,10 @@ _OWN_HEADERS = (
         ),
         "this header belongs to the connection and cannot be set",
     ),
-    # By these, clients identify themselves, the vendors' SDKs by x-stainless. The gateway sends its own.
+    # Clients identify themselves by these, vendors' SDKs by x-stainless. The gateway sends its own.
     (
         re.compile("originator|user-agent|x-app|x-stainless-.*"),
-        "this header says who calls, which the gateway says itself: it stands for no other client",
+        "this header identifies the sender, and the gateway sends its own",
     ),
     # The translation depends on it.
     (re.compile(VERSION_HEADER), "this header has a setting of its own: anthropic_version"),
@@ -93,7 +96,7 @@ def check_value(key: SettingSpec, value: object, raw: object) -> object:
         except InvalidValue as error:
             raise InvalidValue(str(error), index) from None
         if key.kind is not SettingKind.STATUSES and found[-1] in found[:-1]:
-            raise InvalidValue(f"{quote_value(raw_element)} stands here twice", index)
+            raise InvalidValue(f"{quote_value(raw_element)} is listed twice", index)
     return tuple(found)
 
 
@@ -112,7 +115,7 @@ def _check_one(key: SettingSpec, value: object, raw: object) -> object:
         problem = _type_problem(key, value)
     except InvalidValue as error:
         problem = str(error)
-    # Of the URL of a proxy nothing is quoted, because it may contain credentials.
+    # The URL of a proxy is never quoted, because it may contain credentials.
     raise InvalidValue(
         problem.replace("{}", "this value" if key.kind is SettingKind.PROXY else quote_value(raw))
     )
@@ -122,7 +125,7 @@ def _type_problem(key: SettingSpec, value: object) -> str:
     """Return what is wrong with a value that msgspec refuses."""
     kind, limits = key.kind, key.limits
     if kind is SettingKind.STATUSES:
-        return "{} is no HTTP status"
+        return "{} is not an HTTP status"
     if limits.ge is None or type(value) not in (int, kind.base):
         return f"expected {kind.expected}, found {type_name(value)}"
     if kind is SettingKind.INTEGER:
@@ -132,7 +135,7 @@ def _type_problem(key: SettingSpec, value: object) -> str:
 
 def _choice_problem(key: SettingSpec, raw: str) -> str:
     # A suggestion quotes nothing of the value.
-    hint = did_you_mean(raw, key.choices) or "; valid are " + ", ".join(map(quote_value, key.choices))
+    hint = did_you_mean(raw, key.choices) or "; valid values are " + ", ".join(map(quote_value, key.choices))
     return f"unknown {key.name.removesuffix('s')} {{}}{hint}"
 
 
@@ -158,7 +161,7 @@ def _host(key: SettingSpec, text: str) -> str:
 def _allowed_host(key: SettingSpec, text: str) -> str:
     text = text.lower().removeprefix("[").removesuffix("]")
     if not _HOST_PATTERN.fullmatch(text) and not _is_address(text):
-        raise InvalidValue('{} is no host name: write it without scheme and port, such as "*.example.com"')
+        raise InvalidValue('{} is not a host name: write it without scheme and port, such as "*.example.com"')
     return text
 
 
@@ -186,7 +189,7 @@ def _origin(key: SettingSpec, text: str) -> str:
         return text
     if _split(text).path or any(each in text for each in "?#@"):
         raise InvalidValue(
-            '{} is no origin: write "https://host" or "https://host:port", '
+            '{} is not an origin: write "https://host" or "https://host:port", '
             f'"{LOOPBACK_ORIGINS}" for the pages of this machine, or "*" for any'
         )
     return text.lower()
@@ -200,9 +203,9 @@ def _split(text: str) -> SplitResult:
         port = url.port
     except ValueError:
         # The exception's own text quotes parts of the URL, which may come from a secret.
-        raise InvalidValue("{} is no URL: its host or port is malformed") from None
+        raise InvalidValue("{} is not a URL: its host or port is malformed") from None
     if not url.hostname:
-        raise InvalidValue("{} names no host")
+        raise InvalidValue("{} has no host")
     if port == 0:
         raise InvalidValue("{} has port 0")
     return url
@@ -213,7 +216,7 @@ def _url(key: SettingSpec, text: str) -> str:
     if "@" in url.netloc:
         raise InvalidValue("{} has credentials in it: put them into api_key or headers")
     if url.scheme not in ("http", "https"):
-        raise InvalidValue('{} has an unknown scheme; valid are "http" and "https"')
+        raise InvalidValue('{} has an unknown scheme; valid schemes are "http" and "https"')
     if "?" in text or "#" in text:
         raise InvalidValue("{} has a query or a fragment: a base URL ends with its path")
     for endpoint in _ENDPOINTS:
@@ -224,14 +227,14 @@ def _url(key: SettingSpec, text: str) -> str:
 
 def _proxy(key: SettingSpec, text: str) -> Secret:
     if _split(text).scheme not in ("http", "https", "socks5", "socks5h"):
-        raise InvalidValue('has an unknown scheme; valid are "http", "https", "socks5", "socks5h"')
+        raise InvalidValue('has an unknown scheme; valid schemes are "http", "https", "socks5", "socks5h"')
     return Secret(text)
 
 
 def _secret(key: SettingSpec, text: str) -> Secret:
     if len(text) < (key.limits.min_length or 0):
         raise InvalidValue(
-            f"is too short: {key.limits.min_length} characters at least, as from `openssl rand -hex 32`"
+            f"is too short: at least {key.limits.min_length} characters are required, as from `openssl rand -hex 32`"
         )
     return Secret(text)
 
@@ -250,7 +253,7 @@ _CHECKS: dict[SettingKind, Callable[[SettingSpec, str], object]] = {
 def header_name(name: str) -> str:
     """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
-        raise InvalidValue("is no header name")
+        raise InvalidValue("is not a header name")
     for pattern, problem in _OWN_HEADERS:
         if pattern.fullmatch(name.lower()):
             raise InvalidValue(problem)

@@ -1,9 +1,9 @@
 """List the accounts of upstreams for the operator, and enable, disable or reset one.
 
-This is an application of its own beside the one for clients. Everything below /admin needs the admin key, also what is
-added later; without `server.admin_key` every path is a 404. Client keys do not count here. Browsers get no CORS
-headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and
-nothing of a key.
+This application is separate from the one for clients. All paths below /admin need the admin key, also those that are
+added later; without `server.admin_key` every path is a 404. Client keys are not accepted here. Browsers get no CORS
+headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and no
+part of a key.
 """
 
 import time
@@ -28,7 +28,7 @@ from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
 
-# The store has a deadline of its own. This one is for a store that does not meet it.
+# The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0
 
 # Reason shown for an account that the operator disabled.
@@ -91,7 +91,7 @@ class _Accounts:
                     await change(account.id)
             except (AccountStoreError, TimeoutError):
                 raise HTTPException(
-                    503, "the store of accounts does not answer; nothing may have changed"
+                    503, "the account store does not respond; the change may not have been made"
                 ) from None
             health = self._store.health().get(account.id, Health())
             return _respond(request, account_json(account, health, time.time()))

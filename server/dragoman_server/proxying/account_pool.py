@@ -2,8 +2,8 @@
 
 The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
 with the clock and a random number. With one account to choose from, nothing is recorded against it, and its errors
-reach the client unchanged. A proxy that does not connect cools down by itself, and its accounts with it, because they
-did nothing wrong.
+reach the client unchanged. A proxy that does not connect has a cooldown of its own, which its accounts share: the
+failure is not theirs.
 
 A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
 machine is in by then.
@@ -359,7 +359,7 @@ def classify_stream_error(error: WireError) -> ErrorAction:
 
 _OTHERS_LEFT = WireError(
     ErrorKind.OVERLOADED,
-    "the accounts that were tried are out of use; others may take the next request",
+    "the accounts that were tried are disabled; other accounts may serve the next request",
     status=503,
 )
 
@@ -368,11 +368,14 @@ def _no_account_error(retry_at: float | None) -> WireError:
     """Return the error for a request that no account could be tried for."""
     if retry_at is None:
         message = (
-            "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "
+            "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its "
             "log or at /admin/accounts, and has to reset them there"
         )
         return WireError(ErrorKind.MISCONFIGURED, message)
-    message = f"every account of this model's upstreams rests; the first is back in {math.ceil(retry_at)} s"
+    seconds = math.ceil(retry_at)
+    message = (
+        f"every account of this model's upstreams is cooling down; the first is available in {seconds} s"
+    )
     return WireError(ErrorKind.RATE_LIMIT, message, status=429)
 
 

@@ -52,7 +52,7 @@ class CapabilitySettings:
     reasoning_setting: Annotated[
         str | None,
         ("reasoning_effort", "reasoning", "thinking", "enable_thinking", NONE),
-        "setting of the reasoning effort in Chat Completions: a word, {effort}, {type}, or true and false",
+        "setting of the reasoning effort in Chat Completions: a string, {effort}, {type}, or true and false",
     ] = None
     thinking_type: Annotated[
         str | None, ("enabled", "adaptive"), "type that requests thinking where reasoning_setting is thinking"
@@ -60,8 +60,8 @@ class CapabilitySettings:
     reasoning_back: Annotated[
         str | None,
         ("never", "tool_loop", "always"),
-        "assistant turns whose reasoning Chat Completions requires back: none, those with tool calls since the last"
-        " user message, or all; a blank replaces reasoning that is lost",
+        "assistant turns whose reasoning must be sent back in Chat Completions: none, those with tool calls since the"
+        " last user message, or all; a blank replaces reasoning that is lost",
     ] = None
     thought_signatures: Annotated[
         bool | None, "Chat Completions requires Google's thought_signature with the first tool call of a turn"
@@ -69,7 +69,7 @@ class CapabilitySettings:
     efforts: Annotated[
         tuple[str, ...] | None,
         EFFORTS,
-        "reasoning efforts that are accepted; others become the nearest; unset: all; empty: no reasoning at all",
+        "reasoning efforts that are accepted; others are replaced by the nearest; unset: all; empty: no reasoning",
     ] = None
     thinking: Annotated[
         str | None,
@@ -123,7 +123,7 @@ class CapabilitySettings:
         str | None,
         ("auto", "requested", "never"),
         "when summaries of reasoning are requested in Responses: whenever the client requests reasoning, when it"
-        " wants to see it, or never",
+        " requests visible reasoning, or never",
     ] = None
     unwraps_signatures: Annotated[
         bool | None,
@@ -135,13 +135,13 @@ class CapabilitySettings:
     forced_tools: Annotated[
         str | None,
         ("yes", "not_thinking", "no"),
-        "accepts a tool_choice that requires a call: always, only while the model does not think, or never",
+        "accepts a tool_choice that requires a call: always, only while the model does not reason, or never",
     ] = None
     enforces: Annotated[
         tuple[str, ...] | None,
         ENFORCED,
         "what it is known to enforce: a strict schema, a required tool call; the rest is checked in the response, "
-        "and the losses say `breach`",
+        "and a breach is recorded in the losses",
     ] = None
     sampling_pair: Annotated[
         bool | None, "accepts temperature and top_p together; else only the temperature is sent"
@@ -181,4 +181,4 @@ class ModelCapabilitySettings(CapabilitySettings):
     model: Annotated[
         str, "the upstream's name of the model; * matches any text; later tables override earlier ones"
     ]
-    upstream: Annotated[Name | None, "upstream that the table is about; unset: all"] = None
+    upstream: Annotated[Name | None, "upstream that the table applies to; unset: all"] = None

@@ -3,7 +3,7 @@
 Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
 tuple; and last the help text:
 
-    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 takes a free one"] = 8080
+    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
 """
 
 import enum

@@ -43,7 +43,7 @@ class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
 
     host: Annotated[str, SettingKind.HOST, "address to bind"] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 takes a free one"] = 8080
+    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
     backend: Annotated[str, ("asyncio", "uvloop", "trio"), "event loop"] = "asyncio"
     workers: Annotated[int, Meta(ge=1, le=256), "number of worker processes"] = 1
     certfile: Annotated[FilePath | None, "TLS certificate chain, PEM"] = None
@@ -54,7 +54,7 @@ class ServerSettings:
     max_connections: Annotated[
         int,
         Meta(ge=0, le=1_000_000),
-        "most client connections per process; 0: half of the files that it may open, at most 10000",
+        "largest number of client connections per process; 0: half of the files that it may open, at most 10000",
     ] = 0
     send_timeout_s: Annotated[
         Timeout, "how long a client may read nothing of its response before its request is cancelled"
@@ -72,9 +72,9 @@ class ServerSettings:
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, Meta(ge=1024, le=MAX_BODY_BYTES), "largest request body"] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
-        Timeout, "longest time from the first byte of a request to the end of its headers; after it 408"
+        Timeout, "longest time from the first byte of a request to the end of its headers, before a 408"
     ] = 30.0
-    body_timeout_s: Annotated[Timeout, "longest silence within a request body; after it 408"] = 30.0
+    body_timeout_s: Annotated[Timeout, "longest silence within a request body, before a 408"] = 30.0
     drain_s: Annotated[
         Seconds, Meta(ge=0, le=DAY_S), "time that open requests have to finish at shutdown"
     ] = 30.0
@@ -88,8 +88,8 @@ class ServerSettings:
     model_names: Annotated[
         str,
         MODEL_NAMES,
-        "names that GET /v1/models lists; full: upstream/model; plain: the model's own name where that leads to "
-        "it, else the full one",
+        "names that GET /v1/models lists; full: upstream/model; plain: the model's own name if that is routed "
+        "to it, else the full one",
     ] = BOTH
     model_list_ttl_s: Annotated[
         Seconds, Meta(ge=1, le=30 * DAY_S), "age at which an upstream's list of models is fetched again"
@@ -97,7 +97,7 @@ class ServerSettings:
     response_store: Annotated[
         str,
         ("off", "memory", "sqlite"),
-        "where responses to Responses clients are kept, for previous_response_id",
+        "where responses to Responses clients are stored, for previous_response_id",
     ] = "off"
     response_store_path: Annotated[
         FilePath | None, "file of the response store sqlite, created if missing"
@@ -107,14 +107,14 @@ class ServerSettings:
         Meta(ge=2**20, le=2**40),
         "largest size of the response store; the oldest responses are deleted first",
     ] = 256 * 2**20
-    # As long as OpenAI keeps them.
+    # As long as OpenAI stores them.
     response_store_max_age_s: Annotated[
-        Seconds, Meta(ge=1, le=10 * 365 * DAY_S), "how long a response is kept in the response store"
+        Seconds, Meta(ge=1, le=10 * 365 * DAY_S), "how long a response stays in the response store"
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
         ("memory", "sqlite", "valkey"),
-        "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
+        "where account health, limits and budgets are stored: in the process, on this machine, for all gateways",
     ] = "memory"
     account_store_path: Annotated[FilePath | None, "file of the account store sqlite, created if missing"] = (
         None
@@ -126,7 +126,7 @@ class ServerSettings:
     max_attempts: Annotated[
         int,
         Meta(ge=1, le=100),
-        "how often one request is sent, with one account after the other, until one succeeds",
+        "how many times one request is sent, with one account after another, until one succeeds",
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
         Wait, "how long a request waits for an account when all of them are cooling down"
@@ -143,7 +143,7 @@ class ServerSettings:
     ] = None
     allow_public_without_keys: Annotated[
         bool,
-        "start on a public address without client keys; everybody who can connect may then use all upstreams",
+        "start on a public address without client keys; anybody who can connect may then use all upstreams",
     ] = False
     check_grammars: Annotated[
         bool,
@@ -153,7 +153,7 @@ class ServerSettings:
     reasoning_store_bytes: Annotated[
         int,
         Meta(ge=0, le=2**34),
-        "memory for the reasoning of Chat clients that do not send it back; 0 keeps none",
+        "memory for the reasoning of Chat clients that do not send it back; 0 stores none",
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,

@@ -44,7 +44,7 @@ class UpstreamSettings(CapabilitySettings):
     base_url: Annotated[
         str,
         SettingKind.URL,
-        "base URL as the vendor's own SDK takes it: with /v1 for OpenAI's protocols, without for Anthropic's",
+        "base URL as the vendor's own SDK expects it: with /v1 for OpenAI's protocols, without for Anthropic's",
     ]
     # Empty means only the preferred one; __post_init__ fills it in.
     protocols: Annotated[tuple[str, ...], UPSTREAM_PROTOCOLS, "all protocols that it speaks"] = ()
@@ -54,7 +54,7 @@ class UpstreamSettings(CapabilitySettings):
     ] = "auto"
     headers: Annotated[Mapping[str, Secret], "extra headers for every request"] = field(default_factory=dict)
     proxy: Annotated[Proxy | None, "http, https or socks5 URL; may contain credentials"] = None
-    models: Annotated[tuple[str, ...], "model names that lead to this upstream"] = ()
+    models: Annotated[tuple[str, ...], "names of models that are routed to this upstream"] = ()
     default_model: Annotated[
         str | None,
         "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
@@ -64,7 +64,7 @@ class UpstreamSettings(CapabilitySettings):
         str,
         "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
     ] = AUTO_VERSION
-    # What it does for clients of its own protocols, which are relayed.
+    # Only for clients of its own protocols, which are relayed.
     stores_responses: Annotated[
         bool, "stores responses itself, for previous_response_id; else the gateway's store does"
     ] = False
@@ -83,7 +83,7 @@ class UpstreamSettings(CapabilitySettings):
         "silence after which a second account gets the request too, and the first response counts; 0: never",
     ] = 0.0
     connect_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest time to connect"] = 10.0
-    # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
+    # Models may reason for minutes before the first byte; both vendors' SDKs wait 600 s as well.
     read_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest silence of the upstream"] = 600.0
     write_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest stall while sending"] = 60.0
     pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
@@ -133,19 +133,21 @@ class AccountSettings:
 class RuleSettings:
     """One `[[rules]]` table: what to do after an error.
 
-    All its conditions must hold; the first rule that fits counts.
+    All its conditions must hold; the first rule that fits is used.
     """
 
     action: Annotated[
         str,
         tuple(each.value for each in ErrorAction),
-        "return_to_client: no other attempt; the others try the next account, and cool_down also leaves this one "
-        "alone for a while, disable takes it out of use, retry_later cools it down if this happens often",
+        "return_to_client: no other attempt; the others try the next account, and cool_down also lets this one "
+        "cool down, disable disables it, retry_later lets it cool down if such errors are frequent",
     ]
-    upstream: Annotated[Name | None, "upstream that the rule is about; unset: all"] = None
+    upstream: Annotated[Name | None, "upstream that the rule applies to; unset: all"] = None
     statuses: Annotated[tuple[int, ...], "HTTP statuses of the error"] = ()
     codes: Annotated[tuple[str, ...], "`code` or `type` of the error"] = ()
-    words: Annotated[tuple[str, ...], "texts of which one is in the error's message, in any case"] = ()
+    words: Annotated[
+        tuple[str, ...], "texts of which one must be in the error's message; case is ignored"
+    ] = ()
 
 
 SIMULATOR = "sim"

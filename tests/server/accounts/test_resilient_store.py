@@ -264,9 +264,15 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
             store.mood = Mood.WORKS
             await settle()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 50 local decisions in all"),
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 100 local decisions in all"),
     ]
 
@@ -276,7 +282,7 @@ async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) ->
     async with careful.running():
         store.mood = Mood.HANGS
         await take_until_open(careful)
-    assert caplog.messages[-1].endswith("this gateway decides alone: no answer within 50 ms")
+    assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
 # Decisions of its own.

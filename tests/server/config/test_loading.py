@@ -187,12 +187,15 @@ INVALID: list[tuple[str, str]] = [
     ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
     (
         "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
-        "client_keys[0].hash: is no hash of a key: write what `dragoman keys add` printed",
+        "client_keys[0].hash: is not the hash of a key: write what `dragoman keys add` printed",
     ),
     (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
     (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
-    ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
-    ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
+    ("[server]\nsecret = 'short'\n", "server.secret: is too short: at least 32 characters are required"),
+    (
+        "[server]\nadmin_key = 'sk-secret'\n",
+        "server.admin_key: is too short: at least 32 characters are required",
+    ),
     (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
     (
         KEY + "requests_per_minute = 0\n",
@@ -321,7 +324,7 @@ def test_a_public_host_needs_keys_or_a_setting() -> None:
         assert errors("", host=host) == [
             f"command line: --host: {host} can be reached from other machines, and there are no client keys, so "
             "whoever can connect could use your upstreams: make a key with `dragoman keys add`, or set "
-            "allow_public_without_keys = true where something else decides who may connect"
+            "allow_public_without_keys = true if something else controls who can connect"
         ], host
         flags = {"host": host, "allow_public_without_keys": "true"}
         assert len(load(environ={}, flags=flags).warnings) == 1, host
@@ -344,7 +347,7 @@ def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
     assert loaded.warnings == (
-        "upstream local: the base URL for anthropic_messages is written without /v1, "
+        "upstream local: the base URL for anthropic_messages is written without /v1; "
         "requests would go to .../v1/v1/messages",
     )
 
@@ -424,7 +427,7 @@ def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
     assert loaded.settings.upstreams == ()
     assert loaded.warnings == (
         "ANTHROPIC_BASE_URL points at this gateway itself, "
-        "so ANTHROPIC_AUTH_TOKEN makes no upstream anthropic",
+        "so ANTHROPIC_AUTH_TOKEN does not make an upstream anthropic",
     )
     assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
 

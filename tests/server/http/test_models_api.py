@@ -313,10 +313,10 @@ INVALID_PAGES: list[tuple[str, str]] = [
     ("limit=1e2", "limit must be"),
     ("limit=%D9%A1", "limit must be"),
     ("limit=" + "9" * 5000, "limit must be"),
-    ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is none"),
+    ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is not one"),
     ("before_id=nobody", "before_id must be the id of a listed model"),
     ("after_id=claude-gone", "after_id must be"),
-    ("after_id=fast&before_id=fast", "before_id must be left out beside after_id"),
+    ("after_id=fast&before_id=fast", "before_id must be omitted if after_id is sent"),
     ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
 ]
 

@@ -150,7 +150,7 @@ FAILURES = {
     "another status": (Script([b"canary"], status=404), "status 404"),
     "an error of the server": (Script([b"canary"], status=500), "status 500"),
     "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
-    "no list": (Script([b'{"canary": 1}']), "no list of models"),
+    "no list": (Script([b'{"canary": 1}']), "not a list of models"),
     "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
     "connection refused": (
         Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),

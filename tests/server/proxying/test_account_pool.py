@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
-from failures.cross import each, every_pair
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized

@@ -12,7 +12,7 @@ from functools import partial
 
 import anyio
 import pytest
-from failures.cross import each, name_of
+from failures.translate import each, name_of
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
 from gateway.provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
@@ -249,7 +249,7 @@ async def test_a_failure_with_a_time_is_a_cooldown_at_once(protocol: str, stream
 
 # Proxies.
 
-GONE = Answer(before=[UpstreamUnreachable("the proxy does not connect to http://up.test")])
+GONE = Answer(before=[UpstreamUnreachable("the proxy did not connect to http://up.test")])
 LATE = Answer(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
 ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 

@@ -102,10 +102,10 @@ class AccountStore(Protocol):
         """Record a success: see Health.after_success(). Cheap if nothing changes, because most requests succeed."""
 
     async def disable(self, account: str, cause: str) -> None:
-        """Take an account out of use until reset()."""
+        """Disable an account until reset()."""
 
     async def reset(self, account: str) -> None:
-        """Put an account back into use, whatever was wrong with it."""
+        """Enable an account again and drop its cooldown and its failures."""
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         """Count an amount for each rate. Return 0, or the time at which all of them have room again.

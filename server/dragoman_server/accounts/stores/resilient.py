@@ -1,7 +1,7 @@
 """Use an account store that may be slow or down, with the memory of this process as the fallback.
 
-Every call has a deadline. When the store fails, this gateway decides from its own memory, which has seen the same
-requests. After a few consecutive failures the store is not called any more (the circuit breaker is open): a task probes
+Every call has a deadline. When the store fails, this gateway decides from its own memory, which has the same
+requests. After a few consecutive failures the store is no longer called (the circuit breaker is open): a task probes
 it from time to time, so that no request waits for that, and writes what the store has missed before it is used again.
 
 A call that timed out may have taken effect, so it is retried only if that does no harm: a cooldown or a lease that is
@@ -255,8 +255,10 @@ class ResilientStore:
         self._failures += 1
         if self._failures >= _MAX_FAILURES and not self._open:
             self._open = True
-            reason = str(error) or f"no answer within {self._deadline_s * 1000:g} ms"
-            LOG.warning("the account store does not work, this gateway decides alone: %s", reason)
+            reason = str(error) or f"no response within {self._deadline_s * 1000:g} ms"
+            LOG.warning(
+                "the account store does not work; this gateway decides from its own memory: %s", reason
+            )
         self._queue(None)
 
     def _queue(self, write: PendingWrite | None) -> None:

@@ -17,9 +17,9 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
@@ -114,8 +114,8 @@ class _ThreadCall:
             self.error = error
 
 
-class SQLiteAccountStore:
-    """See AccountStore. path: the file, made when it is not there; its folder must be."""
+class SQLiteAccountStore(HealthChanges):
+    """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._path = path
@@ -141,41 +141,13 @@ class SQLiteAccountStore:
             return
         await self._call(lambda: self._give_back(grant, candidate, tokens, now))
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
-    ) -> None:
-        def change(health: Health) -> Health:
-            return health.after_failure(
-                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-            )
-
-        await self._call(lambda: self._change(account, change))
-
     async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        def change(health: Health) -> Health:
-            return health.after_success(remaining=round_share(remaining))
-
         before = self._view.get(account, _FRESH)
-        if change(before) is not before:
-            await self._call(lambda: self._change(account, change))
+        if before.after_success(remaining=round_share(remaining)) is not before:
+            await super().succeeded(account, remaining=remaining)
 
-    async def disable(self, account: str, cause: str) -> None:
-        await self._call(
-            lambda: self._change(
-                account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0)
-            )
-        )
-
-    async def reset(self, account: str) -> None:
-        await self._call(lambda: self._change(account, Health.after_reset))
+    async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
+        await self._call(lambda: self._change_in_thread(account, change))
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         return await self._call(lambda: self._spend(rates, now, at_once))
@@ -221,7 +193,7 @@ class SQLiteAccountStore:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
             raise AccountStoreError(
-                f"the account store {self._path}: {_MAX_WAITING} calls wait for it"
+                f"the account store {self._path}: {_MAX_WAITING} calls are waiting for it"
             ) from None
         try:
             await call.done.wait()
@@ -285,7 +257,7 @@ class SQLiteAccountStore:
         self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
         return {**self._view, account: health}
 
-    def _change(self, account: str, change: Callable[[Health], Health]) -> None:
+    def _change_in_thread(self, account: str, change: Callable[[Health], Health]) -> None:
         with write_transaction(self._connection):
             self._refresh()
             before, view = self._view.get(account, _FRESH), self._view

@@ -27,9 +27,9 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.lua import (
     ADD,
     CHANGE,
@@ -40,7 +40,7 @@ from dragoman_server.accounts.stores.lua import (
     TOTAL,
     LuaScript,
 )
-from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, round_share, with_last_use
+from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, with_last_use
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # The number is the version of the data: what another version wrote is not read.
@@ -63,12 +63,12 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
 
-class ValkeyAccountStore:
+class ValkeyAccountStore(HealthChanges):
     """See AccountStore.
 
     Args:
         url: `valkey://[user:password@]host:port/db`, `valkeys://` with TLS, `unix:///path?db=0`; `redis` and `rediss`
-            mean the same. ValueError, without the URL in it, when it is none of these.
+            mean the same. Raises ValueError, without the URL in it, for anything else.
         max_conversations: stored on the server.
     """
 
@@ -111,33 +111,6 @@ class ValkeyAccountStore:
         arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
-    ) -> None:
-        def change(health: Health) -> Health:
-            return health.after_failure(
-                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-            )
-
-        await self._change(account, change)
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        await self._change(account, lambda health: health.after_success(remaining=round_share(remaining)))
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._change(account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0))
-
-    async def reset(self, account: str) -> None:
-        await self._change(account, Health.after_reset)
-
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         arguments = [_number(now), "1" if at_once else "0"]
         for rate, amount in rates:
@@ -162,7 +135,7 @@ class ValkeyAccountStore:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-                self._connection, self._failure = None, "not connected any more"
+                self._connection, self._failure = None, "no longer connected"
 
     # Calls.
 
@@ -194,7 +167,7 @@ class ValkeyAccountStore:
             self._update(account, raw if done else found)
             if done:
                 return
-        raise AccountStoreError(f"the account store {self._where}: others change {account} all the time")
+        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
 
     # The view.
 
@@ -284,8 +257,8 @@ class _Connection(BaseConnection):
 class _UnixStream(ByteStream):
     """A Unix socket that waits for bytes before it reads.
 
-    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled in the moment in which bytes
-    come; waiting for the socket does not.
+    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled at the moment when
+    bytes arrive; waiting for the socket does not.
     """
 
     def __init__(self, stream: UNIXSocketStream) -> None:
