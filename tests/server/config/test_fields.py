@@ -88,7 +88,7 @@ def checked(name: str, value: object) -> object:
         ("size", "", "expected an integer, found a string"),
         ("name", "", "is empty"),
         ("key", "x" * 8, Secret("x" * 8)),
-        ("key", "x" * 7, "is too short: 8 characters at least, as from `openssl rand -hex 32`"),
+        ("key", "x" * 7, "is too short: at least 8 characters are required, as from `openssl rand -hex 32`"),
         ("color", "blu", 'unknown color "blu"; did you mean "blue"?'),
         ("tones", ["low", "high"], ("low", "high")),
         ("tones", ["low", "lo"], 'unknown tone "lo"; did you mean "low"?'),
