@@ -78,7 +78,7 @@ class Health(msgspec.Struct, frozen=True):
         random: a random number from 0 to 1.
         """
         if action is ErrorAction.DISABLE:
-            return msgspec.structs.replace(self, disabled=cause)
+            return self.after_disabling(cause)
         if action is ErrorAction.COOL_DOWN:
             seconds = (
                 backoff.delay(backoff.rate_limit_s, self.consecutive_cooldowns)
@@ -99,10 +99,16 @@ class Health(msgspec.Struct, frozen=True):
         return self
 
     def after_success(self, *, remaining: float | None = None) -> Health:
-        """Return the state after a complete response. remaining: as in the class."""
+        """Return the state after a complete response. remaining: as in the class, stored in whole percents."""
+        # Otherwise every response would be a change, which all gateways get.
+        remaining = None if remaining is None else round(remaining, 2)
         if not self.consecutive_cooldowns and not self.failures and remaining == self.remaining:
             return self
         return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
+
+    def after_disabling(self, cause: str) -> Health:
+        """Return the state after an operator, or a vendor's refusal, has taken the account out of use."""
+        return msgspec.structs.replace(self, disabled=cause)
 
     def after_reset(self) -> Health:
         """Return the state after the operator has reset the account."""

@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -219,10 +219,10 @@ class RequestAttempts:
         if error is not None:
             await self._report(lease, classify_stream_error(error), error, None)
         elif self._records_health:
-            await self._pool.store.succeeded(lease.account, remaining=remaining)
-            proxy = self._proxies[lease.account]
-            if proxy in self._pool.store.health():
-                await self._pool.store.succeeded(proxy, remaining=None)
+            store, proxy = self._pool.store, self._proxies[lease.account]
+            await store.change(lease.account, lambda health: health.after_success(remaining=remaining))
+            if proxy in store.health():
+                await store.change(proxy, Health.after_success)
         await self._give_back(lease, tokens)
 
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
@@ -312,15 +312,17 @@ class RequestAttempts:
         proxy = self._proxies[account]
         if proxy and (connecting or (error.kind is ErrorKind.UNREACHABLE and error.status is None)):
             account, action = proxy, ErrorAction.RETRY_LATER
-        await pool.store.failed(
-            account,
-            action,
-            f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
-            pool.clock(),
+        failure = partial(
+            Health.after_failure,
+            action=action,
+            cause=f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
+            now=pool.clock(),
             retry_after=retry_after,
             random=pool.random(),
             backoff=pool.backoff,
         )
+        # Temporary failures are counted, so one that is recorded twice would be two.
+        await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
 
     async def _give_back(self, lease: AccountLease, tokens: float) -> None:
         if lease.grant is not None:

@@ -402,11 +402,14 @@ async def test_a_disabled_account_requests_no_list() -> None:
     upstreams = ListingUpstreams({url: [script] for url, script in SCRIPTS.items()})
     gateway = Gateway(settings_of(accounts=accounts), upstreams)
     async with gateway.running():
-        await gateway.accounts.disable("anthropic/one", "no money left")
+        await gateway.accounts.change("anthropic/one", lambda health: health.after_disabling("no money left"))
         now = gateway.pool.clock()
         rest = gateway.pool.backoff
-        await gateway.accounts.failed(
-            "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+        await gateway.accounts.change(
+            "anthropic/two",
+            lambda health: health.after_failure(
+                ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+            ),
         )
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.asked if "anthropic" in each.url]

@@ -6,6 +6,7 @@ Time is virtual. The upstream keeps its connection open after the end, as many d
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, s
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
@@ -36,9 +38,10 @@ class Accounts(MemoryAccountStore):
         super().__init__()
         self.successes: list[str] = []
 
-    async def succeeded(self, account: str, **more: Any) -> None:
-        self.successes.append(account)
-        await super().succeeded(account, **more)
+    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
+        if not change(Health(failures=(1.0,))).failures:
+            self.successes.append(account)
+        await super().change(account, change, **more)
 
 
 class Received:

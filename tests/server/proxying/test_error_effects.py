@@ -159,7 +159,7 @@ async def test_an_account_that_is_used_up_or_refused_is_disabled_until_it_is_res
     await anyio.sleep(30 * 24 * 3600)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b", "b"]
-    await pool.store.reset("up/a")
+    await pool.store.change("up/a", Health.after_reset)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b", "b", "a", "b"]
     assert untouched(pool.health("b"))

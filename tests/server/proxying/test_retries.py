@@ -262,14 +262,11 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
         await anyio.sleep(at - anyio.current_time())
         assert (await pool.call(CHAT)).status == 200
         if at == 1:
-            await pool.store.failed(
+            await pool.store.change(
                 "up/a",
-                ErrorAction.COOL_DOWN,
-                "",
-                pool.pool.clock(),
-                retry_after=5,
-                random=0,
-                backoff=Backoff(),
+                lambda health: health.after_failure(
+                    ErrorAction.COOL_DOWN, "", pool.pool.clock(), retry_after=5, random=0, backoff=Backoff()
+                ),
             )
     requested = [each.at for each in pool.provider.requests if each.account == "a"]
     assert requested == [0, pytest.approx(back + 0.01)]

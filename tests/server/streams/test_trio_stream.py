@@ -153,6 +153,9 @@ async def test_a_failed_connection_has_its_reason(nursery: trio.Nursery) -> None
         port = gone.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
         await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
+    # This is no host's address, so the system call itself fails, and there is nothing to wait for.
+    with pytest.raises(OSError, match=r"unreachable|not supported"):  # on Linux, on macOS
+        await TrioStream.connect(socket.AF_INET, "224.0.0.1", port)
 
 
 async def test_tls_has_the_same_errors(

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, Candidate, NoRoom, Rate
-from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
@@ -22,7 +21,7 @@ from dragoman_server.accounts.stores.rate_limits import (
 _FRESH = Health()
 
 
-class MemoryAccountStore(HealthChanges):
+class MemoryAccountStore:
     """See AccountStore. Never raises AccountStoreError.
 
     It grows with the accounts, rates and counters that there are; conversations are bounded.
@@ -73,7 +72,9 @@ class MemoryAccountStore(HealthChanges):
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 
-    async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
+    ) -> None:
         before = self._health.get(account, _FRESH)
         health = change(before)
         if health is not before:

@@ -75,11 +75,6 @@ def put_first(candidates: Sequence[Candidate], account: str | None) -> Sequence[
     return sorted(candidates, key=lambda candidate: candidate.account != account)
 
 
-def round_share(remaining: float | None) -> float | None:
-    """Round a share of a rate limit to whole percents, so that small changes are not written to the store."""
-    return None if remaining is None else round(remaining, 2)
-
-
 def with_last_use(health: Health, now: float) -> Health:
     """Return the state of an account that is chosen now."""
     return msgspec.structs.replace(health, last_used=now)

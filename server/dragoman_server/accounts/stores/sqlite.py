@@ -19,7 +19,6 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
-from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
@@ -29,7 +28,6 @@ from dragoman_server.accounts.stores.rate_limits import (
     consume,
     put_first,
     rate_available_at,
-    round_share,
     with_last_use,
 )
 from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
@@ -114,7 +112,7 @@ class _ThreadCall:
             self.error = error
 
 
-class SQLiteAccountStore(HealthChanges):
+class SQLiteAccountStore:
     """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
@@ -141,13 +139,12 @@ class SQLiteAccountStore(HealthChanges):
             return
         await self._call(lambda: self._give_back(grant, candidate, tokens, now))
 
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
+    ) -> None:
         before = self._view.get(account, _FRESH)
-        if before.after_success(remaining=round_share(remaining)) is not before:
-            await super().succeeded(account, remaining=remaining)
-
-    async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        await self._call(lambda: self._change_in_thread(account, change))
+        if change(before) is not before:
+            await self._call(lambda: self._change(account, change))
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         return await self._call(lambda: self._spend(rates, now, at_once))
@@ -257,7 +254,7 @@ class SQLiteAccountStore(HealthChanges):
         self._connection.execute("INSERT OR REPLACE INTO health VALUES (?, ?)", (account, _encode(health)))
         return {**self._view, account: health}
 
-    def _change_in_thread(self, account: str, change: Callable[[Health], Health]) -> None:
+    def _change(self, account: str, change: Callable[[Health], Health]) -> None:
         with write_transaction(self._connection):
             self._refresh()
             before, view = self._view.get(account, _FRESH), self._view

@@ -29,7 +29,6 @@ from coredis.exceptions import NoScriptError, RedisError
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
-from dragoman_server.accounts.stores.health_changes import HealthChanges
 from dragoman_server.accounts.stores.lua import (
     ADD,
     CHANGE,
@@ -63,7 +62,7 @@ _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
 
-class ValkeyAccountStore(HealthChanges):
+class ValkeyAccountStore:
     """See AccountStore.
 
     Args:
@@ -111,6 +110,23 @@ class ValkeyAccountStore(HealthChanges):
         arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
+    ) -> None:
+        for _ in range(_MAX_CHANGE_TRIES):
+            before = self._health.get(account, _FRESH)
+            health = change(before)
+            if health is before:
+                return
+            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
+            done, found = await self._run(
+                CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
+            )
+            self._update(account, raw if done else found)
+            if done:
+                return
+        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
+
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         arguments = [_number(now), "1" if at_once else "0"]
         for rate, amount in rates:
@@ -153,21 +169,6 @@ class ValkeyAccountStore(HealthChanges):
                 return await connection.create_request(b"EVAL", script.text, *sent)
         except (RedisError, OSError) as error:
             raise AccountStoreError(f"the account store {self._where}: {script.name}: {error}") from error
-
-    async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        for _ in range(_MAX_CHANGE_TRIES):
-            before = self._health.get(account, _FRESH)
-            health = change(before)
-            if health is before:
-                return
-            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
-            done, found = await self._run(
-                CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
-            )
-            self._update(account, raw if done else found)
-            if done:
-                return
-        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
 
     # The view.
 
