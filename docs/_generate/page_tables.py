@@ -1,7 +1,7 @@
 """Make the tables in pages that are written by hand.
 
-In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
-the tests that hold a promise.
+In configuration.md, accounts.md and simulator.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and
+in promises.md the tests that hold a promise.
 """
 
 import ast
@@ -27,9 +27,10 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.simulator import MODELS
 
 _DOCS = Path(__file__).parents[1]
-PAGES = [_DOCS / name for name in ("accounts.md", "configuration.md", "promises.md")]
+PAGES = [_DOCS / name for name in ("accounts.md", "configuration.md", "promises.md", "simulator.md")]
 TESTS = _DOCS.parent / "tests"
 PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
 _TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
@@ -240,6 +241,19 @@ def _tests_of(number: str) -> str:
     )
 
 
+def _simulated_models() -> str:
+    rows = (
+        (
+            f"`{name}`",
+            model.description,
+            "" if model.setting is None else model.setting.meaning,
+            "" if model.setting is None else f"{model.default:g}" if model.default else "no delay",
+        )
+        for name, model in MODELS.items()
+    )
+    return _table(("model", "what it does", "`@` number", "default"), rows)
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     "server": lambda: _keys(keys_of(ServerSettings).values()),
@@ -256,4 +270,5 @@ _TABLES: dict[str, Callable[[], str]] = {
     "hosts": _hosts,
     "rewritten_relays": _rewritten_relays,
     "families": _families,
+    "simulated_models": _simulated_models,
 }
