@@ -7,12 +7,12 @@ in promises.md the tests that hold a promise.
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
-from dragoman_server.capabilities.model_families import MODEL_FAMILIES, ModelFamily
-from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import (
@@ -41,28 +41,32 @@ def page(text: str) -> str:
     return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[str(match[1])]()}\n", text)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _table(*rows: tuple[str, ...]) -> str:
+    head, *body = rows
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *body))
 
 
-def _own(keys: dict[str, SettingSpec]) -> str:
-    """Return the table of the keys that are not capabilities."""
-    return _keys(key for name, key in keys.items() if name not in keys_of(CapabilitySettings))
+def _code(*texts: str) -> str:
+    return ", ".join(f"`{text}`" for text in texts)
 
 
-def _keys(keys: Iterable[SettingSpec]) -> str:
-    rows = ((f"`{key.name}`", _values(key), _default(key), key.help) for key in keys)
-    return _table(("key", "value", "default", "meaning"), rows)
+def _keys(settings: type, but: type | None = None) -> str:
+    """Return the table of the keys of a table in the configuration, but those of another one."""
+    left_out = keys_of(but) if but else {}
+    rows = [
+        (_code(key.name), _values(key), _default(key), key.help)
+        for name, key in keys_of(settings).items()
+        if name not in left_out
+    ]
+    return _table(("key", "value", "default", "meaning"), *rows)
 
 
 def _values(key: SettingSpec) -> str:
-    choices = ", ".join(f"`{choice}`" for choice in key.choices)
     match key.kind:
         case SettingKind.CHOICE:
-            return choices
+            return _code(*key.choices)
         case SettingKind.CHOICES:
-            return f"list of {choices}"
+            return f"list of {_code(*key.choices)}"
         case SettingKind.INTEGER:
             return f"integer, {key.limits.ge} to {key.limits.le}"
         case SettingKind.SECONDS:
@@ -76,71 +80,66 @@ def _values(key: SettingSpec) -> str:
 def _default(key: SettingSpec) -> str:
     if key.required:
         return "required"
-    if key.default is None or key.default == ():
-        return ""
-    if isinstance(key.default, bool):
-        return f"`{str(key.default).lower()}`"
-    if isinstance(key.default, tuple):
-        return ", ".join(f"`{each}`" for each in key.default)
-    return f"`{key.default}`"
+    match key.default:
+        case None:
+            return ""
+        case bool(value):
+            return _code(str(value).lower())
+        case tuple(values):
+            return _code(*values)
+        case value:
+            return _code(str(value))
 
 
 def _providers() -> str:
-    rows = (
+    rows = [
         (
-            f"`{provider.name}`",
-            ", ".join(f"`{variable}`" for variable, _ in provider.keys),
-            f"`{provider.base_url_variable}`",
-            f"`{provider.base_url}`",
-            ", ".join(_preferred_first(provider)),
+            _code(each.name),
+            _code(*(variable for variable, _ in each.keys)),
+            _code(each.base_url_variable),
+            _code(each.base_url),
+            _code(*sorted(sorted(each.protocols), key=each.protocol.__ne__)),
         )
-        for provider in PROVIDERS
-    )
-    return _table(
-        ("upstream", "key", "other base URL", "base URL", "protocols, the preferred one first"), rows
-    )
-
-
-def _preferred_first(provider: Provider) -> list[str]:
-    return [
-        f"`{name}`" for name in sorted(provider.protocols, key=lambda name: (name != provider.protocol, name))
+        for each in PROVIDERS
     ]
+    head = ("upstream", "key", "other base URL", "base URL", "protocols, the preferred one first")
+    return _table(head, *rows)
 
 
 def _hosts() -> str:
-    return _table(
-        ("host", "settings", "source", "looked up"),
-        (
-            (
-                ", ".join(f"`{host}`" for host in (provider.base_url.split("/")[2], *provider.hosts)),
-                _settings(provider.capabilities),
-                provider.source,
-                provider.date,
-            )
-            for provider in PROVIDERS
-        ),
-    )
+    rows = []
+    for each in PROVIDERS:
+        hosts = _code(each.base_url.split("/")[2], *each.hosts)
+        rows.append((hosts, ", ".join(_settings(each.capabilities)), each.source, each.date))
+    return _table(("host", "settings", "source", "looked up"), *rows)
 
 
 def _rewritten_relays() -> str:
-    return _table(
-        ("protocol", "at", "models", "because", "source", "looked up"),
+    rows = [
         (
-            (
-                f"`{row.protocol}`",
-                row.server if row.port is None else f"{row.server}, port {row.port}",
-                ", ".join(f"`{pattern}`" for pattern in row.models),
-                row.why,
-                row.source,
-                row.date,
-            )
-            for row in RELAY_REWRITES
-        ),
-    )
+            _code(row.protocol),
+            row.server if row.port is None else f"{row.server}, port {row.port}",
+            _code(*row.models),
+            row.why,
+            row.source,
+            row.date,
+        )
+        for row in RELAY_REWRITES
+    ]
+    return _table(("protocol", "at", "models", "because", "source", "looked up"), *rows)
 
 
-def _settings(takes: Mapping[str, object]) -> str:
-    return ", ".join(f"`{name} = {_toml(value)}`" for name, value in takes.items() if value is not None)
+def _model_families() -> str:
+    rows = []
+    for each in MODEL_FAMILIES:
+        models = _code(each.pattern) + (f" at {_code(each.provider)}" if each.provider else "")
+        unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
+        rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))
+    return _table(("models", "settings", "source", "looked up"), *rows)
+
+
+def _settings(capabilities: Mapping[str, object]) -> list[str]:
+    return [f"`{name} = {_toml(value)}`" for name, value in capabilities.items() if value is not None]
 
 
 def _toml(value: object) -> str:
@@ -149,55 +148,46 @@ def _toml(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"'
 
 
-def _model_families() -> str:
-    return _table(
-        ("models", "settings", "source", "looked up"),
-        ((_models_of(family), _row(family), family.source, family.date) for family in MODEL_FAMILIES),
-    )
-
-
-def _models_of(family: ModelFamily) -> str:
-    return f"`{family.pattern}`" + (f" at `{family.provider}`" if family.provider else "")
-
-
-def _row(family: ModelFamily) -> str:
-    unset = [f"`{name}` unset" for name, value in family.capabilities.items() if value is None]
-    return ", ".join(filter(None, [_settings(family.capabilities), *unset]))
-
-
 def _families() -> str:
     by_upstream: dict[str, list[str]] = {}
     for family in VENDOR_MODELS:
-        by_upstream.setdefault(family.upstream, []).append(f"`{family.pattern}`")
-    rows = ((", ".join(patterns), f"`{name}`") for name, patterns in by_upstream.items())
-    return _table(("names", "upstream"), rows)
+        by_upstream.setdefault(family.upstream, []).append(family.pattern)
+    rows = [(_code(*patterns), _code(name)) for name, patterns in by_upstream.items()]
+    return _table(("names", "upstream"), *rows)
 
 
 def _error_actions() -> str:
-    return _table(
-        ("when", "action"), [*((_when(rule), f"`{rule.action.value}`") for rule in ERROR_RULES), _OTHERS]
-    )
-
-
-_OTHERS = ("everything else", f"`{ErrorAction.RETURN_TO_CLIENT.value}`")
+    rows = [(_when(rule), _code(rule.action.value)) for rule in ERROR_RULES]
+    return _table(("when", "action"), *rows, ("everything else", _code(ErrorAction.RETURN_TO_CLIENT.value)))
 
 
 def _when(rule: ErrorRule) -> str:
     """Return the conditions of a row in words."""
-    kinds = sorted(kind.value.replace("_", " ") for kind in rule.kinds)
-    words = (f'"{word}"' for word in rule.words)
-    conditions = [
-        f"the error is of the kind {_or(kinds)}" if kinds else "",
-        f"the status is {_or(map(str, sorted(rule.statuses)))}" if rule.statuses else "",
-        f"its code is {_or(sorted(rule.codes))}" if rule.codes else "",
-        f"its message says {_or(words)}" if rule.words else "",
-    ]
-    return ", and ".join(filter(None, conditions))
+    conditions = {
+        "the error is of the kind": sorted(kind.value.replace("_", " ") for kind in rule.kinds),
+        "the status is": [str(status) for status in sorted(rule.statuses)],
+        "its code is": sorted(rule.codes),
+        "its message says": [f'"{word}"' for word in rule.words],
+    }
+    return ", and ".join(f"{what} {_or(*values)}" for what, values in conditions.items() if values)
 
 
-def _or(words: Iterable[str]) -> str:
+def _or(*words: str) -> str:
     *rest, last = words
     return f"{', '.join(rest)} or {last}" if rest else last
+
+
+def _simulated_models() -> str:
+    rows = [
+        (
+            _code(name),
+            model.description,
+            model.setting.meaning if model.setting else "",
+            (f"{model.default:g}" if model.default else "no delay") if model.setting else "",
+        )
+        for name, model in MODELS.items()
+    ]
+    return _table(("model", "what it does", "`@` number", "default"), *rows)
 
 
 @functools.cache
@@ -235,35 +225,19 @@ def _marked(node: ast.stmt) -> list[str]:
 
 def _tests_of(number: str) -> str:
     rows = promised().get(number, {}).items()
-    return "".join(
-        f"- `{module}`" + ("" if "" in names else ": " + ", ".join(f"`{name}`" for name in names)) + "\n"
-        for module, names in rows
-    )
-
-
-def _simulated_models() -> str:
-    rows = (
-        (
-            f"`{name}`",
-            model.description,
-            "" if model.setting is None else model.setting.meaning,
-            "" if model.setting is None else f"{model.default:g}" if model.default else "no delay",
-        )
-        for name, model in MODELS.items()
-    )
-    return _table(("model", "what it does", "`@` number", "default"), rows)
+    return "".join(f"- `{module}`{'' if '' in names else f': {_code(*names)}'}\n" for module, names in rows)
 
 
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
-    "server": lambda: _keys(keys_of(ServerSettings).values()),
-    "upstreams": lambda: _own(keys_of(UpstreamSettings)),
-    "capabilities": lambda: _keys(keys_of(CapabilitySettings).values()),
-    "capability_rows": lambda: _own(keys_of(ModelCapabilitySettings)),
-    "client_keys": lambda: _keys(keys_of(ClientKey).values()),
-    "prices": lambda: _keys(keys_of(Price).values()),
-    "accounts": lambda: _keys(keys_of(AccountSettings).values()),
-    "rules": lambda: _keys(keys_of(RuleSettings).values()),
+    "server": functools.partial(_keys, ServerSettings),
+    "upstreams": functools.partial(_keys, UpstreamSettings, but=CapabilitySettings),
+    "capabilities": functools.partial(_keys, CapabilitySettings),
+    "capability_rows": functools.partial(_keys, ModelCapabilitySettings, but=CapabilitySettings),
+    "client_keys": functools.partial(_keys, ClientKey),
+    "prices": functools.partial(_keys, Price),
+    "accounts": functools.partial(_keys, AccountSettings),
+    "rules": functools.partial(_keys, RuleSettings),
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,
