@@ -162,6 +162,11 @@ def test_an_array_has_tables_of_known_keys(name: str, required: list[str]) -> No
     assert found == [*(f"/{name}/0/{key}: missing" for key in required), f"/{name}/0/x: unknown"]
 
 
+@pytest.mark.parametrize("protocols", ['protocol = "openai_chat"', 'protocols = ["openai_chat"]'])
+def test_an_upstream_has_one_protocol_or_several(protocols: str) -> None:
+    assert problems(json_schema(), tomllib.loads(UPSTREAM + protocols)) == []
+
+
 def test_a_reference_fits_where_a_choice_does() -> None:
     text = '[server]\nbackend = "${BACKEND}"\n[models]\nfast = "${MODEL}"'
     assert problems(json_schema(), tomllib.loads(text)) == []
