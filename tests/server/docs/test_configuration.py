@@ -130,6 +130,7 @@ INVALID: list[tuple[str, str]] = [
     (UPSTREAM + 'protocols = ["openai_chat", "openai_chat"]', "/upstreams/0/protocols: not unique"),
     ('[models]\nfast = "a"', "/models/fast: none of these"),
     ("[models]\nfast = []", "/models/fast: none of these"),
+    ('[models]\nfast = ["up/a", "b"]', "/models/fast: none of these"),
     ("[[rules]]\nstatuses = [99]", "/rules/0/statuses/0: out of range"),
     ("[[rules]]\nstatuses = [600]", "/rules/0/statuses/0: out of range"),
     ("[[capabilities]]\nsampling = true", "/capabilities/0/model: missing"),
