@@ -1,6 +1,6 @@
-"""One wish written by hand for several protocols, and how what we make of one differs from what its authors wrote.
+"""One request written by hand for several protocols, and the differences between a translation and the original.
 
-A difference is a place, and whether only one of the two says something there. Spellings that mean the same (a string
+A difference is a path, and whether only one of the two has a value there. Spellings that mean the same (a string
 for a list of one text, a message without its type) are made one before.
 """
 
@@ -119,7 +119,7 @@ def _leaves(document: Json) -> dict[str, list[Json]]:
 def _kind(member: Json) -> str:
     if not isinstance(member, dict):
         return ""
-    # A message of Responses has both; its role says more.
+    # A message of Responses has both; its role has more information.
     return next((member[key] for key in ("role", "type") if isinstance(member.get(key), str)), "")
 
 

@@ -168,7 +168,7 @@ def test_a_streamed_conversation_goes_on(client: openai.OpenAI, upstream: str) -
 
 
 @pytest.mark.parametrize("upstream", ["chat", "messages"])
-def test_a_response_is_had_again_and_deleted(client: openai.OpenAI, upstream: str) -> None:
+def test_a_response_is_retrieved_and_deleted(client: openai.OpenAI, upstream: str) -> None:
     first = client.responses.create(model=f"{upstream}/echo", input="one two")
     second = client.responses.create(
         model=f"{upstream}/echo",
@@ -233,7 +233,7 @@ def test_an_abandoned_response_is_cancelled(client: openai.OpenAI, upstream: str
             assert time.monotonic() < deadline
             time.sleep(0.02)
     assert found.status == "cancelled"
-    with pytest.raises(openai.BadRequestError, match="it is cancelled"):
+    with pytest.raises(openai.BadRequestError, match="its status is cancelled"):
         client.responses.create(model=f"{upstream}/echo", input="x", previous_response_id=id)
 
 

@@ -1,6 +1,6 @@
-"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are told.
+"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are reported.
 
-A row of `PAIRS` is what an upstream said, what a client heard, and the problem that must be told, None for none.
+A row of `PAIRS` is what an upstream said, what a client received, and the problem that must be reported, None for none.
 """
 
 # ruff: noqa: E501 -- the tables are read by row
@@ -72,13 +72,12 @@ ODD_CHAT: list[tuple[str, bytes, list[tuple[Kind, str]], Stop]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("stream", "blocks", "stop"), [pytest.param(*row, id=name) for name, *row in ODD_CHAT]
-)
-def test_odd_chat_upstreams(stream: bytes, blocks: list[tuple[Kind, str]], stop: Stop) -> None:
-    meaning = meaning_of_upstream(CHAT, stream)
-    assert [(block.kind, block.text) for block in meaning.blocks] == blocks
-    assert meaning.stop is stop
+def test_odd_chat_upstreams(subtests: pytest.Subtests) -> None:
+    for name, stream, blocks, stop in ODD_CHAT:
+        with subtests.test(name=name):
+            meaning = meaning_of_upstream(CHAT, stream)
+            assert [(block.kind, block.text) for block in meaning.blocks] == blocks
+            assert meaning.stop is stop
 
 
 USAGES: list[tuple[str, dict[str, Any], Usage]] = [
@@ -89,10 +88,11 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("usage", "expected"), [pytest.param(*row, id=name) for name, *row in USAGES])
-def test_chat_usage(usage: dict[str, Any], expected: Usage) -> None:
-    stream = _data({**_delta("stop"), "usage": usage})
-    assert meaning_of_upstream(CHAT, stream).usages == [expected]
+def test_chat_usage(subtests: pytest.Subtests) -> None:
+    for name, usage, expected in USAGES:
+        with subtests.test(name=name):
+            stream = _data({**_delta("stop"), "usage": usage})
+            assert meaning_of_upstream(CHAT, stream).usages == [expected]
 
 
 def test_messages_usage_replaces_and_includes_the_cache() -> None:
@@ -109,25 +109,26 @@ def test_messages_end_counts_once() -> None:
     assert meaning_of_upstream(MESSAGES, stream + stream) == meaning_of_upstream(MESSAGES, stream)
 
 
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_samples_mean_the_same(upstream: str, client: str) -> None:
-    said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
-    heard = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
-    assert said.stop is Stop.TOOL
-    assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
-    assert compare(said, heard, client) == []
+def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
+    for upstream in PROTOCOL_NAMES:
+        for client in PROTOCOL_NAMES:
+            with subtests.test(upstream=upstream, client=client):
+                said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
+                received = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
+                assert said.stop is Stop.TOOL
+                assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
+                assert compare(said, received, client) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_whole_answers_are_read(protocol: str) -> None:
+def test_whole_responses_are_read(protocol: str) -> None:
     meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
     assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]
     assert meaning.stop is Stop.TOOL
     assert meaning.usages[0].input == 9
 
 
-def _said(*blocks: Block, stop: Stop = Stop.END, **fields: Any) -> Meaning:
+def _meaning(*blocks: Block, stop: Stop = Stop.END, **fields: Any) -> Meaning:
     return Meaning(choices={0: [copy.copy(block) for block in blocks]}, stop=stop, **fields)
 
 
@@ -142,73 +143,74 @@ SPOILT = Block(CALL, '{"x": ', "f", "id1")
 FULL = Usage(10, 4, 1, 5, 2)
 GONE = meaning_of_client_stream(CHAT, _data(CHAT_ERROR)).failure
 PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
-    ("texts are joined for chat", CHAT, _said(A, F, B, stop=Stop.TOOL), _said(Block(TEXT, "ab"), F, stop=Stop.TOOL), None),
-    ("order is kept for messages", MESSAGES, _said(A, F, B, stop=Stop.TOOL), _said(Block(TEXT, "ab"), F, stop=Stop.TOOL), "order:"),
-    ("split texts are one", RESPONSES, _said(Block(TEXT, "ab")), _said(A, B), None),
-    ("text between moves", RESPONSES, _said(A, R, B), _said(Block(TEXT, "ab"), R), "order:"),
-    ("text is lost", CHAT, _said(A, B), _said(A), "text: at 1"),
-    ("text is invented", MESSAGES, _said(A), _said(A, B), "text: at 1"),
-    ("summary parts may be joined", MESSAGES, _said(R), _said(Block(REASONING, "thinkmore")), None),
-    ("reasoning is lost", CHAT, _said(R, A), _said(A), "reasoning:"),
-    ("reasoning becomes text", CHAT, _said(R), _said(Block(TEXT, R.text)), "reasoning:"),
-    ("hosted blocks may go", CHAT, _said(HOSTED, A), _said(A), None),
-    ("hosted blocks may be calls", CHAT, _said(HOSTED), _said(Block(CALL, "{}", "web_search", "x"), stop=Stop.TOOL), None),
-    ("call is lost", CHAT, _said(F, G, stop=Stop.TOOL), _said(F, stop=Stop.TOOL), "calls:"),
-    ("call is invented", CHAT, _said(F, stop=Stop.TOOL), _said(F, G, stop=Stop.TOOL), "calls:"),
-    ("name changes", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "h", "id1"), stop=Stop.TOOL), "the name became"),
-    ("namespace is put before", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "ns__f", "id1"), stop=Stop.TOOL), None),
-    ("plain id changes", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, F.text, "f", "id9"), stop=Stop.TOOL), "the id 'id1' became"),
-    ("odd id may change", MESSAGES, _said(Block(CALL, "{}", "f", "f.x:0"), stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "f_x_0"), stop=Stop.TOOL), None),
-    ("same JSON, other spacing", CHAT, _said(F, stop=Stop.TOOL), _said(Block(CALL, '{"x":1.1}', "f", "id1"), stop=Stop.TOOL), None),
-    ("a digit is lost", CHAT, _said(Block(CALL, '{"x": 12345678901234567.5}', "f", "i"), stop=Stop.TOOL), _said(Block(CALL, '{"x": 12345678901234568}', "f", "i"), stop=Stop.TOOL), "the input"),
-    ("empty is {}", MESSAGES, _said(Block(CALL, "", "f", "i"), stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "i"), stop=Stop.TOOL), None),
-    ("broken JSON becomes {}", MESSAGES, _said(SPOILT, stop=Stop.TOOL), _said(Block(CALL, "{}", "f", "id1"), stop=Stop.TOOL), "the input"),
-    ("broken JSON is wrapped", MESSAGES, _said(SPOILT, stop=Stop.TOOL), _said(Block(CALL, json.dumps({"_raw": SPOILT.text}), "f", "id1"), stop=Stop.TOOL), None),
-    ("custom call is wrapped", MESSAGES, _said(CUSTOM_BLOCK, stop=Stop.TOOL), _said(WRAPPED, stop=Stop.TOOL), None),
-    ("custom call is unwrapped", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(CUSTOM_BLOCK, stop=Stop.TOOL), None),
-    ("custom input changes", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(Block(CALL, "fre", "p", "id3", custom=True), stop=Stop.TOOL), "the input"),
-    ("declared custom tool", RESPONSES, _said(WRAPPED, stop=Stop.TOOL), _said(WRAPPED, stop=Stop.TOOL), "declared a free-form tool"),
-    ("length becomes end", CHAT, _said(A, stop=Stop.LENGTH), _said(A), "stop: length became end"),
-    ("stop sequence for responses", RESPONSES, _said(A, stop=Stop.SEQUENCE), _said(A), None),
-    ("stop sequence for messages", MESSAGES, _said(A, stop=Stop.SEQUENCE, stop_sequence="X"), _said(A), "stop:"),
-    ("another stop sequence", MESSAGES, _said(A, stop=Stop.SEQUENCE, stop_sequence="X"), _said(A, stop=Stop.SEQUENCE, stop_sequence="Y"), "stop_sequence:"),
-    ("pause for chat", CHAT, _said(A, stop=Stop.PAUSE), _said(A), None),
-    ("pause for messages", MESSAGES, _said(A, stop=Stop.PAUSE), _said(A), "stop:"),
-    ("filter explained", CHAT, _said(stop=Stop.FILTER, explanation="no"), _said(Block(REFUSAL, "no"), stop=Stop.FILTER), None),
-    ("filter loses its text", RESPONSES, _said(A, stop=Stop.FILTER), _said(stop=Stop.FILTER), "refused text:"),
-    ("filter becomes end", CHAT, _said(A, stop=Stop.FILTER), _said(A), "stop:"),
-    ("refusal for messages", MESSAGES, _said(Block(REFUSAL, "no")), _said(Block(TEXT, "no"), stop=Stop.FILTER), None),
-    ("refusal as a plain end", MESSAGES, _said(Block(REFUSAL, "no")), _said(Block(TEXT, "no")), "stop:"),
-    ("text becomes a refusal", CHAT, _said(A), _said(A, Block(REFUSAL, "x")), "refused nothing"),
-    ("cut is an error", CHAT, _said(A, F, stop=Stop.CUT), _said(A, stop=Stop.ERROR, failure=GONE), None),
-    ("cut is a success", CHAT, _said(A, stop=Stop.CUT), _said(A), "the upstream's cut came out as end"),
-    ("error is a success", MESSAGES, _said(A, stop=Stop.ERROR, failure=GONE), _said(A), "came out as end"),
-    ("error keeps its message", RESPONSES, _said(stop=Stop.ERROR, failure=GONE), _said(stop=Stop.ERROR, failure=GONE), None),
-    ("error loses its message", RESPONSES, _said(stop=Stop.ERROR, failure=GONE), _said(stop=Stop.ERROR), "error:"),
-    ("cut loses its text", CHAT, _said(A, stop=Stop.CUT), _said(stop=Stop.ERROR, failure=GONE), "text:"),
-    ("cut call in part", CHAT, _said(F, stop=Stop.CUT), _said(SPOILT, stop=Stop.ERROR, failure=GONE), None),
-    ("usage", MESSAGES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 4, 1, 5, 2)]), None),
-    ("usage counts the cache twice", MESSAGES, _said(A, usages=[FULL]), _said(A, usages=[Usage(14, 4, 1, 5, 2)]), "usage.input"),
-    ("usage loses the cache", RESPONSES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 0, 1, 5, 2)]), "usage.cached"),
-    ("usage loses reasoning", RESPONSES, _said(A, usages=[FULL]), _said(A, usages=[Usage(10, 4, 1, 5, 0)]), "usage.reasoning"),
-    ("usage is lost", CHAT, _said(A, usages=[FULL]), _said(A), "usage: lost"),
-    ("usage unknown upstream", CHAT, _said(A), _said(A, usages=[FULL]), None),
-    ("usage of all iterations", CHAT, _said(A, usages=[FULL, Usage(20, 8, 2, 10, 2)]), _said(A, usages=[Usage(20, 8, 2, 10, 2)]), None),
-    ("a part above its whole", RESPONSES, _said(A, usages=[Usage(10, 0, 0, 5, 25)]), _said(A, usages=[Usage(10, 0, 0, 5, 0)]), None),
+    ("texts are joined for chat", CHAT, _meaning(A, F, B, stop=Stop.TOOL), _meaning(Block(TEXT, "ab"), F, stop=Stop.TOOL), None),
+    ("order is kept for messages", MESSAGES, _meaning(A, F, B, stop=Stop.TOOL), _meaning(Block(TEXT, "ab"), F, stop=Stop.TOOL), "order:"),
+    ("split texts are one", RESPONSES, _meaning(Block(TEXT, "ab")), _meaning(A, B), None),
+    ("text between moves", RESPONSES, _meaning(A, R, B), _meaning(Block(TEXT, "ab"), R), "order:"),
+    ("text is lost", CHAT, _meaning(A, B), _meaning(A), "text: at 1"),
+    ("text is invented", MESSAGES, _meaning(A), _meaning(A, B), "text: at 1"),
+    ("summary parts may be joined", MESSAGES, _meaning(R), _meaning(Block(REASONING, "thinkmore")), None),
+    ("reasoning is lost", CHAT, _meaning(R, A), _meaning(A), "reasoning:"),
+    ("reasoning becomes text", CHAT, _meaning(R), _meaning(Block(TEXT, R.text)), "reasoning:"),
+    ("hosted blocks may go", CHAT, _meaning(HOSTED, A), _meaning(A), None),
+    ("hosted blocks may be calls", CHAT, _meaning(HOSTED), _meaning(Block(CALL, "{}", "web_search", "x"), stop=Stop.TOOL), None),
+    ("call is lost", CHAT, _meaning(F, G, stop=Stop.TOOL), _meaning(F, stop=Stop.TOOL), "calls:"),
+    ("call is invented", CHAT, _meaning(F, stop=Stop.TOOL), _meaning(F, G, stop=Stop.TOOL), "calls:"),
+    ("name changes", CHAT, _meaning(F, stop=Stop.TOOL), _meaning(Block(CALL, F.text, "h", "id1"), stop=Stop.TOOL), "the name became"),
+    ("namespace is put before", CHAT, _meaning(F, stop=Stop.TOOL), _meaning(Block(CALL, F.text, "ns__f", "id1"), stop=Stop.TOOL), None),
+    ("plain id changes", CHAT, _meaning(F, stop=Stop.TOOL), _meaning(Block(CALL, F.text, "f", "id9"), stop=Stop.TOOL), "the id 'id1' became"),
+    ("odd id may change", MESSAGES, _meaning(Block(CALL, "{}", "f", "f.x:0"), stop=Stop.TOOL), _meaning(Block(CALL, "{}", "f", "f_x_0"), stop=Stop.TOOL), None),
+    ("same JSON, other spacing", CHAT, _meaning(F, stop=Stop.TOOL), _meaning(Block(CALL, '{"x":1.1}', "f", "id1"), stop=Stop.TOOL), None),
+    ("a digit is lost", CHAT, _meaning(Block(CALL, '{"x": 12345678901234567.5}', "f", "i"), stop=Stop.TOOL), _meaning(Block(CALL, '{"x": 12345678901234568}', "f", "i"), stop=Stop.TOOL), "the input"),
+    ("empty is {}", MESSAGES, _meaning(Block(CALL, "", "f", "i"), stop=Stop.TOOL), _meaning(Block(CALL, "{}", "f", "i"), stop=Stop.TOOL), None),
+    ("broken JSON becomes {}", MESSAGES, _meaning(SPOILT, stop=Stop.TOOL), _meaning(Block(CALL, "{}", "f", "id1"), stop=Stop.TOOL), "the input"),
+    ("broken JSON is wrapped", MESSAGES, _meaning(SPOILT, stop=Stop.TOOL), _meaning(Block(CALL, json.dumps({"_raw": SPOILT.text}), "f", "id1"), stop=Stop.TOOL), None),
+    ("custom call is wrapped", MESSAGES, _meaning(CUSTOM_BLOCK, stop=Stop.TOOL), _meaning(WRAPPED, stop=Stop.TOOL), None),
+    ("custom call is unwrapped", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(CUSTOM_BLOCK, stop=Stop.TOOL), None),
+    ("custom input changes", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(Block(CALL, "fre", "p", "id3", custom=True), stop=Stop.TOOL), "the input"),
+    ("declared custom tool", RESPONSES, _meaning(WRAPPED, stop=Stop.TOOL), _meaning(WRAPPED, stop=Stop.TOOL), "declared a free-form tool"),
+    ("length becomes end", CHAT, _meaning(A, stop=Stop.LENGTH), _meaning(A), "stop: length became end"),
+    ("stop sequence for responses", RESPONSES, _meaning(A, stop=Stop.SEQUENCE), _meaning(A), None),
+    ("stop sequence for messages", MESSAGES, _meaning(A, stop=Stop.SEQUENCE, stop_sequence="X"), _meaning(A), "stop:"),
+    ("another stop sequence", MESSAGES, _meaning(A, stop=Stop.SEQUENCE, stop_sequence="X"), _meaning(A, stop=Stop.SEQUENCE, stop_sequence="Y"), "stop_sequence:"),
+    ("pause for chat", CHAT, _meaning(A, stop=Stop.PAUSE), _meaning(A), None),
+    ("pause for messages", MESSAGES, _meaning(A, stop=Stop.PAUSE), _meaning(A), "stop:"),
+    ("filter explained", CHAT, _meaning(stop=Stop.FILTER, explanation="no"), _meaning(Block(REFUSAL, "no"), stop=Stop.FILTER), None),
+    ("filter loses its text", RESPONSES, _meaning(A, stop=Stop.FILTER), _meaning(stop=Stop.FILTER), "refused text:"),
+    ("filter becomes end", CHAT, _meaning(A, stop=Stop.FILTER), _meaning(A), "stop:"),
+    ("refusal for messages", MESSAGES, _meaning(Block(REFUSAL, "no")), _meaning(Block(TEXT, "no"), stop=Stop.FILTER), None),
+    ("refusal as a plain end", MESSAGES, _meaning(Block(REFUSAL, "no")), _meaning(Block(TEXT, "no")), "stop:"),
+    ("text becomes a refusal", CHAT, _meaning(A), _meaning(A, Block(REFUSAL, "x")), "refused nothing"),
+    ("cut is an error", CHAT, _meaning(A, F, stop=Stop.CUT), _meaning(A, stop=Stop.ERROR, failure=GONE), None),
+    ("cut is a success", CHAT, _meaning(A, stop=Stop.CUT), _meaning(A), "the upstream's cut came out as end"),
+    ("error is a success", MESSAGES, _meaning(A, stop=Stop.ERROR, failure=GONE), _meaning(A), "came out as end"),
+    ("error keeps its message", RESPONSES, _meaning(stop=Stop.ERROR, failure=GONE), _meaning(stop=Stop.ERROR, failure=GONE), None),
+    ("error loses its message", RESPONSES, _meaning(stop=Stop.ERROR, failure=GONE), _meaning(stop=Stop.ERROR), "error:"),
+    ("cut loses its text", CHAT, _meaning(A, stop=Stop.CUT), _meaning(stop=Stop.ERROR, failure=GONE), "text:"),
+    ("cut call in part", CHAT, _meaning(F, stop=Stop.CUT), _meaning(SPOILT, stop=Stop.ERROR, failure=GONE), None),
+    ("usage", MESSAGES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 4, 1, 5, 2)]), None),
+    ("usage counts the cache twice", MESSAGES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(14, 4, 1, 5, 2)]), "usage.input"),
+    ("usage loses the cache", RESPONSES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 0, 1, 5, 2)]), "usage.cached"),
+    ("usage loses reasoning", RESPONSES, _meaning(A, usages=[FULL]), _meaning(A, usages=[Usage(10, 4, 1, 5, 0)]), "usage.reasoning"),
+    ("usage is lost", CHAT, _meaning(A, usages=[FULL]), _meaning(A), "usage: lost"),
+    ("usage unknown upstream", CHAT, _meaning(A), _meaning(A, usages=[FULL]), None),
+    ("usage of all iterations", CHAT, _meaning(A, usages=[FULL, Usage(20, 8, 2, 10, 2)]), _meaning(A, usages=[Usage(20, 8, 2, 10, 2)]), None),
+    ("a part above its whole", RESPONSES, _meaning(A, usages=[Usage(10, 0, 0, 5, 25)]), _meaning(A, usages=[Usage(10, 0, 0, 5, 0)]), None),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("protocol", "said", "heard", "problem"), [pytest.param(*row, id=name) for name, *row in PAIRS]
-)
-def test_compare(protocol: str, said: Meaning, heard: Meaning, problem: str | None) -> None:
-    declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
-    found = compare(said, heard, protocol, custom_tools=declared)
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_compare(subtests: pytest.Subtests) -> None:
+    for name, protocol, said, received, problem in PAIRS:
+        with subtests.test(name=name):
+            declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
+            found = compare(said, received, protocol, custom_tools=declared)
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
-def test_usage_is_not_owed_to_a_chat_client_that_did_not_ask() -> None:
-    assert compare(_said(A, usages=[FULL]), _said(A), CHAT, include_usage=False) == []
+def test_a_chat_client_that_did_not_request_usage_needs_none() -> None:
+    assert compare(_meaning(A, usages=[FULL]), _meaning(A), CHAT, include_usage=False) == []
 
 
 def _error(protocol: str, kind: str, message: str, code: str | None = None) -> bytes:
@@ -232,10 +234,13 @@ ERRORS: list[tuple[str, int, bytes, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "status", "body", "problem"), ERRORS)
-def test_error_answers(protocol: str, status: int, body: bytes, problem: str | None) -> None:
-    found = check_error(protocol, status, body)
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_error_responses(subtests: pytest.Subtests) -> None:
+    for protocol, status, body, problem in ERRORS:
+        with subtests.test(protocol=protocol, status=status):
+            found = check_error(protocol, status, body)
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
 ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | None]] = [
@@ -251,9 +256,10 @@ ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | No
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("upstream", "client", "problem"), ERROR_PAIRS)
-def test_error_pairs(
-    upstream: tuple[str, int, bytes], client: tuple[str, int, bytes], problem: str | None
-) -> None:
-    found = compare_error(read_error(*upstream), read_error(*client))
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_error_pairs(subtests: pytest.Subtests) -> None:
+    for upstream, client, problem in ERROR_PAIRS:
+        with subtests.test(upstream=upstream):
+            found = compare_error(read_error(*upstream), read_error(*client))
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found

@@ -46,7 +46,7 @@ Read = tuple[int, list[tuple[bytes, bytes]], bytes, bool] | None
 
 
 def by_transport(parts: list[bytes]) -> Read:
-    """Status, headers, body and whether it is whole; None where it is refused."""
+    """Status, headers, body and a flag for a complete one; None where it is refused."""
     context = Http1Exchange("POST")
     context.request_head(b"/", [(b"host", b"x"), (b"content-length", b"0")])
     context.request_body(b"", last=True)
@@ -93,7 +93,7 @@ def by_h11(data: bytes) -> Read:
 def judge(data: bytes, places: list[int]) -> None:
     read = by_transport([data])
     assert by_transport(pieces(data, places)) == read, "the cut shows"
-    # The transport is the stricter one: what it takes, it reads as h11 does.
+    # The transport is stricter: what it accepts, it reads as h11 does.
     assert read is None or read == by_h11(data)
 
 

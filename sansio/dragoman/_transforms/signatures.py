@@ -15,8 +15,9 @@ import msgspec
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Reasoning, Request
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import encode
-from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman.codec import ProtocolSpec
 
 # Clients send all blocks again with every turn, so large ones (images) are not wrapped.
 MAX_WRAPPED_BYTES = 256 * 1024
@@ -25,14 +26,14 @@ MAX_WRAPPED_BYTES = 256 * 1024
 _FIRST_BLOCK = 1 << 40
 
 
-def drop_foreign_signatures(
-    request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
-) -> Request:
-    """Drop reasoning signatures issued by a model other than `model`. Forged ones are recorded as losses.
+def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
+    """Drop reasoning signatures issued by a model other than the requested one. Forged ones are recorded as losses.
 
-    readable: False if the upstream has refused signatures. Then its own are dropped too, whatever model made them.
+    If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
+    upstream = context.upstream
     origin = upstream.name if upstream.model_bound_signatures else None
+    model, ledger, readable = request.model, context.ledger, context.signed_reasoning
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":

@@ -12,84 +12,62 @@ from dragoman_server.settings.patterns import WILDCARD
 def read_model_aliases(
     sources: ConfigSources, upstreams: Mapping[str, KeyPath]
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the destinations by alias, and record what is wrong with the others.
+    """Return the destinations by alias, and record what is wrong with them.
 
     upstreams: the names of all upstreams, and where the file has them.
     """
     models: dict[str, str | tuple[str, ...]] = {}
     for alias, raw in sources.table(("models",), sources.document.get("models", {})).items():
-        path = ("models", alias)
-        references: list[str] = []
+        path: KeyPath = ("models", alias)
         chain = raw if isinstance(raw, list) else [raw]
         if not chain:
             sources.add_problem(path, "is an empty chain")
-        found: list[str | None] = []
+        found, references = list[str](), list[str]()
         for index, each in enumerate(chain):
             place = (*path, index) if isinstance(raw, list) else path
-            found.append(_read_destination(sources, upstreams, place, alias, each, references))
-        for index, destination in enumerate(found):
-            if destination is not None and destination in found[:index]:
-                sources.add_problem((*path, index), f"{quote_value(chain[index])} stands here twice")
-        destinations = tuple(each for each in found if each is not None)
-        if destinations:
-            models[alias] = destinations if isinstance(raw, list) else destinations[0]
-            sources.record_file_origin(path, references)
+            problems_before = len(sources.problems)
+            destination = sources.expand(place, each, references)
+            problem = _problem(destination, each, alias, upstreams)
+            if problem is None and destination in found:
+                sources.add_problem(place, f"{quote_value(each)} is listed twice")
+            elif problem is not None and len(sources.problems) == problems_before:
+                sources.add_problem(place, problem)
+            found.append(str(destination))
+        models[alias] = tuple(found) if isinstance(raw, list) else found[0]
+        sources.record_file_origin(path, references)
     return models
 
 
-def check_default_model(sources: ConfigSources, settings: Settings, model: str) -> None:
+def check_default_model(sources: ConfigSources, settings: Settings) -> None:
     """Record a problem if no upstream has the default model."""
+    if settings.server.default_model is None:
+        return
+    # The router takes a while to import, and most configurations have no default model.
     from dragoman_server.models.routes import UnknownModel, resolve
 
-    route = resolve(settings, None, model)
+    route = resolve(settings, None, settings.server.default_model)
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-        text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+        text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
         sources.add_origin_problem(("server", "default_model"), text)
 
 
-def _read_destination(
-    sources: ConfigSources,
-    upstreams: Mapping[str, KeyPath],
-    path: KeyPath,
-    alias: str,
-    raw: object,
-    references: list[str],
-) -> str | None:
-    """Return an `upstream/model`; None if something is wrong with it, which is recorded."""
-    before = len(sources.problems)
-    destination = sources.expand(path, raw, references)
-    text = _destination_problem(destination, raw, upstreams) or _wildcard_problem(
-        str(destination), raw, alias
-    )
-    if text is None:
-        return str(destination)
-    if len(sources.problems) == before:
-        sources.add_problem(path, text)
-    return None
-
-
-def _destination_problem(destination: object, raw: object, upstreams: Mapping[str, KeyPath]) -> str | None:
-    if isinstance(destination, dict):
-        return "expected a string, found a table; write names with dots in quotes"
+def _problem(destination: object, raw: object, alias: str, upstreams: Mapping[str, KeyPath]) -> str | None:
+    """Return what is wrong with a destination. raw: the destination before interpolation."""
     if not isinstance(destination, str):
-        return f"expected a string, found {type_name(destination)}"
-    upstream, slash, model = destination.partition("/")
-    if not slash or not upstream or not model:
+        hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
+        return f"expected a string, found {type_name(destination)}{hint}"
+    upstream, _, model = destination.partition("/")
+    if not upstream or not model:
         return f'{quote_value(raw)} is not of the form "upstream/model"'
     if upstream not in upstreams:
         hint = did_you_mean(upstream, upstreams) or "; there are " + (", ".join(sorted(upstreams)) or "none")
         return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{hint}"
-    return None
-
-
-def _wildcard_problem(destination: str, raw: object, alias: str) -> str | None:
-    """Return what is wrong if the destination has more `*` than the alias, whose matches replace them."""
+    # The matches of the alias replace the * of the destination.
     here, there = destination.count(WILDCARD), alias.count(WILDCARD)
     if here <= there:
         return None
-    have = "has none" if there == 0 else f"has {there}"
     return (
-        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} {have}: a * here stands for what the * of "
-        "the name matched; write the model's own name in its place"
+        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} has {there or 'none'}: a * here stands "
+        "for what the * of the name matched; write the model's own name in its place"
     )

@@ -6,44 +6,44 @@ wrong becomes a ConfigProblem with its place. `raise_problems` raises all of the
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dragoman_server.config.interpolate import InterpolationError, expand
 from dragoman_server.config.problems import (
     ConfigError,
     ConfigProblem,
     ValueOrigin,
-    by_place,
     did_you_mean,
     dotted,
     quote_value,
     type_name,
 )
 from dragoman_server.config.toml_lines import KeyPath, TomlLines
-from dragoman_server.config.values import InvalidValue, check_value, header_name, header_value, parse_text
-from dragoman_server.settings.fields import SettingKind, SettingSpec
-from dragoman_server.settings.secret import Secret
+from dragoman_server.config.values import InvalidValue, check_value, header_name, parse_text
+from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
 
-# Read from the working directory when no file is named; its absence is no error.
-DEFAULT_FILE = "dragoman.toml"
 # A thousand upstreams fit in. A larger file is the wrong file.
 MAX_FILE_BYTES = 1024 * 1024
 
-_SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_SYNTAX_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+_Row = TypeVar("_Row")
+Rows = list[tuple[KeyPath, _Row]]
 
 
 @dataclass(slots=True)
 class ConfigSources:
-    """One file, if there is one, and the environment that its values may refer to.
+    """One file, which may be absent, and the environment that its values may refer to.
 
     origins: where each value came from, by dotted key.
     problems: what is wrong so far.
     document: the parsed file. lines: the line of each key in it.
     """
 
-    file: str | None
+    file: str
     environ: Mapping[str, str]
     origins: dict[str, ValueOrigin] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -64,63 +64,51 @@ class ConfigSources:
             self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
             return
         try:
-            # "A TOML file must be a valid UTF-8 document"; some editors begin it with a byte order mark.
+            # "A TOML file must be a valid UTF-8 encoded Unicode document" -- TOML 1.0.0. Some editors begin it with a
+            # byte order mark.
             text = data.decode("utf-8-sig")
             self.document = tomllib.loads(text)
         except UnicodeDecodeError as error:
             self._file_problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
         except tomllib.TOMLDecodeError as error:
-            self._syntax_problem(str(error), text)
+            line, message = text.rstrip().count("\n") + 1, str(error)
+            message = message.removesuffix(" (at end of document)") + " at the end of the file"
+            if place := _SYNTAX_PLACE.search(str(error)):
+                line, message = int(place[1]), f"{str(error)[: place.start()]} (column {place[2]})"
+            self._file_problem(line, f"not valid TOML: {message}")
         except (ValueError, RecursionError):
-            self._file_problem(None, "has a number or a nesting that is too large")
+            self._file_problem(None, "has a number that is too large, or is nested too deeply")
         else:
             self.lines = TomlLines(text)
 
-    def _syntax_problem(self, message: str, text: str) -> None:
-        place = _SYNTAX_LINE.search(message)
-        if place is None:
-            line = text.rstrip().count("\n") + 1
-            message = message.removesuffix(" (at end of document)") + " at the end of the file"
-        else:
-            line = int(place[1])
-            message = f"{message[: place.start()]} (column {place[2]})"
-        self._file_problem(line, f"not valid TOML: {message}")
-
     def _file_problem(self, line: int | None, text: str) -> None:
-        self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, "", text))
+        self.problems.append(ConfigProblem(self.file, line, "", text))
 
     # Problems and origins.
 
     def add_problem(self, path: KeyPath, text: str) -> None:
         line = self.lines.line_of(path)
-        self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, dotted(path), text))
+        self.problems.append(ConfigProblem(self.file, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record what is wrong with a setting that may have come from any source."""
+        """Record a problem of a setting that may have come from any source."""
         origin = self.origins[dotted(path)]
         self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
 
     def raise_problems(self) -> None:
         if self.problems:
-            raise ConfigError(sorted(self.problems, key=by_place))
+            raise ConfigError(sorted(self.problems, key=lambda problem: problem.place))
 
-    def record_file_origin(
-        self,
-        path: KeyPath,
-        references: Sequence[str],
-        raw: str | None = None,
-        recorded_as: KeyPath | None = None,
-    ) -> None:
-        source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
-        origin = ValueOrigin(source, line, references=tuple(references), raw=raw)
-        self.origins[dotted(recorded_as or path)] = origin
+    def record_file_origin(self, path: KeyPath, references: Sequence[str], raw: str | None = None) -> None:
+        source, line = self.file, self.lines.line_of(path)
+        self.origins[dotted(path)] = ValueOrigin(source, line, references=tuple(references), raw=raw)
 
     # Tables.
 
     def report_unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
         for name in table:
             if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
+                hint = did_you_mean(name, valid) or "; valid keys are " + ", ".join(valid)
                 self.add_problem((*path, name), f"unknown key{hint}")
 
     def table(self, path: KeyPath, value: object) -> dict[str, object]:
@@ -135,88 +123,88 @@ class ConfigSources:
             hint = f"write [[{name}]] with two brackets, and the name as a key"
             self.add_problem((name,), f"expected an array of tables, found {type_name(value)}; {hint}")
             return []
-        paths: list[KeyPath] = [(name, index) for index in range(len(value))]
         # An element that is not a table is a problem already; its missing keys would only add more.
-        tables = [(path, self.table(path, table)) for path, table in zip(paths, value, strict=True)]
+        tables = [((name, index), self.table((name, index), each)) for index, each in enumerate(value)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
-    def rows(self, name: str, keys: Mapping[str, SettingSpec]) -> list[tuple[KeyPath, dict[str, object]]]:
-        """Return the checked values of those tables of an array that have no problems."""
-        rows: list[tuple[KeyPath, dict[str, object]]] = []
+    def rows(self, name: str, cls: type[_Row]) -> Rows[_Row]:
+        """Return those tables of an array that have no problems, as settings."""
+        rows: Rows[_Row] = []
+        keys = keys_of(cls)
         for path, table in self.array_of_tables(name):
             problems_before = len(self.problems)
             values = self.section(path, table, keys)
-            for each in keys.values():
-                if each.required and each.name not in table:
-                    self.add_problem((*path, each.name), "missing")
+            self.report_missing(path, table, keys)
             if len(self.problems) == problems_before:
-                rows.append((path, values))
+                rows.append((path, cls(**values)))
         return rows
+
+    def report_missing(
+        self, path: KeyPath, present: Collection[str], keys: Mapping[str, SettingSpec]
+    ) -> None:
+        for name, key in keys.items():
+            if key.required and name not in present:
+                self.add_problem((*path, name), "missing")
 
     # Values.
 
     def section(
         self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, SettingSpec]
-    ) -> dict[str, object]:
+    ) -> dict[str, Any]:
         """Return the checked values of the keys that the table has, and record the others as problems."""
         self.report_unknown_keys(path, table, tuple(keys))
-        values: dict[str, object] = {}
+        values = {}
         for name, key in keys.items():
-            if name not in table:
-                continue
-            if key.kind is SettingKind.HEADERS:
-                values[name] = self.headers((*path, name), table[name])
-            else:
-                self._value(values, key, (*path, name), table[name])
-        return values
+            if name in table:
+                read = self._headers if key.kind is SettingKind.HEADERS else self._value
+                values[name] = read(key, (*path, name), table[name])
+        return {name: value for name, value in values.items() if value is not None}
 
-    def headers(self, path: KeyPath, value: object) -> dict[str, Secret]:
-        headers: dict[str, Secret] = {}
-        for name, raw in self.table(path, value).items():
-            problems_before, references = len(self.problems), list[str]()
-            text = self.expand((*path, name), raw, references)
-            if len(self.problems) > problems_before:
-                continue
+    def _headers(self, key: SettingSpec, path: KeyPath, raw: object) -> dict[str, object]:
+        headers: dict[str, object] = {}
+        for name, raw_value in self.table(path, raw).items():
             try:
                 lowered = header_name(name)
                 if lowered in headers:
-                    raise InvalidValue("stands here twice: names of headers ignore case")
-                headers[lowered] = header_value(text)
+                    raise InvalidValue("is set twice: header names ignore case")
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
-            else:
-                self.record_file_origin((*path, name), references, recorded_as=(*path, lowered))
+                continue
+            value = self._value(key, (*path, name), raw_value)
+            if value is not None:
+                headers[lowered] = value
+                self.origins[dotted((*path, lowered))] = self.origins.pop(dotted((*path, name)))
         return headers
 
-    def _value(self, values: dict[str, object], key: SettingSpec, path: KeyPath, raw: object) -> None:
-        problems_before = len(self.problems)
-        references: list[str] = []
+    def _value(self, key: SettingSpec, path: KeyPath, raw: object) -> object:
+        """Return the checked value, or None if something is wrong with it."""
+        problems_before, references = len(self.problems), list[str]()
         value = self.expand(path, raw, references)
         if len(self.problems) > problems_before:
-            return
+            return None
         try:
             checked = check_value(key, value, raw)
         except InvalidValue as error:
             self.add_problem((*path, *error.at), str(error))
-            return
+            return None
         if key.kind is SettingKind.PATH:
             # Relative paths start at the directory of the file.
-            checked = str(self._directory() / Path(str(checked)).expanduser())
-        values[key.name] = checked
+            checked = str(Path(self.file).parent / Path(str(checked)).expanduser())
         # Part of a URL may be private, so an expanded one is printed as it was written.
         written = quote_value(raw) if key.kind is SettingKind.URL and references else None
         self.record_file_origin(path, references, written)
+        return checked
 
     def check_text(
-        self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str
-    ) -> bool:
+        self, values: dict[str, Any], key: SettingSpec, path: KeyPath, text: str, origin: ValueOrigin
+    ) -> None:
+        """Check a text that is not from the file, and put its value into `values` of the table `path`."""
         try:
             value = parse_text(key, text)
             values[key.name] = check_value(key, value, value)
+            self.origins[dotted((*path, key.name))] = origin
         except InvalidValue as error:
-            self.problems.append(ConfigProblem(source, None, where, str(error)))
-            return False
-        return True
+            self.problems.append(ConfigProblem(origin.source, None, origin.where, str(error)))
 
     def expand(self, path: KeyPath, value: object, references: list[str]) -> object:
         """Interpolate all strings in a value; a reference that fails becomes a problem with its place."""
@@ -225,12 +213,7 @@ class ConfigSources:
         if not isinstance(value, str) or "$" not in value:
             return value
         try:
-            expanded = expand(value, self.environ, self._directory())
+            return expand(value, self.environ, Path(self.file).parent, references)
         except InterpolationError as error:
             self.add_problem(path, str(error))
             return value
-        references.extend(expanded.references)
-        return expanded.value
-
-    def _directory(self) -> Path:
-        return Path(self.file).parent if self.file is not None else Path()

@@ -1,6 +1,6 @@
 """What becomes of Claude Code's requests at a compatible Chat server and at OpenAI's own host, place by place.
 
-At its own vendor's host the bytes pass as they are, so there is no table for that.
+At its own vendor's host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def _with_a_picture(text: str) -> str:
 
 _FOUND = f"The tool {DEFERRED} can be called now."
 
-# What says the same at both upstreams.
+# Rows that are the same for both upstreams.
 _COMMON: dict[str, Row] = {
     "/stream": to("/stream"),
     "/metadata/user_id": by(lambda name: sha256(name.encode()).hexdigest(), "/user", code="altered"),
-    # To keep all thinking is what upstreams do that know no such setting.
+    # Upstreams without this setting keep all thinking.
     "/context_management/...": IMPLIED,
 }
 
@@ -45,21 +45,21 @@ _FOR_THE_PROVIDER: dict[str, Row] = {"/system/0/...": lost(), "/tools/11/...": l
 
 
 def _chat_rows(shift: int) -> dict[str, Row]:
-    """Rows of the conversation. shift: how many system messages stand before the first answer; they are joined to
+    """Rows of the conversation. shift: how many system messages stand before the first response; they are joined to
     what the user says."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    asked, first, second, pictures, asked_again, answer = range(2, 8)
-    call = f"/messages/{asked}/tool_calls"
+    requested, first, second, images, requested_again, response = range(2, 8)
+    call = f"/messages/{requested}/tool_calls"
     return {
         # --- the opening
         "/messages/0/role": to("/messages/1/role"),
         "/messages/0/content/{n}/type": IMPLIED,
         "/messages/0/content/{n}/text": inside("/messages/1/content"),
-        # --- thinking that only its maker can read, words, two calls
-        f"/messages/{read}/role": to(f"/messages/{asked}/role"),
+        # --- thinking that only its vendor can read, text, two calls
+        f"/messages/{read}/role": to(f"/messages/{requested}/role"),
         f"/messages/{read}/content/0/...": lost("foreign_signature"),
         f"/messages/{read}/content/1/type": IMPLIED,
-        f"/messages/{read}/content/1/text": to(f"/messages/{asked}/content"),
+        f"/messages/{read}/content/1/text": to(f"/messages/{requested}/content"),
         f"/messages/{read}/content/2/type": made("function", f"{call}/0/type"),
         f"/messages/{read}/content/2/id": to(f"{call}/0/id"),
         f"/messages/{read}/content/2/name": to(f"{call}/0/function/name"),
@@ -76,40 +76,42 @@ def _chat_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/0/content/0/text": by(_with_a_picture, f"/messages/{first}/content"),
         f"/messages/{results}/content/0/content/1/type": made(
             "image_url",
-            f"/messages/{pictures}/content/0/type",
+            f"/messages/{images}/content/0/type",
             code="altered",
             at=f"/messages/{results}/content/0/content/1",
         ),
         f"/messages/{results}/content/0/content/1/source/type": IMPLIED,
         f"/messages/{results}/content/0/content/1/source/media_type": IMPLIED,  # in the URL
         f"/messages/{results}/content/0/content/1/source/data": _data_url(
-            f"/messages/{pictures}/content/0/image_url/url"
+            f"/messages/{images}/content/0/image_url/url"
         ),
         # --- a tool that failed
         f"/messages/{results}/content/1/tool_use_id": to(f"/messages/{second}/tool_call_id"),
         f"/messages/{results}/content/1/content": _error(f"/messages/{second}/content"),
         f"/messages/{results}/content/1/is_error": Row(code="altered"),
         # --- the search for tools, which is a call like any other
-        f"/messages/{search}/role": to(f"/messages/{asked_again}/role"),
+        f"/messages/{search}/role": to(f"/messages/{requested_again}/role"),
         f"/messages/{search}/content/0/...": lost("foreign_signature"),
-        f"/messages/{search}/content/1/type": made("function", f"/messages/{asked_again}/tool_calls/0/type"),
-        f"/messages/{search}/content/1/id": to(f"/messages/{asked_again}/tool_calls/0/id"),
-        f"/messages/{search}/content/1/name": to(f"/messages/{asked_again}/tool_calls/0/function/name"),
-        f"/messages/{search}/content/1/input/...": as_json(
-            f"/messages/{asked_again}/tool_calls/0/function/arguments"
+        f"/messages/{search}/content/1/type": made(
+            "function", f"/messages/{requested_again}/tool_calls/0/type"
         ),
-        f"/messages/{found}/role": made("tool", f"/messages/{answer}/role"),
+        f"/messages/{search}/content/1/id": to(f"/messages/{requested_again}/tool_calls/0/id"),
+        f"/messages/{search}/content/1/name": to(f"/messages/{requested_again}/tool_calls/0/function/name"),
+        f"/messages/{search}/content/1/input/...": as_json(
+            f"/messages/{requested_again}/tool_calls/0/function/arguments"
+        ),
+        f"/messages/{found}/role": made("tool", f"/messages/{response}/role"),
         f"/messages/{found}/content/0/type": IMPLIED,
-        f"/messages/{found}/content/0/tool_use_id": to(f"/messages/{answer}/tool_call_id"),
+        f"/messages/{found}/content/0/tool_use_id": to(f"/messages/{response}/tool_call_id"),
         f"/messages/{found}/content/0/is_error": IMPLIED,  # false
         f"/messages/{found}/content/0/content/0/...": made(
-            _FOUND, f"/messages/{answer}/content", code="altered"
+            _FOUND, f"/messages/{response}/content", code="altered"
         ),
     }
 
 
 _CHAT_ADDED: dict[str, Any] = {
-    # Always asked for: the client's protocol has figures in every answer.
+    # Always requested: the client's protocol has figures in every response.
     "/stream_options/include_usage": True,
     "/messages/0/role": "system",
     "/messages/5/role": "user",
@@ -129,7 +131,7 @@ _CHAT_COMMON: dict[str, Row] = {
     "/tools/{n}/name": to("/tools/{n}/function/name"),
     "/tools/{n}/description": to("/tools/{n}/function/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/function/parameters"),
-    # The conversation says that the tool was found, so it is shown like the others.
+    # The conversation has found the tool, so it is sent like the others.
     "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
@@ -138,7 +140,7 @@ def _said_by_the_user(place: str) -> Row:
     return Row((place,), lambda text, found: f"<system>\n{text}\n</system>" in found)
 
 
-# System messages in mid-conversation: a server of which nothing is said may not take any.
+# System messages in mid-conversation: a server with default capabilities may refuse them.
 _SYSTEM_IN_CHAT: dict[str, Row] = {
     "/messages/1/role": Row(code="altered"),
     "/messages/1/content": _said_by_the_user("/messages/1/content"),
@@ -149,7 +151,7 @@ _SYSTEM_IN_CHAT: dict[str, Row] = {
 }
 
 
-# A later system message says another effort, which counts from there on.
+# A later system message sets another effort, which counts from there on.
 _EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field", at="/output_config")}
 
 # --- Responses --------------------------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ _EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field"
 def _responses_rows(shift: int) -> dict[str, Row]:
     """As for Chat. Items stand in the order of the client's blocks."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    said, call, other, result, failed, asked, answer = (f"/input/{n + shift}" for n in range(2, 9))
+    said, call, other, result, failed, requested, response = (f"/input/{n + shift}" for n in range(2, 9))
     return {
         "/messages/0/role": to("/input/1/role"),
         "/messages/0/content/{n}/type": made("input_text", "/input/1/content/{n}/type"),
@@ -190,13 +192,13 @@ def _responses_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/1/is_error": Row(code="altered"),
         f"/messages/{search}/role": IMPLIED,
         f"/messages/{search}/content/0/...": lost("foreign_signature"),
-        f"/messages/{search}/content/1/type": made("function_call", f"{asked}/type"),
-        f"/messages/{search}/content/1/id": to(f"{asked}/call_id"),
-        f"/messages/{search}/content/1/name": to(f"{asked}/name"),
-        f"/messages/{search}/content/1/input/...": as_json(f"{asked}/arguments"),
+        f"/messages/{search}/content/1/type": made("function_call", f"{requested}/type"),
+        f"/messages/{search}/content/1/id": to(f"{requested}/call_id"),
+        f"/messages/{search}/content/1/name": to(f"{requested}/name"),
+        f"/messages/{search}/content/1/input/...": as_json(f"{requested}/arguments"),
         f"/messages/{found}/role": IMPLIED,
-        f"/messages/{found}/content/0/type": made("function_call_output", f"{answer}/type"),
-        f"/messages/{found}/content/0/tool_use_id": to(f"{answer}/call_id"),
+        f"/messages/{found}/content/0/type": made("function_call_output", f"{response}/type"),
+        f"/messages/{found}/content/0/tool_use_id": to(f"{response}/call_id"),
         f"/messages/{found}/content/0/is_error": IMPLIED,  # false
     }
 
@@ -212,7 +214,7 @@ def _responses_added(shift: int) -> dict[str, Any]:
         "/tools/{n}/type": "function",
         # The server's default is true, the client's false.
         "/tools/{n}/strict": False,
-        # The client's protocol keeps nothing and gives reasoning back sealed.
+        # The client's protocol keeps nothing and gives reasoning back wrapped.
         "/store": False,
         "/include/0": "reasoning.encrypted_content",
     }
@@ -238,7 +240,7 @@ _RESPONSES_COMMON: dict[str, Row] = {
     "/tools/{n}/name": to("/tools/{n}/name"),
     "/tools/{n}/description": to("/tools/{n}/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
-    # The conversation says that the tool was found, so it is shown like the others.
+    # The conversation has found the tool, so it is sent like the others.
     "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
@@ -256,7 +258,7 @@ _SYSTEM_IN_RESPONSES: dict[str, Row] = {
 
 # --- by case and upstream ---------------------------------------------------------------------------------------
 
-# Whether thinking is shown cannot be said to a Chat server.
+# Chat has no setting for the display of thinking.
 _THINKING_IN_CHAT: dict[str, Row] = {"/thinking/display": lost()}
 
 FATES: dict[tuple[str, str], Fate] = {
@@ -292,7 +294,7 @@ FATES: dict[tuple[str, str], Fate] = {
             **_EFFORT_CHANGED,
             "/messages/6/output_config/effort": to("/reasoning/effort"),
             "/thinking/type": IMPLIED,  # an effort makes a model think
-            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is requested
         },
         {
             **_responses_added(1),
@@ -311,7 +313,7 @@ FATES: dict[tuple[str, str], Fate] = {
             ),
             "/thinking/type": Row(code="altered", at="/thinking"),
             "/thinking/budget_tokens": made("xhigh", "/reasoning/effort"),
-            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is requested
         },
         _responses_added(0) | {"/input/8/output/0/type": "input_text"},
     ),

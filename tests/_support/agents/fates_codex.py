@@ -1,6 +1,6 @@
 """What becomes of Codex's requests at a compatible Chat server and at Anthropic's own host, place by place.
 
-At OpenAI's own host the bytes pass as they are, so there is no table for that.
+At OpenAI's own host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SETTINGS: dict[str, Row] = {
     "/stream": to("/stream"),
     # No upstream keeps what it is sent, unless it is asked to.
     "/store": IMPLIED,
-    # What it asks for always comes, sealed where it must be.
+    # What it requests always comes, wrapped where it must be.
     "/include/{n}": IMPLIED,
     "/client_metadata/...": lost(),
 }
@@ -123,7 +123,7 @@ def _tools(inner: str, schema: str, found: int, result: str) -> dict[str, Row]:
         f"{patch}/format/type": Row(code="altered", at=f"{patch}/format"),
         f"{patch}/format/syntax": inside(f"{at(_PATCH)}/description"),
         f"{patch}/format/definition": inside(f"{at(_PATCH)}/description"),
-        # --- a namespace goes by the names of its tools
+        # --- a namespace becomes part of the names of its tools
         f"{space}/type": IMPLIED,
         f"{space}/name": IMPLIED,
         f"{space}/description": lost(),
@@ -162,7 +162,7 @@ _TOOLS_IN_CHAT: dict[str, Row] = {
 }
 _TOOLS_IN_MESSAGES: dict[str, Row] = {
     **_tools("", "input_schema", 13, "/messages/12/content/0/content"),
-    # The vendor has a search of its own, which knows neither of the settings.
+    # The vendor's own search has neither of the settings.
     f"/tools/{_WEB}/type": made("web_search_20250305", "/tools/12/type", code="altered", at=f"/tools/{_WEB}"),
     f"/tools/{_WEB}/external_web_access": IMPLIED,
     f"/tools/{_WEB}/search_content_types/{{n}}": IMPLIED,
@@ -171,7 +171,7 @@ _TOOLS_IN_MESSAGES: dict[str, Row] = {
 # --- the conversation -------------------------------------------------------------------------------------------
 
 _ITEMS: dict[str, Row] = {
-    # What names an item to its own vendor alone: nothing refers to it.
+    # An id that only its own vendor can use: nothing refers to it.
     "/input/{n}/id": IMPLIED,
     # Each of them is complete.
     "/input/{n}/status": IMPLIED,
@@ -236,7 +236,7 @@ _CHAT_ITEMS: dict[str, Row] = {
     "/input/14/output": to("/messages/12/content"),
     **_chat_call(15, 13),
     "/input/15/arguments/...": as_json("/messages/13/tool_calls/0/function/arguments"),
-    # The picture follows behind the result, which has a word in its place.
+    # The image follows the result, which has a text in its place.
     "/input/8/output/0/type": made(
         "image_url", "/messages/6/content/0/type", code="altered", at="/input/8/output/0"
     ),
@@ -311,8 +311,8 @@ _MESSAGES_ITEMS_ADDED: dict[str, Any] = {
 }
 
 
-def _asks(place: str) -> Row:
-    """The wish for a summary, in words."""
+def _requests(place: str) -> Row:
+    """The instruction that requests a summary."""
     return Row((place,), lambda _, text: text.startswith("The conversation so far will be replaced by"))
 
 
@@ -342,14 +342,14 @@ FATES: dict[tuple[str, str], Fate] = {
     ("codex", CHAT): (_CODEX_IN_CHAT, _CODEX_IN_CHAT_ADDED),
     ("codex", MESSAGES): (_CODEX_IN_MESSAGES, _CODEX_IN_MESSAGES_ADDED),
     ("codex-compaction", CHAT): (
-        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _asks("/messages/15/content")},
+        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _requests("/messages/15/content")},
         {**_CODEX_IN_CHAT_ADDED, "/messages/15/role": "user"},
     ),
     ("codex-compaction", MESSAGES): (
         {
             **_CODEX_IN_MESSAGES,
             **_NO_CALL_IN_MESSAGES,
-            "/input/17/type": _asks("/messages/12/content/1/text"),
+            "/input/17/type": _requests("/messages/12/content/1/text"),
         },
         {**_CODEX_IN_MESSAGES_ADDED, "/messages/12/content/1/type": "text"},
     ),

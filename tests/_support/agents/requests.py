@@ -1,7 +1,7 @@
-"""The requests of real clients, and the upstreams that they are led to.
+"""The requests of real clients, and their upstreams.
 
-Strategy: each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
-are the vendors' own hosts with a model of today, and a compatible Chat server of which nothing is said.
+Each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
+are the vendors' own hosts with a current model, and a compatible Chat server with default capabilities.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def vendor_target(provider: str, protocol: str, model: str) -> Capabilities:
     return capabilities_for(Settings(), upstream, model)
 
 
-# The upstream's model, and what it takes.
+# The upstream's model and its capabilities.
 MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
 TARGETS: dict[str, Capabilities] = {
     CHAT: Capabilities(),

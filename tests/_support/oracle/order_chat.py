@@ -54,7 +54,7 @@ class ChatOrder:
             return
         chunk = as_object(frame.data)
         if chunk is None:
-            return  # told by the type check
+            return  # reported by the type check
         if "error" in chunk:
             self.ended = "error"
             return
@@ -214,7 +214,7 @@ def usage_sums(usage: Any) -> list[str]:
 
 
 def whole_problems(body: dict[str, Any]) -> list[str]:
-    """The same demands on an answer that was not streamed."""
+    """The same rules for a response that was not streamed."""
     problems: list[str] = []
     choices = body.get("choices") or []
     if not choices:

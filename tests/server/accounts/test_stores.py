@@ -70,13 +70,16 @@ async def take(
 async def fail(
     store: AccountStore, account: str, action: ErrorAction, now: float = NOW, after: float | None = None
 ) -> None:
-    await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
+    await store.change(
+        account,
+        lambda health: health.after_failure(action, "why", now, retry_after=after, random=0.0, backoff=REST),
+    )
 
 
 # Limits of accounts.
 
 
-async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind) -> None:
+async def test_the_first_free_account_is_taken_and_its_use_is_noted(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert store.health() == {}
@@ -152,7 +155,7 @@ async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
         assert await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S) == "up/a"
 
 
-async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
+async def test_concurrent_requests_get_exactly_the_limit(kind: Kind) -> None:
     five = Candidate("up/a", max_concurrent_requests=5)
     store = kind()
     responses: list[str | float] = []
@@ -229,27 +232,27 @@ async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
 async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await store.disable("up/a", "by hand")
+        await store.change("up/a", lambda health: health.after_disabling("by hand"))
         await fail(store, "up/b", ErrorAction.DISABLE)
         health = store.health()
         assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
         assert await take(store, A, B) == math.inf
-        await store.reset("up/a")
+        await store.change("up/a", Health.after_reset)
         assert store.health()["up/a"] == Health()
         assert await take(store, B, A) == "up/a"
 
 
-async def test_a_success_is_news_only_after_trouble_or_with_another_share(kind: Kind) -> None:
+async def test_a_success_is_a_change_only_after_a_failure_or_with_another_share(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await store.succeeded("up/a", remaining=None)
+        await store.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.health() == {}
         await fail(store, "up/a", ErrorAction.RETRY_LATER)
         assert store.health()["up/a"].failures == (NOW,)
-        await store.succeeded("up/a", remaining=0.504)
+        await store.change("up/a", lambda health: health.after_success(remaining=0.504))
         assert store.health()["up/a"] == Health(remaining=0.5)
         before = store.health()["up/a"]
-        await store.succeeded("up/a", remaining=0.501)
+        await store.change("up/a", lambda health: health.after_success(remaining=0.501))
         assert store.health()["up/a"] == before
 
 

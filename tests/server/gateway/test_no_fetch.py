@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from edge import Conversation, Upstream, whole
-from failures.answers import Say
+from failures.responses import Text
 from failures.whole import whole as document
 from gateway.fakes import FakeClient, http_scope
 from laws.clients import endpoint_of
@@ -49,7 +49,7 @@ def watched() -> Iterator[list[tuple[str, Any]]]:
 
 def responses(protocol: str, conversation: Conversation) -> None:
     while conversation.read() is not None:
-        conversation.send(whole(document(protocol, Say("Hello"))))
+        conversation.send(whole(document(protocol, Text("Hello"))))
 
 
 def redirects(conversation: Conversation) -> None:
@@ -92,7 +92,7 @@ def requested(client: str) -> list[dict[str, Any]]:
 @pytest.mark.promise("S6")
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_nothing_is_connected_to_but_the_upstream(
+async def test_only_the_upstream_is_connected(
     protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
 ) -> None:
     with Upstream(partial(responses, protocol)) as upstream, Upstream(redirects) as moved:

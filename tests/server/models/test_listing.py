@@ -8,8 +8,9 @@ from gateway.models import ListingUpstreams, anthropic_list, openai_list
 
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.upstream.client import (
     UpstreamIdleClosed,
     UpstreamTimeout,
@@ -149,7 +150,7 @@ FAILURES = {
     "another status": (Script([b"canary"], status=404), "status 404"),
     "an error of the server": (Script([b"canary"], status=500), "status 500"),
     "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
-    "no list": (Script([b'{"canary": 1}']), "no list of models"),
+    "no list": (Script([b'{"canary": 1}']), "not a list of models"),
     "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
     "connection refused": (
         Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
@@ -202,8 +203,8 @@ async def test_without_accounts_no_list_is_requested() -> None:
 
 
 async def test_the_facts_of_a_model_come_along() -> None:
-    said = {"id": "a", "context_length": 9000}
-    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(said, "a", {"id": "a", "context_length": 1})]})
+    entry = {"id": "a", "context_length": 9000}
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(entry, "a", {"id": "a", "context_length": 1})]})
     async with upstreams:
         (model,) = await fetch_models(upstreams, upstream_of(), [account(0)])
     # The first one of a name counts.
