@@ -211,3 +211,8 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     required: bool = False
     path: str = ""
     hosted: str | None = None
+
+    @property
+    def requires_call(self) -> bool:
+        """True if the model must call a tool."""
+        return self.required or self.mode in ("required", "named")
