@@ -5,8 +5,8 @@ only that distinguishes a readable block from a redacted one. The frame around a
 each delta only encodes its text. Stop reason and usage wait for the end, where one message_delta has both.
 
 A search of another protocol is written as the two blocks of the vendor's own search. The search itself comes back in
-the wrapped signature beside them, so their ids are marked and `messages_in` drops them. A summary is wrapped into the
-field where the vendor has ciphertext, and read from there.
+the wrapped signature beside them, so their ids are marked and `request_messages_in` drops them. A summary is wrapped
+into the field where the vendor has ciphertext, and read from there.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
     return block, None
 
 
-# --- for both forms ---------------------------------------------------------------------------------------
+# --- for streams and whole responses ------------------------------------------------------------------------
 
 
 def _write_message(
