@@ -49,6 +49,7 @@ async def _respond(upstream: SimulatedUpstream, scope: Scope, receive: Receive, 
     try:
         body = await _read(Request(scope, receive))
     except ClientDisconnect:
+        # The upstream counts only requests that are complete.
         upstream.opened += 1
         upstream.closed += 1
         upstream.aborted += 1

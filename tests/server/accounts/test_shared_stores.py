@@ -472,7 +472,7 @@ async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) 
         await until(lambda: other.health()["up/a"].disabled is None)
 
 
-async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
+async def test_a_server_that_hangs_is_detected(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
         server.pause()

@@ -275,7 +275,7 @@ def test_a_line_of_the_user_names_the_tool_call(
     assert [(call.name, call.text) for call in found] == calls
 
 
-def test_messages_gets_demanded_arguments_too() -> None:
+def test_messages_gets_requested_arguments_too() -> None:
     found = meaning(MESSAGES, ask(MESSAGES, "tools", 'call a {"x": 1}', tools=("b", "a"))).calls
     assert [(call.name, json.loads(call.text)) for call in found] == [("a", {"x": 1})]
 
@@ -301,7 +301,7 @@ def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_a_demanded_custom_call_gets_all_of_the_text(protocol: str) -> None:
+def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
     (call,) = meaning(
         protocol, ask(protocol, "custom", "call patch line 1\ncall me\n", custom=("patch",))
     ).calls

@@ -103,7 +103,7 @@ async def test_a_peer_that_reads_slowly_gets_everything(
 
 
 @pytest.mark.parametrize("wait", ["receive", "send"])
-async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery, wait: str) -> None:
+async def test_closing_wakes_waiting_tasks(pair: Pair, nursery: trio.Nursery, wait: str) -> None:
     stream, _ = pair
     reported = trio.Event()
 
