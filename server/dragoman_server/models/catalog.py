@@ -81,20 +81,19 @@ class _UpstreamList:
 class ModelCatalog(BackgroundTaskGroup):
     """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
-    sender: returns what sends requests to the upstream of a name. accounts: see AccountsOf. specs: see
-    Gateway.upstreams.
+    sender_for: returns the sender for the upstream of a name. accounts: see AccountsOf. specs: see Gateway.upstreams.
     listed: the names of the models that each upstream lists, as far as they are known.
     """
 
     def __init__(
         self,
         settings: Settings,
-        sender: Callable[[str], UpstreamSender],
+        sender_for: Callable[[str], UpstreamSender],
         accounts: AccountsOf | None = None,
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self._settings = settings
-        self._sender_for = sender
+        self._sender_for = sender_for
         self._specs = specs
         self._accounts = accounts or settings.accounts_of
         self._lists = [
@@ -139,39 +138,39 @@ class ModelCatalog(BackgroundTaskGroup):
                 with anyio.CancelScope(deadline=each.first_fetch + FIRST_WAIT_S):
                     await each.ended.wait()
 
-    async def _refresh(self, each: _UpstreamList, ended: anyio.Event) -> None:
-        upstream = each.upstream
+    async def _refresh(self, upstream_list: _UpstreamList, ended: anyio.Event) -> None:
+        upstream = upstream_list.upstream
         next_in = self._settings.server.model_list_ttl_s
         try:
             with anyio.fail_after(REFRESH_S):
                 sender, accounts = self._sender_for(upstream.name), self._accounts(upstream)
                 models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
-            _log_failure(each, str(error) or f"no response within {REFRESH_S:g} s")
+            _log_failure(upstream_list, str(error) or f"no response within {REFRESH_S:g} s")
             next_in = min(next_in, RETRY_S)
         except Exception:  # a bug: it must not end the gateway, whose group this task is in
             LOG.exception("the models of upstream %s cannot be listed", upstream.name)
             next_in = min(next_in, RETRY_S)
         else:
-            if each.failing:
+            if upstream_list.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
-            each.models, each.failing = models, False
+            upstream_list.models, upstream_list.failing = models, False
             self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
             self._entries = None
         finally:
-            each.tried = True
-            each.ended = None
-            each.due = anyio.current_time() + next_in
+            upstream_list.tried = True
+            upstream_list.ended = None
+            upstream_list.due = anyio.current_time() + next_in
             ended.set()
 
 
-def _log_failure(each: _UpstreamList, reason: str) -> None:
+def _log_failure(upstream_list: _UpstreamList, reason: str) -> None:
     """Log the first of consecutive failures."""
-    if not each.failing:
-        each.failing = True
+    if not upstream_list.failing:
+        upstream_list.failing = True
         LOG.warning(
             "the models of upstream %s cannot be listed: %s; if it has no list, set model_list = false",
-            each.upstream.name,
+            upstream_list.upstream.name,
             reason,
         )
 
