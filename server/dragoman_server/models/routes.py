@@ -157,10 +157,10 @@ def resolve_chain(
     advice = ""
     targets = _alias(settings, model) or _named(settings, model)
     if not targets:
-        guess = _guessed(settings, model)
-        if guess is not None:
-            upstream_model, advice = _model_at(guess, model, listed.get(guess.name, ()))
-            targets = (f"{guess.name}/{upstream_model}",)
+        guessed = _guessed(settings, model)
+        if guessed is not None:
+            upstream_model, advice = _model_at(guessed, model, listed.get(guessed.name, ()))
+            targets = (f"{guessed.name}/{upstream_model}",)
         elif not settings.upstreams and settings.server.offers_simulator:
             targets = (SIMULATOR_DEFAULT_MODEL,)
         else:

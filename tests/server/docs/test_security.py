@@ -92,7 +92,7 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
     kib, rates = 1024, http2_connection._RATES
     stream, connection = http2_connection.STREAM_WINDOW, http2_connection.CONNECTION_WINDOW
     streams = _HYPERCORN["h2_max_concurrent_streams"]
-    bounded = http2.CONNECTION_BUFFER + streams * http2.LEAST_BUFFER
+    bounded = http2.CONNECTION_BUFFER + streams * http2.MIN_STREAM_BUFFER
     for text in (
         f"| {streams}, among them",
         f"{_HYPERCORN['h2_max_header_list_size'] // kib} KiB, as HTTP/2 counts",
