@@ -76,9 +76,9 @@ def test_its_paths_prefixes_and_bounds() -> None:
     for row in (
         f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
         f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
-        f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
+        f"before its response has ended | {READ_AHEAD_BYTES // 1024} KiB |",
         f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
-        f"| alternatives (`n`) | {plan.MAX_FAN_OUT} |",
+        f"| choices (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
