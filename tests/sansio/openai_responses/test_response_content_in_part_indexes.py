@@ -154,6 +154,7 @@ PARTS: list[tuple[list[tuple[int, str]], list[str], list[str]]] = [
     # Text that contradicts the deltas is not emitted.
     ([(0, "A")], ["other"], ["A"]),
     ([(0, "A"), (1, "B")], ["other", "B"], ["A", "B"]),
+    ([(0, "A"), (1, "B")], ["AC"], ["A", "B", "C"]),
 ]
 
 
