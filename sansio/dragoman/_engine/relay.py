@@ -244,8 +244,9 @@ class Relay:
         if found.start(1):
             self._out.append(data[: found.start(1)])
             self._keep_recent(self._out[-1])
-        parser, probe = SSEParser(), self._protocol.observer(self._context)
-        for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
+        probe = self._protocol.observer(self._context)
+        frame = _frame_of(data[found.start(1) :])
+        if frame is not None:
             probe.observe(frame)
         self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
@@ -286,6 +287,7 @@ class Relay:
         self.outcome = outcome
 
     def _keep_recent(self, whole: bytes) -> None:
+        """Keep whole frames for the observer, which gets them at once only before the first content."""
         if not self.committed:
             for raw_event in filter(None, _raw_events(whole)):
                 if (frame := parse_raw_event(raw_event)) is not None:
@@ -322,7 +324,7 @@ class Relay:
         self.committed = self.committed or observer.content_started or observer.ended
 
     def _pass_until_end(self, whole: bytes) -> bytes:
-        """Pass on frames up to the one that ends the response. Return the rest if none does: models write markers."""
+        """Pass on frames up to the one that ends the response. Return the rest if none does: text may have markers."""
         start = passed = 0
         for end in _frame_ends(whole):
             raw_event, before, start = whole[start:end], whole[passed:start], end
@@ -441,9 +443,10 @@ def _split(frames: bytes) -> Iterator[bytes]:
         yield frames[start:]
 
 
-def _frame_of(raw_event: bytes) -> Frame | None:
+def _frame_of(data: bytes) -> Frame | None:
+    """Return the first frame, even if no blank line ends it."""
     parser = SSEParser()
-    return next(iter([*parser.receive_data(raw_event), *parser.receive_eof()]), None)
+    return next(iter([*parser.receive_data(data), *parser.receive_eof()]), None)
 
 
 def _raw_events(frames: bytes) -> list[bytes]:

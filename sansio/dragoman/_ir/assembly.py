@@ -159,6 +159,7 @@ class Fold:
         return self._usage
 
     def send(self, event: Event) -> None:
+        """Add one event."""
         if isinstance(event, (TextDelta, ArgumentsDelta)):
             self._open[event.block].text.append(event.text)
         elif isinstance(event, ReasoningDelta):

@@ -102,6 +102,7 @@ class _HistoryRepair:
         self._unanswered: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return a history in which all calls and results pair. Call it once."""
         turn: _AssistantTurn | None = None  # the assistant's turn that continues
         for message in messages:
             if message.role != "assistant":
@@ -189,6 +190,7 @@ class _HistoryRepair:
         return parts
 
     def _with_results(self) -> list[Message]:
+        """Return the new history, with the results of each assistant turn after it."""
         out: list[Message] = []
         done = 0
         for turn in self._turns:

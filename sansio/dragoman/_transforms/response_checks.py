@@ -1,7 +1,7 @@
 """Checks of what the client requires of a response: JSON of a schema, a tool call.
 
-If the upstream is not known to enforce it, Undo has it, and a stage watches the response. It holds nothing back and
-changes nothing: at the end a breach is recorded. A response that was refused, or ended by a stop sequence, is not
+What the upstream is not known to enforce is noted in Undo, and a stage checks it. The stage holds nothing back and
+changes nothing: at the end it records a breach. A response that was refused, or ended by a stop sequence, is not
 checked, and one that was cut off only by its beginning.
 """
 

@@ -1,9 +1,9 @@
 """Signatures on their way through clients and back.
 
-A signature belongs to the model that made it. So on the way to the client it is marked with the model that was
-requested, and one that comes back for another model is dropped, and so is one that was not wrapped here but looks so.
-A block that the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it
-travels as reasoning without text, and the upstream that made it gets it back at its place.
+A signature belongs to the model that made it. So on the way to the client it is marked with the requested model. One
+that comes back for another model is dropped, and so is one that looks wrapped but was not wrapped here. A block that
+the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it travels as
+reasoning without text, and the upstream that made it gets it back at its place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""JSON Schema: if a value matches a schema, and if OpenAI accepts a schema as strict.
+"""Check values against a JSON Schema, and schemas against the subset that OpenAI accepts as strict.
 
 Both walk over the schema. A schema comes with the request, so from outside: find_broken_keyword() counts its steps and
 gives up beyond a bound, and runs no regular expression. A keyword that is not checked leaves the result open; only a

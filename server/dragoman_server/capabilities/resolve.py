@@ -13,7 +13,7 @@ from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, provider_name
 from dragoman_server.capabilities.relay_rewrites import needs_rewrite
 from dragoman_server.settings import CapabilitySettings, Settings, UpstreamSettings, keys_of
-from dragoman_server.settings.capabilities import NONE, ModelCapabilitySettings
+from dragoman_server.settings.capabilities import NONE
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
@@ -106,7 +106,7 @@ def known_capabilities(
         known["relay"] = "rewrite"
     known.update(upstream.explicit_values())
     for row in settings.capabilities:
-        if _applies(row, upstream.name, model):
+        if row.upstream in (None, upstream.name) and matches(model, row.model):
             known.update(row.explicit_values())
     return {name: value for name, value in known.items() if value is not None}
 
@@ -119,10 +119,6 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
         if not known_capabilities(settings, upstream, "").get("custom_tools", by_default):
             found.append(upstream.name)
     return found
-
-
-def _applies(row: ModelCapabilitySettings, upstream: str, model: str) -> bool:
-    return row.upstream in (None, upstream) and matches(model, row.model)
 
 
 def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:

@@ -54,7 +54,7 @@ class TrackingSend:
 
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
-    broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
+    broken: it raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
     __slots__ = ("_send", "broken", "meter", "started")

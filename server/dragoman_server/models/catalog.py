@@ -16,7 +16,7 @@ from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.models.routes import ModelRoute, UnknownModel, deciding_upstream, resolve_chain
+from dragoman_server.models.routes import UnknownModel, deciding_upstream, resolve_chain
 from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
@@ -184,7 +184,7 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
     found = {name: _entry(settings, infos, name) for name in settings.models if "*" not in name}
     for upstream in settings.upstreams:
         for model in dict.fromkeys([*upstream.models, *infos.get(upstream.name, ())]):
-            for entry in _names_of(settings, infos, upstream.name, model):
+            for entry in _entries_of(settings, infos, upstream.name, model):
                 found.setdefault(entry.name, entry)
     if settings.server.offers_simulator:
         for model in MODELS:
@@ -194,8 +194,8 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
     return found
 
 
-def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
-    """Return the names of a model: its own if that leads to it, and `upstream/model`. A setting lists one or both."""
+def _entries_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
+    """Give the entries of a model: its own name if it leads there, and `upstream/model`. A setting lists them."""
     form = settings.server.model_names
     plain = _entry(settings, infos, model)
     leads_here = (plain.owner, plain.info.id) == (upstream, model)
@@ -208,8 +208,8 @@ def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> I
 
 
 def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
-    routes = _routes(settings, infos, name)
-    if not routes:
+    routes = resolve_chain(settings, None, name, infos)
+    if isinstance(routes, UnknownModel):
         return CatalogEntry(name, name, _NO_OWNER, ModelInfo(""))
     known = [
         infos.get(route.upstream, {}).get(route.upstream_model) or ModelInfo(route.upstream_model)
@@ -219,8 +219,3 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
     context = min((each.context for each in known if each.context is not None), default=None)
     output = min((each.output for each in known if each.output is not None), default=None)
     return CatalogEntry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
-
-
-def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[ModelRoute, ...]:
-    routes = resolve_chain(settings, None, name, infos)
-    return () if isinstance(routes, UnknownModel) else routes

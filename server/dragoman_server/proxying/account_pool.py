@@ -195,7 +195,7 @@ class RequestAttempts:
     ) -> ErrorAction:
         """Record that the attempt failed before anything of its response was sent. Return what that means.
 
-        retry_after: see retry_after(). connecting: no connection came about.
+        retry_after: see retry_after(). connecting: the connection could not be established.
         """
         if self._machine.state is AttemptState.DONE:
             action = classify(error, self._rules[lease.account])

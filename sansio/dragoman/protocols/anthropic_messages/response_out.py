@@ -109,7 +109,7 @@ class MessagesWriter:
             return self._head + encode(event.text) + _TAIL
         if type(event) is ReasoningDelta and event.part == self._part and self._head:
             return self._head + encode(event.text) + _TAIL
-        return _SEND[type(event)](self, event)
+        return _SENDERS[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
@@ -248,7 +248,7 @@ class MessagesWriter:
         return error_frame(event.error, self._context.id)
 
 
-_SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
+_SENDERS: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Started: MessagesWriter._started,
     BlockStarted: MessagesWriter._block_started,
     ReasoningDelta: MessagesWriter._reasoning_delta,

@@ -94,16 +94,16 @@ ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = exc
 
 @dataclass(slots=True, eq=False)
 class _ThreadCall:
-    """A call for the thread. function: what it runs. wanted: its caller still waits."""
+    """A call for the thread. awaited: its caller still waits."""
 
     function: Callable[[], object]
     done: anyio.Event = field(default_factory=anyio.Event)
-    wanted: bool = True
+    awaited: bool = True
     result: Any = None
     error: Exception | None = None
 
     def run(self) -> None:
-        if not self.wanted:
+        if not self.awaited:
             return
         try:
             self.result = self.function()
@@ -121,9 +121,8 @@ class SQLiteAccountStore:
         self._version = -1  # of what is in the view
         self._opened: sqlite3.Connection | None = None
         self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
-        self._thread = anyio.CapacityLimiter(
-            1
-        )  # not anyio's default limiter: no waiting for other users of threads
+        # Not anyio's default limiter, so that no call waits for other users of threads.
+        self._thread = anyio.CapacityLimiter(1)
 
     def health(self) -> Mapping[str, Health]:
         return self._view
@@ -194,7 +193,7 @@ class SQLiteAccountStore:
         try:
             await call.done.wait()
         finally:
-            call.wanted = False
+            call.awaited = False
         if isinstance(call.error, (sqlite3.Error, OSError)):
             raise AccountStoreError(f"the account store {self._path}: {call.error}") from call.error
         if call.error is not None:

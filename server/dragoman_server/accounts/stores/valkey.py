@@ -162,7 +162,7 @@ class ValkeyAccountStore:
         sent: tuple[int | str, ...] = (len(keys), *keys, *arguments)
         try:
             try:
-                return await connection.create_request(b"EVALSHA", _digest(script), *sent)
+                return await connection.create_request(b"EVALSHA", _DIGESTS[script], *sent)
             except NoScriptError:
                 # The server has restarted, or its scripts were flushed. EVAL stores the script again.
                 return await connection.create_request(b"EVAL", script.text, *sent)
@@ -320,10 +320,6 @@ _DIGESTS: dict[LuaScript, str] = {
     script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
     for script in (TAKE, GIVE_BACK, SPEND, CHANGE, RESTORE, ADD, TOTAL)
 }
-
-
-def _digest(script: LuaScript) -> str:
-    return _DIGESTS[script]
 
 
 def _reason(error: BaseException) -> str:
