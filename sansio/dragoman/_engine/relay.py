@@ -30,7 +30,7 @@ from dragoman._wire.sse import (
     encode_frame,
     parse_raw_event,
 )
-from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
@@ -173,12 +173,9 @@ class Relay:
         self._observe_recent()
         held = self._masked(held)
         self._held = [held]
-        rest = SSEParser()
-        frames = [*rest.receive_data(held), *rest.receive_eof()]
+        frames = _frames_of(held)
         # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
-        probe = self._protocol.observer(self._context)
-        for frame in frames:
-            probe.observe(frame)
+        probe = self._probe(frames)
         if self._observer.ended or probe.ended or probe.error is not None:
             self._observe(frames)
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
@@ -244,12 +241,16 @@ class Relay:
         if found.start(1):
             self._out.append(data[: found.start(1)])
             self._keep_recent(self._out[-1])
-        probe = self._protocol.observer(self._context)
-        frame = _frame_of(data[found.start(1) :])
-        if frame is not None:
-            probe.observe(frame)
+        probe = self._probe(_frames_of(data[found.start(1) :])[:1])
         self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
+
+    def _probe(self, frames: Iterable[Frame]) -> RelayObserver:
+        """Return an observer of its own that has read only these frames."""
+        probe = self._protocol.observer(self._context)
+        for frame in frames:
+            probe.observe(frame)
+        return probe
 
     def _masked(self, frames: bytes) -> bytes:
         """Apply the mask to frames that are errors."""
@@ -258,10 +259,8 @@ class Relay:
             return frames
         masked = []
         for raw_event in _split(frames):
-            frame = _frame_of(raw_event) if self._may_be_error(raw_event) else None
-            if frame is not None:
-                probe = self._protocol.observer(self._context)
-                probe.observe(frame)
+            for frame in _frames_of(raw_event)[:1] if self._may_be_error(raw_event) else ():
+                probe = self._probe((frame,))
                 # A frame that is neither content nor an end is not defined by the protocol.
                 other = not probe.content_started and not any(
                     marker in raw_event for marker in self._end_markers
@@ -349,9 +348,7 @@ class Relay:
         start, passing = 0, b""
         for end in _frame_ends(whole):
             raw_event, start = whole[start:end], end
-            probe = self._protocol.observer(self._context)
-            for frame in SSEParser().receive_data(raw_event):
-                probe.observe(frame)
+            probe = self._probe(SSEParser().receive_data(raw_event))
             if probe.error is not None or not (probe.content_started or probe.ended):
                 passing += raw_event
             if probe.stream_finished:
@@ -443,10 +440,10 @@ def _split(frames: bytes) -> Iterator[bytes]:
         yield frames[start:]
 
 
-def _frame_of(data: bytes) -> Frame | None:
-    """Return the first frame, even if no blank line ends it."""
+def _frames_of(data: bytes) -> list[Frame]:
+    """Return the frames, also a last one that no blank line ends."""
     parser = SSEParser()
-    return next(iter([*parser.receive_data(data), *parser.receive_eof()]), None)
+    return [*parser.receive_data(data), *parser.receive_eof()]
 
 
 def _raw_events(frames: bytes) -> list[bytes]:
