@@ -123,7 +123,7 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
 
 
 def filter_chat_models(models: Collection[str]) -> list[str]:
-    """Return the models that chat, judged by their names, each once."""
+    """Return the models that chat, as far as their names show it, each once."""
     return [
         model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _NO_CHAT_WORDS)
     ]
