@@ -7,7 +7,7 @@ fields of UpstreamSpec. N readers and N writers meet in the events, so nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSONObject
+from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
@@ -41,6 +41,7 @@ __all__ = [
     "ReasoningPart",
     "RelayObserver",
     "ResponseContext",
+    "SignaturePlaces",
     "StreamReader",
     "StreamWriter",
     "TokenCount",
@@ -405,6 +406,37 @@ def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
     return ()
 
 
+def _replace_by_native(
+    found: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Iterable[JSON]:
+    return (found if native is None else native,)
+
+
+def _nothing_left(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+    pass
+
+
+class SignaturePlaces(msgspec.Struct, frozen=True):
+    """Where a request of a protocol has signatures, for bodies that are relayed with wrapped ones in them.
+
+    Attributes:
+        conversation: The member with the messages or items.
+        members: The members of a message that are lists of objects with signatures; none if the items have them.
+        fields: The field of a signature by the type of its object.
+        replace: Returns the objects in the place of one: `native` is what its signature wraps, None for an object
+            without a wrapped signature. May change the message that the object is in.
+        finish: Changes the rest of the body, after all signatures.
+    """
+
+    conversation: str = "messages"
+    members: tuple[str, ...] = ()
+    fields: Mapping[str, str] = {}
+    replace: Callable[[JSONObject, JSONObject | None, JSONObject, str, Ledger], Iterable[JSON]] = (
+        _replace_by_native
+    )
+    finish: Callable[[JSONObject, Signer, Ledger], None] = _nothing_left
+
+
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     """A protocol that upstreams speak as well.
 
@@ -426,6 +458,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         request_headers: A written body -> names and values of the headers that it requires.
         wrapped_markers: A body with one of these byte strings has a value that was put into the conversation on behalf
             of another protocol. Servers refuse it, so such a body is not relayed as it is.
+        signature_places: Where its requests have signatures.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
         list_headers: Headers whose values are lists: what is configured is added to what the client sent.
@@ -448,6 +481,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
+    signature_places: SignaturePlaces = SignaturePlaces()
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()

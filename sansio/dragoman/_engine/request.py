@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
@@ -42,8 +43,6 @@ from dragoman.protocols import client_spec, upstream_spec
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
 # the upstream reports the true ones.
 _BYTES_PER_TOKEN = 4
-# For a request of the upstream's own protocol: everything in it is accepted.
-_ALL_CAPABILITIES = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
 # (Server Error) status code" -- RFC 9110, 15.
 _LAST_STATUS = 599
@@ -205,10 +204,12 @@ class RequestTranslator:
                 carrier in body for carrier in upstream.wrapped_markers
             )
             if wrapped or not signed_reasoning:
-                return self._unwrapped(body, model, upstream, signed_reasoning)
+                return self._restore(body, model, request_head or peek(body), signed_reasoning)
         except RecursionError:
             raise too_deep() from None
-        return self._relay(body, model, request_head)
+        request_head = request_head or peek(body)
+        spliced = body if model is None else splice_model(body, request_head, model)
+        return self._relayed(spliced, Ledger(), model, request_head, len(body))
 
     def _translate(
         self,
@@ -284,49 +285,37 @@ class RequestTranslator:
             rewritten=rewritten,
         )
 
-    def _unwrapped(
-        self, body: bytes, model: str | None, upstream: UpstreamSpec, signed_reasoning: bool
+    def _restore(
+        self, body: bytes, model: str | None, request_head: RequestHead, readable: bool
     ) -> TranslatedRequest:
-        """Unwrap the signatures in a body of the upstream's own protocol, because it went through other upstreams.
-
-        Those that this upstream made are restored, those of others are dropped.
-        """
-        received = upstream.read_request(decode_object(body, "the request body"), self._signer)
+        """Return a body of the upstream's own protocol with signatures that the upstream can read."""
+        decoded = decode_object(body, "the request body")
+        decoded["model"] = model or request_head.model
         ledger = Ledger()
-        request = received if model is None else msgspec.structs.replace(received, model=model)
-        if not request.model:
-            raise _no_model()
-        request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
-        out = upstream.write_request(request, _ALL_CAPABILITIES, ledger)
+        restore_signatures(decoded, self._upstream, self._signer, ledger, readable=readable)
         ledger.enforce(self._policy)
-        return self._relayed(encode(out), received, ledger, len(body), request.model)
-
-    def _relay(self, body: bytes, model: str | None, request_head: RequestHead | None) -> TranslatedRequest:
-        request_head = request_head or peek(body)
-        if not request_head.model:
-            raise _no_model()
-        request = Request(
-            protocol=self._client.name,
-            model=request_head.model,
-            messages=(),
-            raw={},
-            stream=request_head.stream,
-        )
-        spliced = body if model is None else splice_model(body, request_head, model)
-        return self._relayed(spliced, request, Ledger(), len(body), model or request_head.model)
+        return self._relayed(encode(decoded), ledger, model, request_head, len(body))
 
     def _relayed(
-        self, body: bytes, request: Request, ledger: Ledger, size: int, model: str
+        self, body: bytes, ledger: Ledger, model: str | None, request_head: RequestHead, size: int
     ) -> TranslatedRequest:
         """Return a request whose response is relayed. size: of the client's body, in bytes."""
+        if not request_head.model:
+            raise _no_model()
         return TranslatedRequest(
             body=body,
-            request=request,
+            request=Request(
+                protocol=self._client.name,
+                model=request_head.model,
+                messages=(),
+                raw={},
+                stream=request_head.stream,
+            ),
             losses=ledger,
             undo=Undo(),
             relayed=True,
             prompt_tokens=size // _BYTES_PER_TOKEN,
-            upstream_model=model,
+            upstream_model=model or request_head.model,
             endpoint=self._endpoint,
         )
 

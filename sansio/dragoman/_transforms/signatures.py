@@ -53,22 +53,29 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
     if type(part) is not Reasoning:
         return part
     if part.forged:
-        ledger.add(LossCode.FOREIGN_SEAL, part.path, "sealed in our form, but not here, or changed since")
+        ledger.add(LossCode.FOREIGN_SEAL, part.path, FORGED)
     signature = part.signature
-    if signature is None:
+    if signature is None or signature.origin != origin:
         return part
-    if signature.origin != origin:
-        return part
-    if signature.model and signature.model != model:
-        reason = "made by another model, which alone can read it"
-    elif not readable:
-        reason = (
-            "refused by the upstream: made with an account of another organization, which alone can read it"
-        )
-    else:
+    reason = unreadable_reason(signature.model, model, readable)
+    if reason is None:
         return part
     ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
+
+
+FORGED = "sealed in our form, but not here, or changed since"
+
+
+def unreadable_reason(signed_by: str, model: str, readable: bool) -> str | None:
+    """Return why `model` cannot read a signature of its vendor, None if it can. The other arguments: see above."""
+    if signed_by and signed_by != model:
+        return "made by another model, which alone can read it"
+    if not readable:
+        return (
+            "refused by the upstream: made with an account of another organization, which alone can read it"
+        )
+    return None
 
 
 class SignatureStage:

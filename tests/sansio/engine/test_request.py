@@ -266,58 +266,6 @@ def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
     )
 
 
-# A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
-
-THERE = toy("client", wrapped_markers=(b"CARRIED",))
-HERE = {"origin": "client", "native": 1, "model": "wire"}
-
-
-def carrying(signature: dict[str, Any], **fields: Any) -> bytes:
-    thought = {"t": "thought", "text": "CARRIED", "signature": signature}
-    return request_body(messages=[{"role": "assistant", "parts": [thought]}], **fields)
-
-
-@pytest.mark.parametrize(
-    ("signature", "kept"),
-    [
-        (HERE, True),
-        ({**HERE, "origin": "elsewhere"}, False),
-        ({**HERE, "model": "another"}, False),
-    ],
-)
-def test_between_equals_seals_are_opened(signature: dict[str, Any], kept: bool) -> None:
-    body = carrying(signature, heat=0.5, new_field=1)
-    out = RequestTranslator(client=THERE, upstream=THERE).translate(body, model="wire")
-    sent = decode(out.body)
-    assert (sent["model"], sent["heat"]) == ("wire", 0.5)
-    assert ("signature" in sent["messages"][0]["parts"][0]) is kept
-    assert (LossCode.FOREIGN_SEAL in {loss.code for loss in out.losses}) is not kept
-    assert (out.relayed, out.headers, out.undo, out.upstream_model) == (True, (), Undo(), "wire")
-    assert out.prompt_tokens == len(body) // 4
-
-
-def test_between_equals_seals_are_opened_under_the_clients_model_name() -> None:
-    out = RequestTranslator(client=THERE, upstream=THERE).translate(carrying({**HERE, "model": "alias"}))
-    assert (decode(out.body)["model"], out.upstream_model, len(out.losses)) == ("alias", "alias", 0)
-
-
-def test_a_gateway_gets_its_own_seals_back_unopened() -> None:
-    body = carrying({**HERE, "origin": "elsewhere"})
-    out = RequestTranslator(
-        client=THERE, upstream=THERE, capabilities=Capabilities(unwraps_signatures=True)
-    ).translate(body)
-    assert (out.body, len(out.losses)) == (body, 0)
-
-
-def test_between_equals_reasoning_that_was_refused_is_left_out() -> None:
-    thought = {"t": "thought", "text": "hm", "signature": HERE}
-    body = request_body(messages=[{"role": "assistant", "parts": [thought]}], new_field=1)
-    assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
-    out = RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, signed_reasoning=False)
-    assert "signature" not in decode(out.body)["messages"][0]["parts"][0]
-    assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SEAL])
-
-
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
     sealed = {"origin": "upstream", "native": 1, "model": "wire"}
     thought = {"t": "thought", "text": "hm", "signature": sealed}
@@ -328,18 +276,6 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
         )
         assert ("signature" in decode(out.body)["messages"][0]["parts"][0]) is signed
         assert [loss.code for loss in out.losses] == codes
-
-
-def test_between_equals_a_model_is_wanted_all_the_same() -> None:
-    with pytest.raises(RequestRefused, match="model is required"):
-        RequestTranslator(client=THERE, upstream=THERE).translate(carrying(HERE, model=""))
-
-
-def test_between_equals_losses_can_be_refused() -> None:
-    with pytest.raises(RequestRefused):
-        RequestTranslator(client=THERE, upstream=THERE, policy=LossPolicy.REFUSE).translate(
-            carrying({**HERE, "model": "another"})
-        )
 
 
 # Errors

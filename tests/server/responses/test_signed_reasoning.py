@@ -294,7 +294,7 @@ MOVED = [
         {"input": [*ASK, REASONING, CALL_R, RESULT_R], "store": False},
         [UNVERIFIED, ANSWER_R],
         ["input"],
-        [{"type": "message", **ASK[0]}, CALL_R, RESULT_R],
+        [ASK[0], CALL_R, RESULT_R],
         id="responses",
     ),
 ]

@@ -8,7 +8,14 @@ fields.
 from __future__ import annotations
 
 from dragoman._ir.signatures import WRAPPED_MARKER
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.codec import (
+    Endpoint,
+    ModelList,
+    RateLimitHeaders,
+    SignaturePlaces,
+    ToolLimits,
+    UpstreamSpec,
+)
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.request_in import read_request
@@ -23,6 +30,11 @@ from dragoman.protocols.anthropic_messages.tables import (
     SEARCH_ID_PREFIX,
     TOKEN_COUNT,
     VERSION_HEADER,
+)
+from dragoman.protocols.anthropic_messages.thinking import (
+    SIGNATURE_FIELDS,
+    finish_signatures,
+    replace_signed_block,
 )
 
 __all__ = ["SPEC"]
@@ -53,6 +65,12 @@ SPEC = UpstreamSpec(
     output_member="content",
     request_headers=request_headers,
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
+    signature_places=SignaturePlaces(
+        members=("content",),
+        fields=SIGNATURE_FIELDS,
+        replace=replace_signed_block,
+        finish=finish_signatures,
+    ),
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

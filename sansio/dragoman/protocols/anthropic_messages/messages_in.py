@@ -218,21 +218,31 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
 
 def _read_search(block: JSONObject, path: str, context: ReadContext) -> Part | None:
     """Return a search of the vendor as an opaque part, None for a block that Dragoman made of another one's search."""
-    if text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX):
-        return None
-    return OpaquePart(NAME, block["type"], block, path, render_text(block))
+    return None if is_made_search(block) else OpaquePart(NAME, block["type"], block, path, render_text(block))
+
+
+def is_made_search(block: JSONObject) -> bool:
+    """True for a block that Dragoman made of another vendor's search."""
+    return text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX)
 
 
 def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
     """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
-    carrier = block.get("encrypted_content")
-    signature = context.signer.unwrap(carrier) if type(carrier) is str else None
-    if signature is not None and signature.origin == SUMMARY_ORIGIN and type(signature.native) is dict:
+    summary = made_summary(block, context.signer)
+    if summary is not None:
         cache, extra = read_cache_mark(block, path, None)
-        text = f"{SUMMARY_PREFIX}{signature.native.get('summary')}"
-        context.summary = Text(text, cache, None, extra, path)
+        context.summary = Text(summary, cache, None, extra, path)
         return context.summary
     return OpaquePart(NAME, "compaction", block, path, render_text(block))
+
+
+def made_summary(block: JSON, signer: Signer) -> str | None:
+    """Return the summary of a compaction block, None if Dragoman did not make it."""
+    carrier = block.get("encrypted_content") if type(block) is dict else None
+    signature = signer.unwrap(carrier) if type(carrier) is str and block.get("type") == "compaction" else None
+    if signature is None or signature.origin != SUMMARY_ORIGIN or type(signature.native) is not dict:
+        return None
+    return f"{SUMMARY_PREFIX}{signature.native.get('summary')}"
 
 
 _RESULT_READERS: dict[str, BlockReader] = {

@@ -36,6 +36,7 @@ from dragoman.protocols.anthropic_messages.tables import (
     MAX_CACHE_MARKS,
     NAME,
 )
+from dragoman.protocols.anthropic_messages.thinking import MARKED, UNSIGNED
 
 
 class ConversationWriter:
@@ -44,7 +45,6 @@ class ConversationWriter:
     mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
     effort: path and value of the effort of a message in mid-conversation, for requests of this protocol.
-    unsigned: thinking blocks without a signature are written again.
     """
 
     __slots__ = (
@@ -54,7 +54,6 @@ class ConversationWriter:
         "_marks",
         "_mid_system",
         "_same_protocol",
-        "_unsigned",
         "turns",
     )
 
@@ -65,7 +64,6 @@ class ConversationWriter:
         mid_system: bool,
         same_protocol: bool = False,
         effort: tuple[str, str] | None = None,
-        unsigned: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
@@ -73,7 +71,6 @@ class ConversationWriter:
         self._same_protocol = same_protocol
         self._mid_system = mid_system
         self._effort = effort
-        self._unsigned = unsigned
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -109,23 +106,6 @@ class ConversationWriter:
     def disallow_system(self) -> None:
         """Write the system messages that follow as text of the user."""
         self._mid_system = False
-
-    def needs_thinking(self) -> bool:
-        """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
-
-        With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found ...".
-        """
-        turns = self.turns
-        last = len(turns) - 1
-        while last >= 0 and turns[last]["role"] != "assistant":
-            last -= 1
-        if last < 0 or last + 1 == len(turns):
-            return False
-        after = turns[last + 1]["content"]
-        if type(after) is str or after[0]["type"] != "tool_result":
-            return False
-        # Results follow calls, so the content of the assistant turn is a list.
-        return turns[last]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
     # --- roles --------------------------------------------------------------------------------------------
 
@@ -240,10 +220,11 @@ class ConversationWriter:
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         signature = part.signature
-        if signature is None and self._unsigned and part.text and not part.forged:
+        if signature is None and self._same_protocol and part.text and not part.forged:
+            # A server that signs nothing takes back its own reasoning.
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if signature is None:
-            self._ledger.dropped(part.path, "unsigned reasoning: the upstream takes back only what it signed")
+            self._ledger.dropped(part.path, UNSIGNED)
             return ()
         if signature.origin != NAME:
             self._ledger.add(
@@ -253,9 +234,7 @@ class ConversationWriter:
             )
             return ()
         if self._same_protocol and part.extra:
-            self._ledger.dropped(
-                f"{part.path}/cache_control", "cache_control cannot be set on thinking blocks"
-            )
+            self._ledger.dropped(f"{part.path}/cache_control", MARKED)
         return (signature.native,)
 
     def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:

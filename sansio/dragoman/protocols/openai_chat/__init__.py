@@ -7,9 +7,21 @@ form that is known to be sent, and the writers send only what the official SDKs 
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
-from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
+from dragoman.codec import (
+    Endpoint,
+    ModelList,
+    RateLimitHeaders,
+    SignaturePlaces,
+    ToolLimits,
+    UpstreamSpec,
+)
 from dragoman.protocols.openai_chat.content_out import write_whole
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
+from dragoman.protocols.openai_chat.messages_out import (
+    SIGNATURE_FIELDS,
+    SIGNATURE_MEMBERS,
+    replace_signed_entry,
+)
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.request_in import read_request
 from dragoman.protocols.openai_chat.request_out import write_request
@@ -47,6 +59,9 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
+    signature_places=SignaturePlaces(
+        members=SIGNATURE_MEMBERS, fields=SIGNATURE_FIELDS, replace=replace_signed_entry
+    ),
     # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,

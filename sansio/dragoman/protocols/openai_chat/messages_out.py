@@ -8,7 +8,7 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
@@ -20,6 +20,7 @@ from dragoman.protocols.openai_chat.reasoning import (
     add_texts,
     join_native_reasoning,
     native_reasoning,
+    position_of,
     stands_in_fields,
     unwrapped_fields,
 )
@@ -51,17 +52,15 @@ class PartWriter:
     """Writes the parts of one request.
 
     same_protocol: the request came as Chat Completions, so its own members are sent on.
-    exact: it did, and its forms and boundaries of messages are kept as well.
     """
 
-    __slots__ = ("_cache_marks", "_request", "capabilities", "exact", "ledger", "same_protocol")
+    __slots__ = ("_cache_marks", "_request", "capabilities", "ledger", "same_protocol")
 
     def __init__(
         self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
     ) -> None:
         self._request = request
         self.same_protocol = same_protocol
-        self.exact = same_protocol and capabilities.relay == "exact"
         self.capabilities = capabilities
         self.ledger = ledger
         self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
@@ -89,22 +88,17 @@ class PartWriter:
             return
         if len(content) > start:
             last = content[-1]
-            self.write_mark(part.cache, message, last)
+            self.write_mark(part.cache, last)
             if self.same_protocol and part.extra:
                 content[-1] = deep_merge(last, part.extra)
         elif part.cache is not None:
             self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
 
-    def write_mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
-        """Put a cache mark on a wire part, or record its loss. `write_message_fields` writes that of a message."""
+    def write_mark(self, mark: CacheMark | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or record its loss."""
         if mark is None:
             return
-        if self.exact:
-            if not mark.path.endswith("/cache_control"):
-                part["prompt_cache_breakpoint"] = _breakpoint(mark)
-            elif message is None or mark.path != f"{message.path}/cache_control":
-                part["cache_control"] = write_cache_control(mark)
-        elif self.capabilities.cache_marks == "none":
+        if self.capabilities.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream takes no cache marks")
         else:
             name, form = _MARKS[self.capabilities.cache_marks]
@@ -133,16 +127,15 @@ class PartWriter:
             self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
         if not self.same_protocol:
             return
-        raw = self.raw_message(message)
-        for key in ("cache_control", "annotations"):
-            if raw.get(key) is not None and (self.exact or key == "annotations"):
-                body[key] = raw[key]
+        annotations = self.raw_message(message).get("annotations")
+        if annotations is not None:
+            body["annotations"] = annotations
         if message.extra:
             body.update(message.extra)
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, as one string if that is enough."""
-        if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
+        if len(parts) < 2 or (self.capabilities.text_content == "string"):
             return join_plain_texts(parts)
         return parts
 
@@ -182,7 +175,7 @@ class PartWriter:
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
-            if not self.exact and part.filename is None:
+            if part.filename is None:
                 # "filename is required when passing the file as data"
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
@@ -302,7 +295,7 @@ class _TurnWriter:
     def add(self, part: Part, message: Message) -> None:
         same_protocol = self._writer.same_protocol
         if isinstance(part, ToolCall):
-            self._add_call(part, message)
+            self._add_call(part)
         elif isinstance(part, Reasoning):
             self._add_reasoning(part, message)
         elif isinstance(part, Refusal):
@@ -322,22 +315,18 @@ class _TurnWriter:
         before = self.content.pop(-2)
         self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
 
-    def _add_call(self, call: ToolCall, message: Message) -> None:
+    def _add_call(self, call: ToolCall) -> None:
         writer = self._writer
-        if writer.exact and call.path.endswith("/function_call"):  # the legacy form
-            function = {"name": call.name, "arguments": call.input}
-            self.body["function_call"] = deep_merge(function, call.extra or {})
-            return
         body = _tool_call(call)
         mark = call.cache
         if mark is not None:
-            if writer.exact or writer.capabilities.cache_marks == "none":
-                writer.write_mark(mark, message, body)
+            if writer.capabilities.cache_marks == "none":
+                writer.write_mark(mark, body)
             elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 writer.ledger.altered(
                     mark.path, "tool calls take no cache marks here: moved to the text before"
                 )
-                writer.write_mark(mark, message, self.content[-1])
+                writer.write_mark(mark, self.content[-1])
             else:
                 writer.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
@@ -345,13 +334,11 @@ class _TurnWriter:
     def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
         self.reasoning.append(reasoning)
         # Reasoning that a pass has added replaces the client's members.
-        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
+        if self._writer.same_protocol and stands_in_fields(reasoning):
             self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
         native = native_reasoning(reasoning)
-        extras = native.get(CALL_EXTRAS)
-        for call_id, extra in extras.items() if type(extras) is dict else ():
-            if type(extra) is dict:
-                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
+        for call_id, extra in _call_extras(native):
+            self.call_extras.append((reasoning, len(self.calls), call_id, extra))
         extra_content = native.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
             self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
@@ -360,19 +347,19 @@ class _TurnWriter:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
         self._restore_call_extras()
-        if not self._writer.exact:
-            self._add_dummy_signature()
+        self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER):
             return None
-        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
-        body["content"] = self._content(content, optional, message)
+        optional = bool(self.refusals or calls or body.get("audio"))
+        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
+        body["content"] = self._writer.write_content(content) if content else None if optional else ""
         if self.refusals:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
-        if not (fields or leading or self._writer.exact):
+        if not (fields or leading):
             self._add_placeholder(fields, message, in_loop)
         return {**body, **fields}
 
@@ -397,35 +384,17 @@ class _TurnWriter:
         if self._writer.capabilities.thought_signatures and self.calls:
             self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
-    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """Return the content, None or "" if there is none."""
-        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
-        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
-        if not content:
-            return raw if self._writer.exact else None if optional else ""
-        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
-            # The client sent one text, which was split where reasoning belongs.
-            return "".join([part["text"] for part in content])
-        return self._writer.write_content(content)
-
     def _restore_call_extras(self) -> None:
-        """Put members back onto their calls: by id or, because ids may have changed, by position."""
-        ids = [call["id"] for call in self.calls]
         for reasoning, position, call_id, extra in self.call_extras:
-            at = ids.index(call_id) if call_id in ids else position
-            if at < len(self.calls):
-                self.calls[at] = deep_merge(extra, self.calls[at])
-            else:
-                self._writer.ledger.dropped(
-                    reasoning.path, "the call that it belongs to is not there any more"
-                )
+            if not _put_on_call(self.calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, _LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
-        exact, ledger = self._writer.exact, self._writer.ledger
+        ledger = self._writer.ledger
         field = self._writer.capabilities.reasoning_field
         # Whether the client's own members are sent on.
-        returns_fields = exact or (self._writer.same_protocol and field is not None)
+        returns_fields = self._writer.same_protocol and field is not None
         natives: list[JSONObject] = []
         texts: list[str] = []
         if returns_fields:
@@ -444,7 +413,7 @@ class _TurnWriter:
                 ledger.add(
                     LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
                 )
-            if reasoning.text and not exact:
+            if reasoning.text:
                 if field is None or field == "thinking_blocks":
                     # Blocks without a signature are refused, and signatures are not forged.
                     ledger.dropped(
@@ -455,11 +424,67 @@ class _TurnWriter:
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and not exact and field in _PLAIN_FIELDS:
+        if returns_fields and field in _PLAIN_FIELDS:
             for other in (_PLAIN_FIELDS - {field}) & fields.keys():
                 if fields.setdefault(field, fields[other]) == fields[other]:
                     del fields[other]  # the same text under the upstream's name for it
         return fields, leading
+
+
+_LOST_CALL = "the call that it belongs to is not there any more"
+
+
+def _call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
+    """Yield the ids of calls and the members that go back onto them."""
+    extras = native.get(CALL_EXTRAS)
+    for call_id, extra in extras.items() if type(extras) is dict else ():
+        if type(extra) is dict:
+            yield call_id, extra
+
+
+def _put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObject) -> bool:
+    """Put members back onto their call: by id or, because ids may have changed, by position. False if there is none."""
+    ids = [call.get("id") if type(call) is dict else None for call in calls]
+    at = ids.index(call_id) if call_id in ids else position
+    if at >= len(calls):
+        return False
+    calls[at] = deep_merge(extra, calls[at])
+    return True
+
+
+# Signatures in a body that is relayed, see SignaturePlaces: the members of a message, and their field by type of entry.
+SIGNATURE_MEMBERS = ("reasoning_details", "thinking_blocks")
+SIGNATURE_FIELDS = {
+    "reasoning.encrypted": "data",
+    "reasoning.text": "signature",
+    "redacted_thinking": "data",
+    "thinking": "signature",
+}
+
+
+def replace_signed_entry(
+    entry: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Iterable[JSON]:
+    """Return the server's own entries, and put what else it signed into the message."""
+    if native is None:
+        return (entry,)
+    fields, leading = join_native_reasoning([native])
+    entries: list[JSON] = fields.pop("reasoning_details", [])
+    for key, value in fields.items():
+        message.setdefault(key, value)
+    if leading:
+        content = message.get("content")
+        message["content"] = leading + (
+            [{"type": "text", "text": content}] if type(content) is str else content or []
+        )
+    extra_content = native.get(EXTRA_CONTENT)
+    if type(extra_content) is dict:
+        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
+    calls = message.get("tool_calls")
+    for call_id, extra in _call_extras(native):
+        if type(calls) is not list or not _put_on_call(calls, call_id, position_of(entry)[1], extra):
+            ledger.dropped(path, _LOST_CALL)
+    return entries
 
 
 def _is_split_by_citation(before: Part, part: Part) -> bool:

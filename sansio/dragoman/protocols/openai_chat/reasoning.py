@@ -194,7 +194,7 @@ def position_id(position: Position) -> str | None:
     return None if position == _START else f"drg-{position[0]}-{position[1]}"
 
 
-def _position_of(entry: JSONObject) -> Position:
+def position_of(entry: JSONObject) -> Position:
     found = _POSITION_ID.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
     return _START if found is None else (int(found[1]), int(found[2]))
 
@@ -291,7 +291,7 @@ def _signed_entry(
         if type(value) is str and Signer.is_wrapped(value):
             text, signature = before + entry_text(entry), signer.unwrap(value)
             block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
-            return block, _position_of(entry)
+            return block, position_of(entry)
     signature = _vendor_signature(entry, before)
     if signature is None:
         return None

@@ -305,17 +305,6 @@ def write_settings(
             _derived_settings(request, capabilities, out, ledger)
 
 
-def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Put all settings of a Chat request into `out`, with limit, reasoning and format as they came."""
-    newer = request.raw.get("max_completion_tokens") is not None
-    write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
-    for key in REASONING_SETTINGS:
-        if request.raw.get(key) is not None:
-            out[key] = request.raw[key]
-    if request.response_format is not None:
-        out["response_format"] = request.raw["response_format"]
-
-
 def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     """Put the settings into `out` that become another one."""
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":

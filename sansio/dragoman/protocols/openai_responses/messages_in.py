@@ -175,13 +175,11 @@ class InputReader:
         self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
-        signature = self._signer.unwrap(text_or_none(item.get("encrypted_content")) or "")
-        native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
-        summary = text_or_none(native.get("summary")) if type(native) is dict else None
+        summary = made_summary(item, self._signer)
         if summary is None:
             self._opaque(item, path, kind)
             return
-        text = Text(SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
+        text = Text(summary, path=f"{path}/encrypted_content")
         self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
@@ -260,6 +258,15 @@ class InputReader:
             if value is not None and not (type(value) is dict and value.keys() <= known_members):
                 known.discard(name)
         self._note_extra(item, path, frozenset(known))
+
+
+def made_summary(item: JSONObject, signer: Signer) -> str | None:
+    """Return the summary of a compaction item, None if Dragoman did not make it."""
+    encrypted = item.get("encrypted_content") if item.get("type") == "compaction" else None
+    signature = signer.unwrap(encrypted) if type(encrypted) is str else None
+    native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
+    summary = text_or_none(native.get("summary")) if type(native) is dict else None
+    return None if summary is None else SUMMARY_PREFIX + summary
 
 
 def _visible(tool: Tool) -> Tool:

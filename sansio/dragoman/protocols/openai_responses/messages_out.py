@@ -8,8 +8,9 @@ are copied from the client's body, in their place. The commonest shapes of messa
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 
-from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
     Media,
@@ -23,11 +24,13 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
+from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
+from dragoman.protocols.openai_responses.messages_in import made_summary
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
     CALL_ITEMS,
@@ -342,25 +345,14 @@ class InputWriter:
         if part.signature is None:
             self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
             return
-        native = _signed_item(part.signature)
-        if native is None:
-            self._ledger.add(LossCode.FOREIGN_SEAL, part.path, "only its maker can read this reasoning")
-        elif self._same_protocol and self._raw(part.path) is native:
+        native: JSON = part.signature.native if part.signature.origin == NAME else None
+        if native is not None and self._same_protocol and self._raw(part.path) is native:
             self._items.append(native)
-        elif native["type"] != "reasoning":
-            # An item that the client's protocol had no form for.
-            self._put_signed(part, native)
-        elif not native.get("encrypted_content"):
-            # "Items are not persisted when store is false": an id without content refers to nothing.
-            self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
-        else:
-            # The server sends null and empty ids, but refuses to receive them.
-            self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
-
-    def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
-        item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
-        self._items.append(item)
-        self._signed[id(item)] = part.path
+            return
+        item = unwrapped_item(native, part.path, self._ledger)
+        if item is not None:
+            self._items.append(item)
+            self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
         """Drop reasoning without a following item of the assistant. The server refuses it ("Item of type 'reasoning'
@@ -400,13 +392,47 @@ def _is_native_item(part: Part, path: str) -> bool:
     return isinstance(part, OpaquePart) and part.path == path
 
 
-def _signed_item(signature: Signature) -> JSONObject | None:
-    """Return the item in a signature, None if it is none of this protocol. Items with a form in the document never
-    travel in signatures, so one that claims to be such an item was not signed here.
+def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None:
+    """Return the item of a signature as the server takes it back, None if it does not. native: None if it is foreign.
+
+    Items with a form in the document never travel in signatures, so one that claims to be such an item was not signed
+    here.
     """
-    native: JSON = signature.native if signature.origin == NAME else None
     kind = native.get("type") if type(native) is dict else None
-    return native if type(kind) is str and kind not in TRANSLATED_ITEMS else None
+    if type(kind) is not str or kind in TRANSLATED_ITEMS:
+        ledger.add(LossCode.FOREIGN_SEAL, path, "only its maker can read this reasoning")
+        return None
+    item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
+    if kind != "reasoning":
+        return item  # an item that the client's protocol had no form for
+    if not item.get("encrypted_content"):
+        # "Items are not persisted when store is false": an id without content refers to nothing.
+        ledger.dropped(path, "the reasoning came without its encrypted content")
+        return None
+    # The server sends null and empty ids, but refuses to receive them.
+    return {name: value for name, value in item.items() if value not in (None, "")}
+
+
+# Signatures in a body that is relayed, see SignaturePlaces.
+
+
+def replace_signed_item(
+    item: JSONObject, native: JSONObject | None, body: JSONObject, path: str, ledger: Ledger
+) -> Sequence[JSON]:
+    """Return the vendor's own item, nothing if it does not take it back."""
+    if native is None:
+        return (item,)
+    unwrapped = unwrapped_item(native, path, ledger)
+    return () if unwrapped is None else (unwrapped,)
+
+
+def finish_signatures(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+    """Write summaries that Dragoman made as messages."""
+    for index, item in enumerate(body["input"]):
+        summary = made_summary(item, signer)
+        if summary is not None:
+            content = [{"type": "input_text", "text": summary}]
+            body["input"][index] = {"type": "message", "role": "user", "content": content}
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:

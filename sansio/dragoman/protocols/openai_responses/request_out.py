@@ -55,10 +55,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
     """
     same_protocol = request.protocol == NAME
-    rewrites = same_protocol and capabilities.relay == "rewrite"
-    marks = BreakpointWriter(
-        (same_protocol and not rewrites) or capabilities.cache_marks == "breakpoint", ledger
-    )
+    marks = BreakpointWriter(capabilities.cache_marks == "breakpoint", ledger)
     out: JSONObject = {"model": request.model}
     messages = request.messages
     if messages and _is_instructions(messages, same_protocol):
@@ -69,8 +66,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     elif same_protocol and request.raw.get("instructions") == "":
         out["instructions"] = ""
     items = InputWriter(request, capabilities, marks, ledger).items(messages)
+    marks.finish()
     if not same_protocol:
-        marks.finish()
         _add_word_json(request, items, ledger)
         out["input"] = items
     elif type(request.raw.get("input")) is str and len(items) == 1:
@@ -83,10 +80,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     if same_protocol:
-        write_native_settings(request, out, ledger)
-        if rewrites:
-            marks.finish()
-            rewrite_settings(request, capabilities, out, ledger)
+        rewrite_settings(request, capabilities, out, ledger)
     else:
         write_settings(request, capabilities, out, ledger)
     return out
@@ -188,9 +182,9 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         ledger.dropped(request.param_paths.get("logprobs", "/logprobs"), "the upstream includes nothing more")
 
 
-def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Write the same for a request of this protocol. Fields with several forms in the document are copied from the
-    body.
+def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Write the same for a request of this protocol: the client's own settings without what passes have removed, and
+    its reasoning as the capabilities have it.
     """
     raw = request.raw
     write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
@@ -203,10 +197,6 @@ def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> 
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it was made from a reference among the items
     out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
-
-
-def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Remove from a client's own settings what passes removed, and fit its reasoning to the capabilities."""
     for name in (*NO_OP_VALUES, "include"):
         if name in capabilities.refuses:
             out.pop(name, None)

@@ -1,4 +1,4 @@
-"""Responses requests for Responses upstreams: returned whole, and fitted to upstreams that take less."""
+"""Responses requests fitted to a Responses upstream: fields of the protocol stay, and capabilities are obeyed."""
 
 from __future__ import annotations
 
@@ -129,9 +129,12 @@ RICH: dict[str, Any] = {
 }
 
 
+MARKS = Capabilities(cache_marks="breakpoint")
+
+
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), ledger)
+    out = SPEC.write_request(SPEC.read_request(body, Signer()), MARKS, ledger)
     assert list(ledger) == []
     return out
 
@@ -212,9 +215,6 @@ def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
         {"type": "function", "name": "c"}
     ]
-
-
-# Upstreams with `relay = "rewrite"`: fields of the protocol stay, and capabilities are obeyed.
 
 
 HI = {"type": "message", "role": "user", "content": "Hi"}
