@@ -406,16 +406,6 @@ def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
     return ()
 
 
-def _replace_by_native(
-    found: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
-) -> Iterable[JSON]:
-    return (found if native is None else native,)
-
-
-def _nothing_left(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
-    pass
-
-
 class SignaturePlaces(msgspec.Struct, frozen=True):
     """Where a request of a protocol has signatures, for bodies that are relayed with wrapped ones in them.
 
@@ -432,9 +422,9 @@ class SignaturePlaces(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()
     fields: Mapping[str, str] = {}
     replace: Callable[[JSONObject, JSONObject | None, JSONObject, str, Ledger], Iterable[JSON]] = (
-        _replace_by_native
+        lambda found, native, message, path, ledger: (found if native is None else native,)
     )
-    finish: Callable[[JSONObject, Signer, Ledger], None] = _nothing_left
+    finish: Callable[[JSONObject, Signer, Ledger], None] = lambda body, signer, ledger: None
 
 
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):

@@ -59,7 +59,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         losses: What the upstream does not get.
         undo: What was changed, for the way back.
         relayed: The protocols are the same, and the response is relayed. In the request only the model name was
-            changed, and signatures that were wrapped for another upstream were dropped.
+            changed, and wrapped signatures were restored or dropped.
         prompt_tokens: A rough estimate of the prompt's size.
         upstream_model: The model that is requested from the upstream.
         fan_out: How many times to send the body, each for one of the choices that the client requested (see FanOut).

@@ -7,8 +7,7 @@ value stays as the client sent it, so that the upstream's prompt cache still mat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.signatures import Signer
 from dragoman._transforms.signatures import FORGED, unreadable_reason
@@ -28,15 +27,32 @@ def restore_signatures(
     conversation = body.get(places.conversation)
     if type(conversation) is not list or any(type(item) is not dict for item in conversation):
         return  # the upstream will refuse it
-    restorer = _Restorer(upstream, signer, body["model"], ledger, readable)
+
+    def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
+        out: list[JSON] = []
+        for index, found in enumerate(objects):
+            at = f"{path}/{index}"
+            kind = found.get("type") if type(found) is dict else None
+            value = found.get(places.fields.get(kind)) if type(kind) is str else None
+            native: JSON = None
+            if type(value) is str and value:
+                wrapped = signer.is_wrapped(value)
+                signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
+                reason = _unreadable(signature, upstream, body["model"], readable)
+                if reason is not None:
+                    ledger.add(LossCode.FOREIGN_SEAL, at, reason)
+                    continue
+                native = signature.native if wrapped and signature is not None else None
+            out += places.replace(found, native, message, at, ledger) if type(found) is dict else (found,)
+        return out
+
     path = f"/{places.conversation}"
     if not places.members:
-        conversation = restorer.restored(conversation, body, path)
+        conversation = restored(conversation, body, path)
     for index, message in enumerate(conversation if places.members else ()):
         for name in places.members:
-            objects = message.get(name)
-            if type(objects) is list and objects:
-                message[name] = restorer.restored(objects, message, f"{path}/{index}/{name}")
+            if message.get(name) and type(message[name]) is list:
+                message[name] = restored(message[name], message, f"{path}/{index}/{name}")
                 if not message[name]:
                     del message[name]
     # A message with nothing but a role had only what was dropped.
@@ -44,51 +60,12 @@ def restore_signatures(
     places.finish(body, signer, ledger)
 
 
-class _Restorer:
-    __slots__ = ("_ledger", "_model", "_readable", "_signer", "_upstream")
-
-    def __init__(
-        self, upstream: UpstreamSpec, signer: Signer, model: str, ledger: Ledger, readable: bool
-    ) -> None:
-        self._upstream = upstream
-        self._signer = signer
-        self._model = model
-        self._ledger = ledger
-        self._readable = readable
-
-    def restored(self, objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
-        """Return the objects with their own signatures. message: holds them."""
-        out: list[JSON] = []
-        for index, found in enumerate(objects):
-            if type(found) is dict:
-                out += self._replaced(found, message, f"{path}/{index}")
-            else:
-                out.append(found)
-        return out
-
-    def _replaced(self, found: JSONObject, message: JSONObject, path: str) -> Iterable[JSON]:
-        places = self._upstream.signature_places
-        kind = found.get("type")
-        value = found.get(places.fields.get(kind, "")) if type(kind) is str else None
-        native: JSON = None
-        if type(value) is str and value:
-            reason, native = self._opened(value)
-            if reason is not None:
-                self._ledger.add(LossCode.FOREIGN_SEAL, path, reason)
-                return ()
-        return places.replace(found, native, message, path, self._ledger)
-
-    def _opened(self, value: str) -> tuple[str | None, JSONObject | None]:
-        """Return why the upstream cannot read a signature, None if it can, and what it wraps."""
-        if not self._signer.is_wrapped(value):
-            signed_by, native = "", None
-        else:
-            signature = self._signer.unwrap(value)
-            if signature is None or type(signature.native) is not dict:
-                return FORGED, None
-            if signature.origin != self._upstream.name:
-                return f"made by {signature.origin}, which alone can read it", None
-            signed_by, native = signature.model, signature.native
-        if not self._upstream.model_bound_signatures:
-            return None, native
-        return unreadable_reason(signed_by, self._model, self._readable), native
+def _unreadable(
+    signature: Signature | None, upstream: UpstreamSpec, model: str, readable: bool
+) -> str | None:
+    """Return why the upstream cannot read a signature, None if it can. signature: None for a forged one."""
+    if signature is None or type(signature.native) is not dict:
+        return FORGED
+    if signature.origin != upstream.name:
+        return f"made by {signature.origin}, which alone can read it"
+    return unreadable_reason(signature.model, model, readable) if upstream.model_bound_signatures else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from core.toy_protocol import toy
 
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import Signature
@@ -14,7 +15,7 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode, encode
-from dragoman.codec import Capabilities
+from dragoman.codec import Capabilities, SignaturePlaces
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 ALL = (CHAT, MESSAGES, RESPONSES)
@@ -190,6 +191,22 @@ def test_of_native_blocks_only_an_object_is_put_back() -> None:
     assert losses_of(relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, wrapped)]))) == [
         (LossCode.FOREIGN_SEAL, "/messages/1/content/0")
     ]
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
+    """By default an object is replaced by what its signature wraps."""
+    places = SignaturePlaces(members=("parts",), fields={"thought": "seal"})
+    spec = toy("toy", signature_places=places, model_bound_signatures=bound)
+    seals = [
+        SIGNER.wrap(Signature("toy", {"n": number}, model)) for number, model in enumerate(("", "other"))
+    ]
+    parts = ["text", {"seal": FORGED}, *({"type": "thought", "seal": seal} for seal in seals)]
+    body = {"model": MODEL, "messages": [{"role": "assistant", "parts": parts}]}
+    out = RequestTranslator(client=spec, upstream=spec, signer=SIGNER).translate(encode(body))
+    kept = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
+    assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *kept]
+    assert losses_of(out) == ([(LossCode.FOREIGN_SEAL, "/messages/0/parts/3")] if bound else [])
 
 
 # --- Messages ---

@@ -22,6 +22,7 @@ CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
 FUNCTION = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 MARK = {"type": "ephemeral", "ttl": "5m"}
+BARE_MARK = {"type": "ephemeral"}
 
 
 def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
@@ -133,9 +134,25 @@ def text(content: str, **more: Any) -> dict[str, Any]:
         ({}, [{**HI, "cache_control": MARK}], [HI], ["/messages/0/cache_control"]),
         (
             {"cache_marks": "cache_control"},
-            [{"role": "user", "content": [text("a", cache_control=MARK)]}],
+            [
+                {
+                    "role": "user",
+                    "content": [text("a", cache_control=MARK), text("b", cache_control=BARE_MARK)],
+                }
+            ],
             None,
             [],
+        ),
+        (
+            {"cache_marks": "cache_control"},
+            [{"role": "user", "content": [text("a", cache_control=MARK, new=1)] * 5}],
+            [
+                {
+                    "role": "user",
+                    "content": [text("a", new=1), *[text("a", cache_control=MARK, new=1)] * 4],
+                }
+            ],
+            ["/messages/0/content/0/cache_control"],
         ),
         (
             {},
@@ -148,6 +165,28 @@ def text(content: str, **more: Any) -> dict[str, Any]:
         ({}, [{"role": "assistant", "content": "a", "annotations": [{"type": "odd"}]}], None, []),
         ({}, [HI, {"role": "assistant", "content": None, "name": "bot"}], [HI], []),
         ({}, [{"role": "user", "content": [{"type": "odd", "odd": 1}]}], None, []),
+        (
+            {},
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        text("a", new=1),
+                        {"type": "image_url", "image_url": {"url": "https://i", "new": 1}, "new": 2},
+                        {"type": "file", "file": {"file_id": "file-1"}},
+                        {"type": "file", "file": {"file_data": "https://d"}},
+                    ],
+                }
+            ],
+            None,
+            [],
+        ),
+        (
+            {},
+            [{"role": "assistant", "content": [text("a"), {"type": "refusal", "refusal": "b", "new": 1}]}],
+            None,
+            [],
+        ),
     ],
 )
 def test_messages(

@@ -316,6 +316,9 @@ def test_marks_are_removed_for_an_upstream_without_them() -> None:
     assert out["input"] == [{**item, "content": [{"type": "input_text", "text": "a"}]}]
     assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
     assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
+    said = {**text, "type": "output_text", "annotations": []}
+    item = {**item, "role": "assistant", "content": [said]}
+    assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
 
 
 def test_settings_removed_by_a_pass_stay_removed() -> None:

@@ -90,7 +90,7 @@ class PartWriter:
             last = content[-1]
             self.write_mark(part.cache, last)
             if self.same_protocol and part.extra:
-                content[-1] = deep_merge(last, part.extra)
+                last.update(deep_merge(last, part.extra))
         elif part.cache is not None:
             self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
 

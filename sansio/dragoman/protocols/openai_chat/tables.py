@@ -91,7 +91,7 @@ REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "p
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
 # What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
-# The settings for reasoning, which are sent unchanged to an upstream of this protocol.
+# The settings for reasoning.
 REASONING_SETTINGS = (
     "reasoning_effort",
     "reasoning",
