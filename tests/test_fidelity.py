@@ -129,7 +129,7 @@ ROW = probe("S", "n", {"a": {"x": "Zqone", "y": "Zqother"}, "b": 1}, "/a")
 SWITCH = probe("S", "n", {"a": True}, "/a")
 EMPTY = probe("S", "n", {"a": True}, "/a", nothing="why")
 BOTH = '{"o": "Zqone Zqother"}'
-DROPPED, ALTERED, SEALED = LossCode.DROPPED, LossCode.ALTERED, LossCode.SEALED
+DROPPED, ALTERED, WRAPPED = LossCode.DROPPED, LossCode.ALTERED, LossCode.WRAPPED
 
 
 def out(wire: str = "{}", *losses: tuple[LossCode, str], sealed: str = "", here: str = "") -> Output:
@@ -151,8 +151,8 @@ NOTHING_SENT = out()
         (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
         (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
         (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
-        (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.SEALED),
-        (ROW, out("{}", (SEALED, "/a")), NOTHING_SENT, Fate.SEALED),
+        (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.WRAPPED),
+        (ROW, out("{}", (WRAPPED, "/a")), NOTHING_SENT, Fate.WRAPPED),
         (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
         (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
         (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),

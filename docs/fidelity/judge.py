@@ -21,7 +21,7 @@ class Fate(Enum):
 
     CARRIED = "carried"
     ALTERED = "altered"
-    SEALED = "sealed"
+    WRAPPED = "wrapped"
     BY_US = "done by the gateway"
     LEFT_OUT = "left out"
     REFUSED = "refused"
@@ -145,12 +145,12 @@ def _judge(
         if not (found.arrived or changes):
             return Cell(Fate.LOST, words=probe.place)
         if found.sealed and not found.wire:
-            return Cell(Fate.SEALED)
+            return Cell(Fate.WRAPPED)
         if here and not found.wire:
             return Cell(Fate.BY_US)
         return Cell(Fate.CARRIED, places, words=_REST if found.sealed else "")
-    if any(loss.code is LossCode.SEALED for loss in losses):
-        return Cell(Fate.SEALED, notes=notes)
+    if any(loss.code is LossCode.WRAPPED for loss in losses):
+        return Cell(Fate.WRAPPED, notes=notes)
     stays = found.arrived if found.any else changes
     return Cell(Fate.ALTERED, places, notes) if stays else Cell(Fate.LEFT_OUT, notes=notes)
 

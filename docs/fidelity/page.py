@@ -28,7 +28,7 @@ protocols are not here, because their bytes pass unchanged.
 |---|---|
 | a place | carried: it is there on the other side |
 | altered | carried in a form that says less or says it differently |
-| wrapped | it travels in the opaque field of the client's protocol, and comes back to its maker unchanged |
+| wrapped | it is sent in the opaque field of the client's protocol, and comes back to its vendor unchanged |
 | done by the gateway | the upstream does not get it, because the gateway does it |
 | left out | the other side has no place for it |
 | refused | the request gets an error, because it makes no sense without it; the words are those of the error |
@@ -103,7 +103,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
             text = f"{places}; {cell.words}" if cell.words else places
         case Fate.ALTERED:
             text = f"altered, {places}: {notes}"
-        case Fate.SEALED:
+        case Fate.WRAPPED:
             text = f"wrapped: {notes}" if notes else "wrapped"
         case Fate.BY_US:
             text = "done by the gateway"

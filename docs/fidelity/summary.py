@@ -123,7 +123,7 @@ _TOPICS = [
 _LINES = (
     ("As it is", (Fate.CARRIED, Fate.BY_US)),
     ("In another form", (Fate.ALTERED,)),
-    ("Wrapped", (Fate.SEALED,)),
+    ("Wrapped", (Fate.WRAPPED,)),
     ("Left out", (Fate.LEFT_OUT, Fate.LOST)),
     ("Refused", (Fate.REFUSED,)),
 )

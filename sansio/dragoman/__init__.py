@@ -14,16 +14,13 @@ ResponseTranslator. PROTOCOLS has all protocols by name, UPSTREAMS those that up
     dragoman.testing    helpers for tests
 """
 
+from dragoman._engine.errors import translate_error
 from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.event_writer import EventWriter
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.keepalive import Keepalive
 from dragoman._engine.relay import Relay
-from dragoman._engine.request import (
-    RequestTranslator,
-    TranslatedRequest,
-    translate_error,
-)
+from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.events import StopReason, Usage

@@ -96,7 +96,7 @@ class Capabilities(msgspec.Struct, frozen=True):
         hosted_tools: The tools that the upstream runs itself: "web_search", "code_execution", "mcp".
         tool_images: A Chat upstream accepts images in tool messages.
         call_ids: "alnum9" for servers whose call ids are nine letters or digits.
-        forced_tools: Accepts a `tool_choice` that requires a tool call: always, only without thinking, or never.
+        forced_tools: Accepts a `tool_choice` that requires a tool call: always, only without reasoning, or never.
         sampling_pair: Accepts temperature and top_p in one request.
         sampling_at_none: Accepts the sampling settings in `refuses` with effort "none", which is its default.
         tools_with_effort: A Chat upstream accepts tools beside `reasoning_effort`.
@@ -147,7 +147,7 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     @property
     def can_force_tools(self) -> bool:
-        """True if a tool call can be required of the model, if necessary with thinking disabled."""
+        """True if a tool call can be required of the model, if necessary with reasoning disabled."""
         if self.forced_tools != "not_thinking" or self.efforts == ():
             return self.forced_tools != "no"
         return self.reasoning_setting is not None and (self.efforts is None or "none" in self.efforts)
@@ -181,9 +181,9 @@ class RateLimitHeaders(msgspec.Struct, frozen=True):
     """The headers with the remainder of a rate limit.
 
     Attributes:
-        prefix: The begin of all of them. Headers of an upstream with this prefix are for the client.
+        prefix: The start of all of them. Headers of an upstream with this prefix are for the client.
         rest: The rest of the name, with `{limit}` for one of `limits` and `{what}` for `limit`, `remaining`, `reset`.
-        limits: What is limited, in the words of the headers.
+        limits: What is limited, as the headers name it.
         reset: How the end of a limit is written: as a duration such as `6m0s`, or as a time in RFC 3339's format.
     """
 
@@ -216,15 +216,14 @@ class TokenCount(msgspec.Struct, frozen=True):
 
     Attributes:
         path: Below the endpoint of the protocol. The upstream's path is the same.
-        fields: The members of a request for a response that a request for a count has as well. The vendors' servers
-            refuse others.
-        stand_ins: Members that a request for a response requires and a request for a count does not, each with a value.
+        fields: The members of a request for a response that a request for a count has as well.
+        defaults: Values of members that a request for a response requires and a request for a count may leave out.
         constant: Members of the response beside the count.
     """
 
     path: str
     fields: frozenset[str]
-    stand_ins: JSONObject = {}
+    defaults: JSONObject = {}
     constant: JSONObject = {}
 
 
@@ -306,8 +305,8 @@ class StreamReader(Protocol):
     def template_for(self, delta: TextDelta | ReasoningDelta | ArgumentsDelta) -> DeltaTemplate | None:
         """Return how frames like the last one can be read without decoding them, or None.
 
-        Called if the last frame gave only this delta. Return a template only if every following frame that differs in
-        its text alone would decode to this same delta with that text.
+        Called if the last frame gave only this delta. Return a template only if every following frame that differs
+        only in its text would decode to this same delta with that text.
         """
 
 

@@ -1,4 +1,4 @@
-"""JSON texts with the limits that bytes from outside need, and errors that say which byte is wrong.
+"""JSON texts with the limits that bytes from outside need, and errors that name the wrong byte.
 
 decode() and encode() keep what JSON can hold: unknown members, the order of members, lone surrogates.
 """

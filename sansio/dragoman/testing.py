@@ -130,7 +130,7 @@ class Pair:
         Raises ValueError without a request. A failed whole response is b"": see `error`.
         """
         if self.translated is None:
-            raise ValueError("call ask() first: an answer depends on its request")
+            raise ValueError("call translate_request() first: a response depends on its request")
         streams = self.translated.request.stream if streams is None else streams
         context = self.translated.response_context(id="test", now=0, signer=self._signer)
         machine: Relay | ResponseTranslator

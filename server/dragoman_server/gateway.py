@@ -25,7 +25,7 @@ from dragoman_server.settings import (
     UpstreamSettings,
 )
 from dragoman_server.simulator import SimulatedUpstream
-from dragoman_server.tool_grammar.check import grammar_checker
+from dragoman_server.tool_grammar import grammar_checker
 from dragoman_server.upstream.client import UpstreamClient
 from dragoman_server.upstream.sender import UpstreamSender
 

@@ -27,23 +27,23 @@ THOUGHTS = re.compile(
 )
 
 
-def usage_of(answer: Answer) -> Usage:
-    (usage,) = answer.meaning.usages
+def usage_of(response: Answer) -> Usage:
+    (usage,) = response.meaning.usages
     return usage
 
 
 @each_way
 def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
-    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
-    assert answer.meaning.said(Kind.TEXT) == TEXT
-    assert answer.meaning.stop is Stop.END
-    words = len(TEXT.split())
-    usage = usage_of(answer)
-    assert (usage.input, usage.output) == (words, words)
+    response = ask(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
+    assert response.meaning.said(Kind.TEXT) == TEXT
+    assert response.meaning.stop is Stop.END
+    word_count = len(TEXT.split())
+    usage = usage_of(response)
+    assert (usage.input, usage.output) == (word_count, word_count)
     assert not usage.cached
     assert not usage.reasoning
     # The client's own name of the model; a relay changes nothing, so there it is the upstream's.
-    assert answer.body["model"] == ("echo" if pair.relayed else pair.model("echo"))
+    assert response.body["model"] == ("echo" if pair.relayed else pair.model("echo"))
 
 
 @each_way
@@ -60,7 +60,7 @@ def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> 
     assert second.meaning.said(Kind.TEXT) == "look returned: one thing\nsee returned: another"
     assert second.meaning.stop is Stop.END
     assert not second.meaning.calls
-    # What stood before the assistant's turn is cached: the user's three words.
+    # Input before the assistant's turn is cached: the user's three words.
     usage = usage_of(second)
     assert (usage.cached, usage.output) == (3, 7)
     # Three words of the user, two of the arguments of each call, three of the results.
@@ -68,7 +68,7 @@ def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> 
 
 
 def reasoning_options(protocol: str) -> Body:
-    """What each vendor's documentation has for a stateless client that wants to see the reasoning."""
+    """Return the settings of each vendor's documentation for a stateless client that requests reasoning."""
     if protocol == MESSAGES:
         return {"thinking": {"type": "adaptive", "display": "summarized"}}
     if protocol == RESPONSES:
@@ -80,15 +80,15 @@ def reasoning_options(protocol: str) -> Body:
     return {"reasoning_effort": "low"}
 
 
-def shown_reasoning(protocol: str, answer: Answer) -> str:
-    """The reasoning where a program of this protocol looks for it."""
+def shown_reasoning(protocol: str, response: Answer) -> str:
+    """Return the reasoning where a program of this protocol looks for it."""
     if protocol == CHAT:
-        return str(answer.body["choices"][0]["message"]["reasoning_content"])
+        return str(response.body["choices"][0]["message"]["reasoning_content"])
     if protocol == MESSAGES:
-        blocks = [block for block in answer.body["content"] if block["type"] == "thinking"]
+        blocks = [block for block in response.body["content"] if block["type"] == "thinking"]
         assert all(block["signature"] for block in blocks)
         return "\n\n".join(block["thinking"] for block in blocks)
-    items = [item for item in answer.body["output"] if item["type"] == "reasoning"]
+    items = [item for item in response.body["output"] if item["type"] == "reasoning"]
     assert all(item["encrypted_content"] for item in items)
     return "\n\n".join(part["text"] for item in items for part in item["summary"])
 
@@ -103,13 +103,13 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     kinds = [block.kind for block in first.meaning.blocks]
     assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
     assert usage_of(first).reasoning
-    # The model answers 400 unless what it thought comes back as it was.
+    # The model returns 400 unless its reasoning comes back unchanged.
     second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: found"
     assert THOUGHTS.fullmatch(shown_reasoning(pair.client, second))
 
 
-# A Chat client has no duty to carry reasoning, so a gateway may know it all the same.
+# A Chat client need not send reasoning back, so a gateway may have it stored.
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client != CHAT or pair.relayed], ids=str)
 def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
     """So the test before can fail."""

@@ -1,4 +1,4 @@
-"""Typed answers, images, refusals and early ends through the official SDKs, over all pairs of protocols."""
+"""Typed responses, images, refusals and early ends through the official SDKs, over all pairs of protocols."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ JOURNEY = Journey(city="some city", legs=[Leg(start="some start", days=1)])
 TYPED = {CHAT: "response_format", MESSAGES: "output_format", RESPONSES: "text_format"}
 
 
-def parsed(protocol: str, answer: Any) -> Any:
+def parsed(protocol: str, response: Any) -> Any:
     if protocol == CHAT:
-        return answer.choices[0].message.parsed
-    return answer.parsed_output if protocol == MESSAGES else answer.output_parsed
+        return response.choices[0].message.parsed
+    return response.parsed_output if protocol == MESSAGES else response.output_parsed
 
 
-def test_a_typed_answer(pair: Pair, sdk: Sdk) -> None:
+def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Plan it") | {TYPED[pair.client]: Journey}
     for helper in (sdk.parse, sdk.final):
         assert parsed(pair.client, helper(pair.client, body)) == JOURNEY
@@ -50,17 +50,17 @@ def test_a_typed_answer(pair: Pair, sdk: Sdk) -> None:
 @each_way
 def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("images"), "What is this?", image=True)
-    answer = ask(sdk, pair.client, way, body)
+    response = ask(sdk, pair.client, way, body)
     digest = hashlib.sha256(IMAGE).hexdigest()[:8]
     expected = f"1. [image, image/png, {len(IMAGE)} bytes, sha256 {digest}]"
-    assert answer.meaning.said(Kind.TEXT) == expected
+    assert response.meaning.said(Kind.TEXT) == expected
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
     """OpenAI's protocols have a place for it; in Messages the stop reason makes a refusal of the text."""
-    answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
-    meaning = answer.meaning
+    response = ask(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
+    meaning = response.meaning
     if MESSAGES in pair:
         assert meaning.said(Kind.TEXT) == REFUSAL_TEXT
         assert meaning.stop is Stop.FILTER
@@ -70,12 +70,12 @@ def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
-def test_an_answer_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
+def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, stop, output in (("length", Stop.LENGTH, 50), ("filter", Stop.FILTER, 20)):
-        answer = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
-        assert answer.meaning.stop is stop
-        assert answer.meaning.said(Kind.TEXT).startswith("A stood court")
-        assert answer.meaning.usages[0].output == output
+        response = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
+        assert response.meaning.stop is stop
+        assert response.meaning.said(Kind.TEXT).startswith("A stood court")
+        assert response.meaning.usages[0].output == output
 
 
 HELPERS_ERROR: dict[str, type[Exception]] = {
@@ -85,7 +85,7 @@ HELPERS_ERROR: dict[str, type[Exception]] = {
 
 
 def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
-    """OpenAI's helpers raise errors of their own for it, Anthropic's gives the answer."""
+    """OpenAI's helpers raise errors of their own for it, Anthropic's returns the response."""
     body = body_of(pair.client, pair.model("length"), "Tell me all")
     if pair.client == MESSAGES:
         assert sdk.final(pair.client, body).stop_reason == "max_tokens"
@@ -96,9 +96,9 @@ def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
 
 def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("count"), "Count to 50", max_tokens=20)
-    answer = ask(sdk, pair.client, Way.WHOLE, body)
-    assert answer.meaning.said(Kind.TEXT) == " ".join(map(str, range(1, 21)))
-    assert answer.meaning.stop is Stop.LENGTH
+    response = ask(sdk, pair.client, Way.WHOLE, body)
+    assert response.meaning.said(Kind.TEXT) == " ".join(map(str, range(1, 21)))
+    assert response.meaning.stop is Stop.LENGTH
 
 
 STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences": ["STOP"]}}
@@ -109,12 +109,12 @@ STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences":
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
-    answer = ask(sdk, pair.client, way, body)
-    assert answer.meaning.said(Kind.TEXT) == "one two "
-    assert (answer.meaning.stop, answer.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
+    response = ask(sdk, pair.client, way, body)
+    assert response.meaning.said(Kind.TEXT) == "one two "
+    assert (response.meaning.stop, response.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
 
 
-def test_what_a_translation_loses_is_told_in_a_header(gateway: Any, sdk_of: Any) -> None:
+def test_losses_of_a_translation_are_in_a_header(gateway: Any, sdk_of: Any) -> None:
     client = sdk_of("sync", gateway.url).client(CHAT)
     body = body_of(CHAT, "responses/echo", "one") | {"seed": 7}
     whole = client.chat.completions.with_raw_response.create(**body)
@@ -135,5 +135,5 @@ JSON_MODE: dict[str, Body] = {
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in JSON_MODE], ids=str)
 def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Say it in JSON") | JSON_MODE[pair.client]
-    answer = ask(sdk, pair.client, Way.WHOLE, body)
-    assert json.loads(answer.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}
+    response = ask(sdk, pair.client, Way.WHOLE, body)
+    assert json.loads(response.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}

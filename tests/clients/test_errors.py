@@ -1,4 +1,4 @@
-"""Errors: each SDK raises the class of its own that a program catches, whoever the upstream is."""
+"""Errors: each SDK raises its own class, whatever the protocol of the upstream is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSES: dict[str, tuple[type[Exception], type[Exception]]] = {
     "error-500": (openai.InternalServerError, anthropic.InternalServerError),
     "error-529": (openai.InternalServerError, anthropic.OverloadedError),
 }
-# What is told in other words than the upstream's.
+# Errors with another text than the upstream's.
 WORDS = {
     "error-context": "prompt is too long",
     "error-401": r"refused a request without a key \(401\): set api_key of",
@@ -33,7 +33,7 @@ WORDS = {
 LASTING = {"error-401", "error-403"}
 API_ERROR: dict[str, Any] = {CHAT: openai.APIError, MESSAGES: anthropic.APIError, RESPONSES: openai.APIError}
 
-# Whatever else happens, a program must never take an answer that broke off for a finished one.
+# A program must never take a response that broke off for a complete one.
 FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 
 
@@ -57,8 +57,8 @@ def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     ("model", "text"),
     [("error-mid", "gave up in the middle"), ("cut", "connection ended"), ("cut-end", "ended|truncated")],
 )
-def test_an_answer_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) -> None:
-    """However it is asked for; and what came before the break arrives, and no end."""
+def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) -> None:
+    """Streamed and whole: the content before the break arrives, and no end."""
     body = body_of(pair.client, pair.model(model), "Hello")
     for way in (Way.WHOLE, Way.HELPER):
         with pytest.raises(API_ERROR[pair.client], match=text):
@@ -74,19 +74,19 @@ def test_an_answer_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) 
         assert not FINISHED & {event.type for event in events}
 
 
-def test_a_model_that_nobody_has(pair: Pair, sdk: Sdk) -> None:
-    """Once the upstream says so, once the gateway itself."""
+def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
+    """Once it is the upstream's error, once the gateway's."""
     expected = CLASSES["error-404"][pair.client == MESSAGES]
-    asked = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
-    for way, (model, hint) in itertools.product(Way, asked):
+    requested = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
+    for way, (model, hint) in itertools.product(Way, requested):
         with pytest.raises(expected, match=hint):
             ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
-# A relay leaves the judgement to the upstream.
+# In a relay, the upstream decides.
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if not pair.relayed], ids=str)
 def test_a_request_that_the_gateway_refuses(pair: Pair, sdk: Sdk) -> None:
-    """What cannot be translated is told by its place, before any upstream is asked."""
+    """A request that cannot be translated is refused with its place, before an upstream is called."""
     body = body_of(pair.client, pair.model("echo"), "Hello")
     name = "input" if pair.client == RESPONSES else "messages"
     body[name] = [{"role": "user", "content": 7}]

@@ -1,6 +1,6 @@
 """A client that leaves stops the upstream's work within a quarter of a second, whenever it leaves.
 
-The simulator, a process of its own, says when it saw the abort: nothing of the gateway is asked.
+The simulator, a process of its own, reports when it saw the abort; the gateway reports nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATIENCE_S = 0.2
 
 
 class Watched(list[Any]):
-    """Events of a stream. has_words: the answer has begun."""
+    """Events of a stream. has_words: the response has begun."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ def test_while_nothing_has_come(pair: Pair, gateway: Gateway, simulator: Simulat
 
 
 @each_pair_and_backend
-def test_when_it_has_waited_long_enough(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
-    """A whole answer has no heartbeats, so the SDK's own timeout ends it."""
+def test_after_the_clients_timeout(pair: Pair, sdk: Sdk, simulator: Simulator) -> None:
+    """A whole response has no heartbeats, so the SDK's own timeout ends it."""
     for trial in trials():
         before = simulator.settled()
         body = body_of(pair.client, pair.model("silent@30"), "Hello")

@@ -14,7 +14,7 @@ from sdk_clients.sdk import Sdk
 
 pytestmark = pytest.mark.process
 
-# In each upstream's own table; what else it has, it is asked.
+# In each upstream's own table; other models are requested from it.
 CONFIGURED = ("echo", "tools")
 
 
@@ -22,13 +22,13 @@ CONFIGURED = ("echo", "tools")
 def listed(simulator: Simulator) -> list[str]:
     """All names, in order. The configured ones lead to the first upstream that has them."""
     simulated = [model["id"] for model in json.loads(simulator.get("/v1/models"))["data"]]
-    asked = [name for name in simulated if name not in CONFIGURED]
-    assert len(asked) > len(CONFIGURED)
+    requested = [name for name in simulated if name not in CONFIGURED]
+    assert len(requested) > len(CONFIGURED)
     names = [ALIAS]
     for upstream in UPSTREAMS.values():
         for name in CONFIGURED:
             names += [name] * (upstream == UPSTREAMS[CHAT]) + [f"{upstream}/{name}"]
-        names += [f"{upstream}/{name}" for name in asked]
+        names += [f"{upstream}/{name}" for name in requested]
     return names
 
 

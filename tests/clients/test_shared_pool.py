@@ -1,4 +1,4 @@
-"""Two gateway processes that share what they know of their accounts, and what happens when they cannot."""
+"""Two gateway processes that share the state of their accounts, and what happens when they cannot."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from edge import wait_until
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
 
-# What the other gateway has to know by then.
+# The state that the other gateway must have by then.
 KNOWN_WITHIN_S = 0.1
 
-ANSWER = json.dumps(
+RESPONSE = json.dumps(
     {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -36,7 +36,7 @@ BUSY = b'{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_
 
 
 class Provider(ThreadingHTTPServer):
-    """Answers by key. busy: the keys that have a rate limit just now. asked: which key, and when."""
+    """Responds by key. busy: the keys that have a rate limit now. asked: the keys of requests, with their times."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.headers["authorization"].removeprefix("Bearer ")
         self.server.asked.append((key, time.monotonic()))
         busy = key in self.server.busy
-        body = BUSY if busy else ANSWER
+        body = BUSY if busy else RESPONSE
         self.send_response(429 if busy else 200)
         if busy:
             self.send_header("retry-after", "60")
@@ -76,7 +76,7 @@ class Gateway(Server):
     COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
 
     def ask(self, number: int = 0) -> int:
-        """The status of one small request to the upstream with this number."""
+        """Return the status of one small request to the upstream with this number."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
             body = json.dumps({"model": f"up{number}/m", "messages": [{"role": "user", "content": "Hi"}]})
@@ -128,16 +128,18 @@ def gateways(
         yield found
 
 
-def test_what_one_gateway_learns_the_other_knows_at_once(gateways: list[Gateway], provider: Provider) -> None:
+def test_an_account_disabled_by_one_gateway_is_disabled_for_the_other(
+    gateways: list[Gateway], provider: Provider
+) -> None:
     first, second = gateways
     for number, trial in enumerate(trials()):
         busy, free = f"one-{number}", f"two-{number}"
         provider.busy.add(busy)
         provider.asked.clear()
         assert first.ask(number) == 200
-        assert provider.keys() == [busy, free], "the first account refused, the second answered"
-        told = provider.asked[0][1]
-        time.sleep(max(0.0, told + KNOWN_WITHIN_S - time.monotonic()))
+        assert provider.keys() == [busy, free], "the first account refused, the second responded"
+        reported = provider.asked[0][1]
+        time.sleep(max(0.0, reported + KNOWN_WITHIN_S - time.monotonic()))
         assert [second.ask(number) for _ in range(6)] == [200] * 6
         with trial:
             assert provider.keys()[2:] == [free] * 6
@@ -156,9 +158,9 @@ def test_the_store_dies_under_load_and_no_request_fails(
 
     def go_on(seconds: float) -> None:
         """At least so long, and for so many requests that each of the eight has begun one meanwhile."""
-        asked = len(provider.asked)
+        requested = len(provider.asked)
         time.sleep(seconds)
-        wait_until(lambda: len(provider.asked) > asked + 16)
+        wait_until(lambda: len(provider.asked) > requested + 16)
 
     with ThreadPoolExecutor(8) as pool:
         runs = [pool.submit(load, gateway) for gateway in gateways * 4]

@@ -29,7 +29,7 @@ FORMS = {LINES: SIMPLE_LINES, EVENTS: SIMPLE_EVENTS}
 TYPES = {LINES: "application/json", EVENTS: "text/event-stream"}
 TEXT = "It was a \u201csmall\u201d day.\n\nAnd then \U0001f600?"
 ABORT_S = 0.25
-# A silence of three and a half times what a heartbeat waits for.
+# A silence of three and a half heartbeat intervals.
 SILENCE_S = KEEPALIVE_S * 3.5
 
 
@@ -60,7 +60,7 @@ def stream(gateway: Gateway, path: str, body: Any) -> Iterator[httpx2.Response]:
         yield response
 
 
-def test_a_whole_answer(gateway: Gateway, upstream: str) -> None:
+def test_a_whole_response(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/echo", temperature=0.7))
     assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert check_whole(SIMPLE_LINES, response.content) == []
@@ -78,8 +78,8 @@ def test_a_stream(gateway: Gateway, upstream: str, path: str) -> None:
         assert response.headers["cache-control"] == "no-cache"
         assert response.headers["connection"] == "keep-alive"
     assert check_stream(FORMS[path], body) == []
-    heard = meaning_of_client_stream(FORMS[path], body)
-    assert (heard.said(Kind.TEXT), heard.stop) == (TEXT, Stop.END)
+    received = meaning_of_client_stream(FORMS[path], body)
+    assert (received.said(Kind.TEXT), received.stop) == (TEXT, Stop.END)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -91,7 +91,7 @@ def test_without_a_model(gateway: Gateway, path: str) -> None:
         assert response.json()["model"] == ALIAS
 
 
-# Beats depend on the endpoint and on whether the answer has begun; each upstream protocol is met once.
+# Beats depend on the endpoint and on whether the response has begun; each upstream protocol is met once.
 @pytest.mark.parametrize(
     ("path", "upstream", "model"),
     [
@@ -102,16 +102,14 @@ def test_without_a_model(gateway: Gateway, path: str) -> None:
     ],
 )
 @each_backend
-def test_heartbeats_fill_silence_and_harm_nobody(
-    gateway: Gateway, path: str, upstream: str, model: str
-) -> None:
+def test_heartbeats_fill_silence(gateway: Gateway, path: str, upstream: str, model: str) -> None:
     body = asking(f"{upstream}/{model}@{SILENCE_S:g}")
     for trial in trials():
         with stream(gateway, path, body) as response:
             sent = b"".join(response.iter_raw())
         assert check_stream(FORMS[path], sent) == []
-        heard = meaning_of_client_stream(FORMS[path], sent)
-        assert (len(heard.said(Kind.TEXT).split()), heard.stop) == (20, Stop.END)
+        received = meaning_of_client_stream(FORMS[path], sent)
+        assert (len(received.said(Kind.TEXT).split()), received.stop) == (20, Stop.END)
         beats = [line for line in sent.splitlines() if line.startswith(b"  " if path == LINES else b":")]
         with trial:
             assert beats
@@ -119,18 +117,20 @@ def test_heartbeats_fill_silence_and_harm_nobody(
 
 @pytest.mark.parametrize("model", ["cut", "cut-end", "error-mid"])
 @pytest.mark.parametrize("path", [LINES, EVENTS])
-def test_what_breaks_off_ends_in_an_error(gateway: Gateway, upstream: str, path: str, model: str) -> None:
+def test_a_stream_that_breaks_off_ends_in_an_error(
+    gateway: Gateway, upstream: str, path: str, model: str
+) -> None:
     response = post(gateway, path, asking(f"{upstream}/{model}"))
     assert response.status_code == 200
     assert check_stream(FORMS[path], response.content) == []
-    heard = meaning_of_client_stream(FORMS[path], response.content)
-    assert heard.stop is Stop.ERROR
-    assert heard.said(Kind.TEXT)
-    assert heard.failure is not None
-    assert heard.failure.message
+    received = meaning_of_client_stream(FORMS[path], response.content)
+    assert received.stop is Stop.ERROR
+    assert received.said(Kind.TEXT)
+    assert received.failure is not None
+    assert received.failure.message
 
 
-def test_what_breaks_off_whole_is_an_http_error(gateway: Gateway, upstream: str) -> None:
+def test_a_whole_response_that_breaks_off_is_an_http_error(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/cut"))
     assert response.status_code == 502
     assert check_error(SIMPLE_LINES, 502, response.content) == []
@@ -156,7 +156,7 @@ def test_chunks_come_as_they_are_made_and_a_client_that_leaves_stops_the_upstrea
     gateway: Gateway, upstream: str, simulator: Simulator, path: str
 ) -> None:
     def is_open() -> bool:
-        """The upstream has not come to the end of its answer."""
+        """Return True if the upstream has not ended its response."""
         counts = simulator.stats()
         return counts["opened"] > counts["closed"]
 
@@ -169,7 +169,7 @@ def test_chunks_come_as_they_are_made_and_a_client_that_leaves_stops_the_upstrea
 
 
 @each_backend
-def test_a_client_that_leaves_before_a_whole_answer_stops_the_upstream(
+def test_a_client_that_leaves_before_a_whole_response_stops_the_upstream(
     gateway: Gateway, upstream: str, simulator: Simulator
 ) -> None:
     for trial in trials():
@@ -180,7 +180,7 @@ def test_a_client_that_leaves_before_a_whole_answer_stops_the_upstream(
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)
 
 
-def test_reasoning_is_told_of_in_the_header(gateway: Gateway, upstream: str) -> None:
+def test_left_out_reasoning_is_in_the_header(gateway: Gateway, upstream: str) -> None:
     response = post(gateway, JSON, asking(f"{upstream}/reasoning", "Hello"))
     assert response.status_code == 200
     assert response.json()["message"]["content"]

@@ -42,11 +42,11 @@ def test_a_tool_loop(pair: Pair, sdk: Sdk, way: Any) -> None:
 @each_way
 def test_errors(pair: Pair, sdk: Sdk, way: Any) -> None:
     """In the status, in the middle of a stream, by the end of a connection, and the gateway's own."""
-    asked = [pair.model(name) for name in ("error-429", "error-mid", "cut", "cut-end", "ecko")]
-    for model in [*asked, "nobody/echo"]:
+    requested = [pair.model(name) for name in ("error-429", "error-mid", "cut", "cut-end", "ecko")]
+    for model in [*requested, "nobody/echo"]:
         with pytest.raises(API_ERROR[pair.client]):
             ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
-def test_a_typed_answer_and_the_models(pair: Pair, sdk: Sdk) -> None:
+def test_a_typed_response_and_the_models(pair: Pair, sdk: Sdk) -> None:
     assert pair.model("echo") in sdk.models(pair.client)

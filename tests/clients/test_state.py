@@ -138,7 +138,7 @@ each_upstream = pytest.mark.parametrize("upstream", ["chat", "messages", "respon
 @each_backend
 @each_upstream
 def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
-    previous, words = None, 0
+    previous, word_count = None, 0
     # Often enough to meet both workers.
     for turn in range(6):
         response = client.responses.create(
@@ -146,8 +146,8 @@ def test_a_conversation_goes_on(client: openai.OpenAI, upstream: str) -> None:
         )
         assert response.output_text == f"turn {turn}"
         assert response.usage is not None
-        assert response.usage.input_tokens == words + 2
-        words += 4
+        assert response.usage.input_tokens == word_count + 2
+        word_count += 4
         previous = response.id
 
 
@@ -217,7 +217,7 @@ def test_a_response_is_replayed(client: openai.OpenAI, upstream: str) -> None:
 
 @each_backend
 @each_upstream
-def test_an_answer_that_nobody_waited_for_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
+def test_an_abandoned_response_is_cancelled(client: openai.OpenAI, upstream: str) -> None:
     with client.responses.create(model=f"{upstream}/pause@30", input="one", stream=True) as stream:
         for event in stream:
             if event.type == "response.created":
@@ -244,7 +244,7 @@ def test_input_items_are_listed_page_by_page(client: openai.OpenAI) -> None:
         input=[{"role": "user", "content": f"word{number}"} for number in range(8)],
         previous_response_id=first.id,
     )
-    # The SDK asks for the next page until there is none.
+    # The SDK requests the next page until there is none.
     items = list(client.responses.input_items.list(second.id, limit=3, order="asc"))
     texts = [item.to_dict()["content"][0]["text"] for item in items]  # type: ignore[index]
     assert texts == ["one", "one", *(f"word{number}" for number in range(8))]
@@ -275,12 +275,12 @@ def test_a_conversation_is_compacted(client: openai.OpenAI) -> None:
     response = client.responses.create(
         model="messages/echo", input=[*output, {"role": "user", "content": "Go on"}]
     )
-    # One turn of the user, which the model says back.
+    # One turn of the user, which the model repeats.
     assert "Summary of the conversation so far" in response.output_text
     assert response.output_text.endswith("Go on")
 
 
-def test_without_a_store_the_error_says_what_to_set(gateway: Gateway) -> None:
+def test_without_a_store_the_error_names_the_setting(gateway: Gateway) -> None:
     with sync_sdk(gateway.url) as sdk:
         client: openai.OpenAI = sdk.client(RESPONSES)
         with pytest.raises(openai.BadRequestError, match="response_store"):
@@ -308,7 +308,7 @@ def test_a_killed_process_has_lost_nothing(simulator: Simulator, gateway: Gatewa
             assert second.usage.input_tokens == 5
 
 
-def test_nobody_sees_what_was_made_with_another_key(
+def test_responses_of_another_key_are_not_found(
     simulator: Simulator, gateway: Gateway, tmp_path: Path
 ) -> None:
     keys = {"red": new_key(), "blue": new_key()}
@@ -336,7 +336,7 @@ COUNTING = ["counting-messages", "counting-responses"]
 
 
 def model_at(upstream: str) -> str:
-    """The gateway behind knows its models by the names of its own upstreams."""
+    """Return the model's name: the second gateway has the models under the names of its own upstreams."""
     return f"{upstream}/" + (f"{upstream.removeprefix('counting-')}/echo" if upstream in COUNTING else "echo")
 
 
@@ -370,17 +370,17 @@ def test_tokens_of_responses(client: openai.OpenAI, upstream: str) -> None:
 
 def test_an_estimate_is_marked(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Hello"}]
-    told = claude.messages.with_raw_response.count_tokens(model="chat/echo", messages=messages)
-    assert told.headers["dragoman-estimate"] == "true"
+    reported = claude.messages.with_raw_response.count_tokens(model="chat/echo", messages=messages)
+    assert reported.headers["dragoman-estimate"] == "true"
     other = client.responses.input_tokens.with_raw_response.count(model="chat/echo", input="Hello")
     assert other.headers["dragoman-estimate"] == "true"
-    # Of a gateway behind, this one knows no better than that it counts.
+    # For this gateway, the second one is an upstream that counts tokens.
     count = client.responses.input_tokens.with_raw_response.count
     theirs = count(model=model_at("counting-messages"), input="Hello")
     assert "dragoman-estimate" not in theirs.headers
 
 
-def test_what_cannot_be_counted(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
+def test_requests_that_cannot_be_counted(claude: anthropic.Anthropic, client: openai.OpenAI) -> None:
     messages: Any = [{"role": "user", "content": "Hello"}]
     with pytest.raises(anthropic.NotFoundError):
         claude.messages.count_tokens(model="nobody-knows", messages=messages)

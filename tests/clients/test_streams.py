@@ -21,7 +21,7 @@ HEARTBEATS = {CHAT: b":", MESSAGES: b"event: ping", RESPONSES: b":"}
 
 
 def read_all(gateway: Gateway, jobs: list[tuple[str, Any]], within_s: float) -> list[Any]:
-    """The answers to all requests, read at the same time. jobs: protocol and body of each."""
+    """Return the responses to all requests, read at the same time. jobs: protocol and body of each."""
 
     async def main() -> list[list[Any]]:
         one, other = async_clients(gateway.url)
@@ -47,47 +47,49 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
         (pair.client, body_of(pair.client, pair.model("echo@12"), text))
         for pair, text in zip(pairs, texts, strict=True)
     ]
-    answers = read_all(gateway, jobs, within_s=DEADLINE_S)
-    assert [answer.meaning.said(Kind.TEXT) for answer in answers] == texts
-    assert {answer.meaning.stop for answer in answers} == {Stop.END}
+    responses = read_all(gateway, jobs, within_s=DEADLINE_S)
+    assert [response.meaning.said(Kind.TEXT) for response in responses] == texts
+    assert {response.meaning.stop for response in responses} == {Stop.END}
 
 
 @each_backend
-def test_slow_answers_come_whole_through_all_heartbeats(gateway: Gateway) -> None:
+def test_slow_responses_are_complete_despite_heartbeats(gateway: Gateway) -> None:
     models = ("slow", "silent@0.7", "pause@0.7")
     jobs = [
         (pair.client, body_of(pair.client, pair.model(model), "Hello")) for pair in PAIRS for model in models
     ]
-    answers = read_all(gateway, jobs, within_s=DEADLINE_S)
-    texts = {answer.meaning.said(Kind.TEXT) for answer in answers}
+    responses = read_all(gateway, jobs, within_s=DEADLINE_S)
+    texts = {response.meaning.said(Kind.TEXT) for response in responses}
     assert len(texts) == 1
     assert len(texts.pop().split()) == 20
-    assert {answer.meaning.stop for answer in answers} == {Stop.END}
+    assert {response.meaning.stop for response in responses} == {Stop.END}
 
 
-# A silence of three and a half times what a heartbeat waits for.
+# A silence of three and a half heartbeat intervals.
 SILENT = f"silent@{KEEPALIVE_S * 3.5:g}"
 
 
-def test_the_stream_helpers_stand_heartbeats(gateway: Gateway, sdk_of: Any) -> None:
+def test_the_stream_helpers_ignore_heartbeats(gateway: Gateway, sdk_of: Any) -> None:
     sdk = sdk_of("sync", gateway.url)
 
-    def words(pair: Pair) -> int:
+    def word_count_of(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello")
         return len(ask(sdk, pair.client, Way.HELPER, body).meaning.said(Kind.TEXT).split())
 
     with ThreadPoolExecutor(len(PAIRS)) as pool:
-        assert list(pool.map(words, PAIRS)) == [20] * len(PAIRS)
+        assert list(pool.map(word_count_of, PAIRS)) == [20] * len(PAIRS)
 
 
 @each_backend
 def test_there_are_heartbeats(gateway: Gateway) -> None:
-    """So the tests before can fail. All heartbeats stand before the first word."""
+    """A check of the tests before. All heartbeats are before the first content."""
 
     def count(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello") | {"stream": True}
-        answer = httpx2.post(gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=DEADLINE_S)
-        silence = answer.content.partition(b"stood")[0]
+        response = httpx2.post(
+            gateway.url + PATHS[pair.client], json=body, trust_env=False, timeout=DEADLINE_S
+        )
+        silence = response.content.partition(b"stood")[0]
         return sum(line.startswith(HEARTBEATS[pair.client]) for line in silence.split(b"\n"))
 
     for trial in trials():
@@ -100,5 +102,5 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
-    answer = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
-    assert answer.meaning.said(Kind.TEXT) == "Hello there"
+    response = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
+    assert response.meaning.said(Kind.TEXT) == "Hello there"

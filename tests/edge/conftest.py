@@ -1,4 +1,4 @@
-"""Attacks and faults at the edge, each against real `dragoman serve` processes. The rig is _support/edge.py."""
+"""Attacks and errors at the edge, each against real `dragoman serve` processes. The rig is _support/edge.py."""
 
 from __future__ import annotations
 

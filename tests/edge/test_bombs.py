@@ -1,4 +1,4 @@
-"""An upstream that compresses unasked: a body that unpacks to gigabytes holds nobody up and ends with an error."""
+"""An upstream that compresses: a body that decompresses to gigabytes delays no other request and ends with an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dragoman_server.upstream.content_coding import zstd
 pytestmark = [pytest.mark.process, pytest.mark.promise("S8", "R10")]
 
 MIB = 1024 * 1024
-# As others see a gateway that is busy with a bomb: what a healthz may take on a machine with other work.
+# The longest time of a healthz while the gateway decompresses a bomb, on a machine with other work.
 PATIENCE_S = 0.5
 
 
@@ -47,7 +47,7 @@ def zstandard(first: bytes, piece: bytes) -> bytes:
 
 
 PACKERS: dict[str, Callable[[bytes, bytes], bytes]] = {"gzip": gzipped, "zstd": zstandard}
-# What is repeated up to 256 MiB (gzip) or 512 MiB (zstd) behind the first event.
+# Repeated up to 256 MiB (gzip) or 512 MiB (zstd) after the first event.
 PIECES = {
     "comments": b": x\n\n" * (MIB // 5),
     "blank lines": b"\n" * MIB,
@@ -71,7 +71,7 @@ def running(
 
 
 def answering(coding: str, body: bytes, media_type: str) -> Script:
-    """A script for one request a connection: what is kept alive would go on with the script of an earlier test."""
+    """Return a script for one request a connection: a kept one would go on with the script of an earlier test."""
     head = f"HTTP/1.1 200 OK\r\ncontent-type: {media_type}\r\ncontent-encoding: {coding}\r\nconnection: close\r\n\r\n"
 
     def script(conversation: Conversation) -> None:
@@ -82,7 +82,7 @@ def answering(coding: str, body: bytes, media_type: str) -> Script:
 
 
 def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, float]:
-    """What the call gives, and the longest time for which the gateway worked before others had a healthz meanwhile."""
+    """Return the result of the call, and the longest time for which the gateway delayed a healthz meanwhile."""
     ended, longest = threading.Event(), 0.0
 
     def watch() -> None:
@@ -102,7 +102,7 @@ def watched(gateway: EdgeGateway, call: Callable[[], bytes]) -> tuple[bytes, flo
 
 
 def drained(client: socket.socket) -> bytes:
-    """The beginning and the end of a stream, which may be long."""
+    """Return the beginning and the end of a stream, which may be long."""
     begin = tail = b""
     while data := client.recv(MIB):
         begin = begin if len(begin) > 2000 else begin + data
@@ -136,14 +136,16 @@ def test_a_stream_that_unpacks_without_end_ends_with_an_error(
             client.sendall(post(path, {**chat(), "max_tokens": 10}))
             return drained(client)
 
-    answer, waited = watched(gateway, call)
-    assert b"Hello" in answer
-    assert any(words in answer for words in TOO_MUCH), answer
+    response, waited = watched(gateway, call)
+    assert b"Hello" in response
+    assert any(text in response for text in TOO_MUCH), response
     assert waited < PATIENCE_S
     assert gateway.resident_bytes - before < 100 * MIB
 
 
-def test_a_whole_answer_that_unpacks_without_end_is_an_error(running: tuple[Upstream, EdgeGateway]) -> None:
+def test_a_whole_response_that_decompresses_without_end_is_an_error(
+    running: tuple[Upstream, EdgeGateway],
+) -> None:
     upstream, gateway = running
     body = zstandard(b'{"choices":[', b" " * MIB)
     upstream.script = answering("zstd", body, "application/json")
@@ -153,10 +155,10 @@ def test_a_whole_answer_that_unpacks_without_end_is_an_error(running: tuple[Upst
             client.sendall(post(CHAT_PATH, chat(stream=False)))
             return read_response(client)
 
-    answer, waited = watched(gateway, call)
-    assert answer.startswith(b"HTTP/1.1 502")
-    assert b"times its size" in answer
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
+    response, waited = watched(gateway, call)
+    assert response.startswith(b"HTTP/1.1 502")
+    assert b"times its size" in response
+    assert json.loads(response.partition(b"\r\n\r\n")[2])["error"]["type"] == "server_error"
     assert waited < PATIENCE_S
 
 

@@ -1,5 +1,5 @@
-"""What a browser may send for a page, over both versions of HTTP: nothing is spent and nothing told for pages that are
-not allowed, whatever they put where.
+"""Requests that a browser sends for a page, over both versions of HTTP: no upstream is called for pages that are
+not allowed, whatever their headers are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BODY = json.dumps(chat(stream=False)).encode()
 JSON = "application/json"
 
 
-def answers(conversation: Conversation) -> None:
+def responses(conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(CHAT_WHOLE))
 
@@ -56,12 +56,12 @@ class Site:
 def site(
     request: pytest.FixtureRequest, gateways: Gateways, certificate: Certificate, tls: str
 ) -> Iterator[Site]:
-    with gateways.lend(request.param, answers, server=tls) as (upstream, gateway):
+    with gateways.lend(request.param, responses, server=tls) as (upstream, gateway):
         yield Site(gateway, upstream, certificate)
 
 
 def http1(site: Site, head: bytes, body: bytes = b"") -> tuple[int, bytes]:
-    """The status and the head of the answer. The body is sent only when it is given."""
+    """Return the status and the head of the response. The body is sent only if it is given."""
     with site.connect("http/1.1") as client:
         client.sendall(head + body)
         data = b""
@@ -72,7 +72,7 @@ def http1(site: Site, head: bytes, body: bytes = b"") -> tuple[int, bytes]:
 
 def http2(site: Site, headers: Mapping[str, str], body: bytes | None, method: str) -> tuple[int, bytes]:
     """As http1; 0 where the server ends the stream or the connection. Without a body the stream stays open, and the
-    server has to answer before it comes.
+    server has to respond before it comes.
     """
     with site.connect("h2") as client:
         connection = h2.connection.H2Connection(
@@ -95,13 +95,13 @@ def http2(site: Site, headers: Mapping[str, str], body: bytes | None, method: st
     return 0, b""
 
 
-# What a page sends, and what it gets; 200: the upstream was called.
+# Headers of a page's request, and the status; 200: the upstream was called.
 REQUESTS: dict[str, tuple[dict[str, str], int]] = {
     "no page": ({}, 200),
     "a page of this machine": ({"origin": PAGE}, 200),
     "another page": ({"origin": EVIL}, 403),
     "another page, without a preflight": ({"origin": EVIL, "content-type": "text/plain"}, 403),
-    "no origin told": ({"origin": "null"}, 403),
+    "no origin sent": ({"origin": "null"}, 403),
     "a form of this machine": ({"origin": PAGE, "content-type": "text/plain"}, 415),
     "a rebound name": ({"host": REBOUND}, 421),
     "a rebound name and its page": ({"host": REBOUND, "origin": f"https://{REBOUND}"}, 421),
@@ -132,7 +132,7 @@ def test_only_pages_that_are_listed_may_send_requests(site: Site, version: str, 
     assert b"access-control-allow-credentials" not in head
 
 
-# Where HTTP/1.1 says twice, or not at all, what a request is for. Not one of them may be 200.
+# Heads of HTTP/1.1 whose host or origin is missing, repeated or another site's. None of them may be 200.
 HEADS: dict[str, tuple[str, int]] = {
     "no host": (f"POST {CHAT_PATH} HTTP/1.0\r\n", 421),
     "an empty host": (f"POST {CHAT_PATH} HTTP/1.1\r\nhost:\r\n", 421),
@@ -164,12 +164,12 @@ HEADS: dict[str, tuple[str, int]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.each_choice
-def test_what_a_request_is_for_is_said_once(site: Site, name: str) -> None:
+def test_an_ambiguous_head_is_refused(site: Site, name: str) -> None:
     head, status = HEADS[name]
     before = site.spent
-    found, answer = http1(site, f"{head}content-type: {JSON}\r\ncontent-length: 0\r\n\r\n".encode())
+    found, response = http1(site, f"{head}content-type: {JSON}\r\ncontent-length: 0\r\n\r\n".encode())
     assert found == status or (status == 0 and 400 <= found < 500)
-    assert b"access-control-" not in answer
+    assert b"access-control-" not in response
     assert site.spent == before
 
 

@@ -18,15 +18,15 @@ pytestmark = [pytest.mark.process, pytest.mark.promise("S1", "S15")]
 
 ADMIN_KEY = "0123456789abcdef" * 2
 BODY = '{"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}'
-# What all scripts know, beside the address of the gateway (GATE).
+# What all scripts have, beside the address of the gateway (GATE).
 CONSTANTS = f"""
 const BODY = {json.dumps(BODY)}, ADMIN = {{"x-api-key": "{ADMIN_KEY}"}};
 const JSON_TYPE = {{"content-type": "application/json"}}, TEXT_TYPE = {{"content-type": "text/plain"}};
 const PATH = "/v1/chat/completions";
 """
 
-# Each way by which a page can make the browser send something, and what the page gets to see of the answer. The time is
-# for those that never answer; a beacon tells nothing in any case. The form's field makes a text that is JSON.
+# Each way by which a page can make the browser send something, and what the page sees of the response. The time is
+# for those that get no response; a beacon shows nothing in any case. The form's field makes a text that is JSON.
 ATTACK = """
 const chat = GATE + PATH, body = BODY;
 const read = async (url, options) => {
@@ -117,7 +117,7 @@ SIMPLE_API = Path(__file__).parents[2] / "docs" / "simple-api.md"
 (EXAMPLE,) = re.findall(r"^```js\n(.*?)^```", SIMPLE_API.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def answers(conversation: Conversation) -> None:
+def responses(conversation: Conversation) -> None:
     while (request := conversation.read()) is not None:
         if b'"stream":true' in request.replace(b" ", b""):
             conversation.send(STREAM_HEAD + CHAT_STREAM)
@@ -126,10 +126,10 @@ def answers(conversation: Conversation) -> None:
 
 
 class Browsed:
-    """What the pages saw, by their names, and what that cost: how often the upstream was asked until each report."""
+    """Return what the pages saw, by their names, and the number of requests that the upstream got until each report."""
 
     def __init__(self, tmp_path: Path) -> None:
-        with PageServer() as server, Upstream(answers) as upstream:
+        with PageServer() as server, Upstream(responses) as upstream:
             known = f"http://known.example:{server.port}"
             settings = (
                 f'secret = "{ADMIN_KEY}x"\nadmin_key = "{ADMIN_KEY}"\ndefault_model = "up/m"\n'
@@ -164,13 +164,13 @@ def browsed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browsed]:
 
 def test_a_page_of_another_origin_sees_nothing(browsed: Browsed) -> None:
     seen: dict[str, Any] = browsed.seen["another origin"]
-    # Without permission, all that a page learns is that there was an answer.
+    # Without permission, a page learns only that there was a response.
     opaque = {"no_cors", "no_cors_keepalive", "get_no_cors"}
     assert {name: text for name, text in seen.items() if text not in ("nothing", "opaque 0 ")} == {}
     assert {name for name, text in seen.items() if text == "opaque 0 "} <= opaque
 
 
-def test_a_page_that_has_rebound_its_name_sees_the_refusal_alone(browsed: Browsed) -> None:
+def test_a_page_that_has_rebound_its_name_sees_only_the_refusal(browsed: Browsed) -> None:
     for status, text in browsed.seen["rebound"].values():
         assert status == 421
         assert "server.allowed_hosts" in text
@@ -193,7 +193,7 @@ def test_a_page_of_this_machine_works_as_documented(browsed: Browsed) -> None:
 def test_nothing_was_spent_but_by_the_pages_that_may(browsed: Browsed) -> None:
     # One request of the page under the known name, two of the one of this machine.
     assert len(browsed.asked) == 3
-    # All that the attacker sent was refused by the gateway, and not held back by the browser alone: what needs a
+    # All that the attacker sent was refused by the gateway, and not only held back by the browser: what needs a
     # preflight (3), what does not (13, with the form and the frame).
     assert browsed.statuses.count(403) >= 16
     assert browsed.statuses.count(421) >= 3  # Chromium tries a 421 again on another connection

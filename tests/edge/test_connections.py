@@ -1,4 +1,4 @@
-"""Connections at the edge: what one client does on its own costs the others nothing, and gives everything back."""
+"""Connections at the edge: one client cannot disturb the others, and all its resources are freed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def serving(gateway: EdgeGateway) -> bool:
 
 
 def begin_stream(gateway: EdgeGateway) -> socket.socket:
-    """A connection on which an answer has begun and goes on."""
+    """Return a connection on which a response has begun and goes on."""
     client = gateway.connect()
     client.sendall(post(CHAT_PATH, chat()))
     got = b""
@@ -66,19 +66,19 @@ def assert_quiet(gateway: EdgeGateway) -> None:
 @pytest.mark.promise("S11")
 def test_without_http2_its_preface_is_no_request(gateways: Gateways, backend: str) -> None:
     with gateways.lend(backend, server="http2 = false") as (_, gateway):
-        for asked in (
+        for requested in (
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
             GET[:-2] + b"upgrade: h2c\r\nhttp2-settings: \r\n\r\n",
         ):
             with gateway.connect() as client:
-                client.sendall(asked)
+                client.sendall(requested)
                 client.settimeout(DEADLINE_S)
-                answer = client.recv(65536)
-                assert answer.startswith(b"HTTP/1.1 ")
-                assert not answer.startswith(b"HTTP/1.1 101")
+                response = client.recv(65536)
+                assert response.startswith(b"HTTP/1.1 ")
+                assert not response.startswith(b"HTTP/1.1 101")
 
 
-# What a client leaves behind.
+# Resources of a client that has left.
 
 
 @pytest.mark.promise("R9", "S10")
@@ -99,7 +99,7 @@ def test_a_connection_that_the_client_closed_costs_no_descriptor(
 
 
 def connections(gateway: EdgeGateway) -> int:
-    """The gateway's ends of TCP connections that are not in LISTEN or TIME_WAIT."""
+    """Return the gateway's ends of TCP connections that are not in LISTEN or TIME_WAIT."""
     port = f":{gateway.port:04X}"
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return len([row for row in rows if row[1].endswith(port) and row[3] not in ("0A", "06")])
@@ -133,7 +133,7 @@ def test_at_the_limit_idle_connections_make_room_and_others_are_waited_for(
 
 
 @pytest.mark.promise("S10", "S12")
-def test_without_descriptors_it_pauses_and_says_so_once(gateways: Gateways, backend: str) -> None:
+def test_without_descriptors_it_pauses_and_logs_that_once(gateways: Gateways, backend: str) -> None:
     with gateways.lend(backend, waits) as (_, gateway):
         assert serving(gateway)
         wait_until(lambda: not connections(gateway))

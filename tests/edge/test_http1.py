@@ -1,4 +1,4 @@
-"""HTTP/1.1 at the client's side: what is a request, where it ends, how long it may take, and what is seen of a client
+"""HTTP/1.1 at the client's side: where requests begin and end, their deadlines, and how the gateway notices a client
 that leaves.
 """
 
@@ -56,7 +56,7 @@ def served(gateways: Gateways, backend: str) -> Iterator[Served]:
 
 @pytest.fixture
 def impatient(gateways: Gateways, backend: str) -> Iterator[Served]:
-    """Only for what is about time: a pause of this process would end any other request too."""
+    """Only for tests of time: a pause of this process would end any other request too."""
     yield from _served(gateways, backend, f"header_timeout_s = {SLOW_S}\nbody_timeout_s = {SLOW_S}")
 
 
@@ -79,7 +79,7 @@ class Served:
         return self.clients[-1]
 
     def lines(self, path: str, count: int = 1) -> list[dict[str, Any]]:
-        """The lines of the log about a path, when there are so many."""
+        """Return the lines of the log about a path, when there are so many."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             found = [line for line in self.gateway.log() if line.get("path") == path]
@@ -89,7 +89,7 @@ class Served:
 
 
 class Client:
-    """Reads answers one by one."""
+    """Reads responses one by one."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -101,7 +101,7 @@ class Client:
             self.socket.sendall(data)
 
     def answer(self) -> tuple[int, dict[str, str], bytes] | None:
-        """Status, headers and body of the next answer. None: the server has closed the connection."""
+        """Return status, headers and body of the next response, or None if the server has closed the connection."""
         line = self._file.readline()
         if not line:
             return None
@@ -115,7 +115,7 @@ class Client:
         return status, headers, self._file.read(int(headers.get("content-length", "0")))
 
     def status(self) -> int | None:
-        """Of the next answer."""
+        """Return the status of the next response."""
         found = self.answer()
         return None if found is None else found[0]
 
@@ -127,12 +127,12 @@ class Client:
         self.socket.close()
 
 
-# What is a request.
+# Requests.
 
 
 @pytest.mark.promise("S5", "S7")
-def test_which_bytes_are_requests(served: Served) -> None:
-    """One connection for each row of the table: the answers, and whether it is open afterwards."""
+def test_bytes_that_are_requests(served: Served) -> None:
+    """One connection for each row of the table: the responses, and if it is open afterwards."""
     wrong = {}
     for name, case in CASES.items():
         client = served.connect()
@@ -148,7 +148,7 @@ def test_which_bytes_are_requests(served: Served) -> None:
 
 
 REFUSED = {
-    # What is sent behind `METHOD target HTTP/1.1`, its end included; the status.
+    # Bytes after `METHOD target HTTP/1.1`, its line end included; the status.
     "400": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nhost: b\r\n\r\n", 400),
     "414": (b"GET %s?" + b"a" * 9000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n", 414),
     "417": (b"GET %s HTTP/1.1\r\nhost: localhost\r\nexpect: x\r\n\r\n", 417),
@@ -168,8 +168,8 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
 ) -> None:
     sent, status = REFUSED[name]
     path = f"{endpoint}/{name}"
-    asked = impatient if status == 408 else served
-    client = asked.connect()
+    requested = impatient if status == 408 else served
+    client = requested.connect()
     client.send(sent % path.encode())
     answer = client.answer()
     assert answer is not None
@@ -181,7 +181,7 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
         assert document["type"] == "error"
         assert document["request_id"] == headers["dragoman-request-id"]
     assert document["error"]["message"].startswith("the request's head ")
-    (line,) = asked.lines(path)
+    (line,) = requested.lines(path)
     assert (line["outcome"], line["status"], line["error"]) == (
         "refused",
         status,
@@ -204,7 +204,7 @@ CHUNKED = (
 )
 BROKEN_BODIES = {
     "a chunk size that is none": b"x\r\nhello\r\n0\r\n\r\n",
-    "a chunk that is longer than it says": b"3\r\nhello\r\n0\r\n\r\n",
+    "a chunk that is longer than its size": b"3\r\nhello\r\n0\r\n\r\n",
     "a chunk that ends in LF": b"5\r\nhello\n0\r\n\r\n",
     "a trailer that is none": b"5\r\nhello\r\n0\r\na b\r\n\r\n",
     "a trailer that ends in LF": b"5\r\nhello\r\n0\r\na: b\n\n",
@@ -247,7 +247,7 @@ HEAVY_REQUESTS = {
 
 
 @pytest.mark.promise("S8", "S9")
-def test_a_body_that_unpacks_or_nests_without_end_delays_nobody(served: Served) -> None:
+def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(served: Served) -> None:
     resident = served.gateway.resident_bytes
     for request, status in HEAVY_REQUESTS.values():
         clients = [served.connect() for _ in range(4)]
@@ -260,7 +260,7 @@ def test_a_body_that_unpacks_or_nests_without_end_delays_nobody(served: Served) 
     assert served.gateway.resident_bytes - resident < 2**27
 
 
-# How long it may take.
+# Deadlines.
 
 
 @pytest.mark.promise("S10")
@@ -301,11 +301,11 @@ def test_a_head_that_trickles_is_refused(impatient: Served) -> None:
     assert client.status() == 200
 
 
-# What is behind a request.
+# Bytes after a request.
 
 
 def silent(conversation: Conversation) -> None:
-    """Read a request and say nothing until the gateway closes."""
+    """Read a request and send nothing until the gateway closes."""
     if conversation.read() is not None:
         conversation.until_closed()
 
@@ -323,18 +323,18 @@ BEHIND = {
     "half a request": SECOND[:10],
     "more than is held": b"GET /seen/3 HTTP/1.1\r\nhost: localhost\r\na: " + b"a" * 300_000,
 }
-# Name -> what the upstream does, and whether the client wants a stream.
+# Name -> behaviour of the upstream, and `stream` of the client's request.
 PHASES: dict[str, tuple[Script, bool]] = {
     "before the head of a stream": (silent, True),
     "in the middle of a stream": (waits, True),
-    "before the head of a whole answer": (silent, False),
-    "in the middle of a whole answer": (half_a_body, False),
+    "before the head of a whole response": (silent, False),
+    "in the middle of a whole response": (half_a_body, False),
 }
 
 
 @pytest.mark.promise("R1", "R2")
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: Served, phase: str) -> None:
+def test_a_client_that_leaves_is_noticed_despite_pipelined_data(served: Served, phase: str) -> None:
     script, stream = PHASES[phase]
     served.upstream.script = script
     for behind, data in BEHIND.items():
@@ -343,7 +343,7 @@ def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: S
                 count = len(served.upstream.conversations)
                 client = served.connect()
                 client.send(post(CHAT_PATH, chat(stream=stream)) + data)
-                conversation = _asked(served.upstream, count)
+                conversation = _requested(served.upstream, count)
                 while script is waits and b"Hello" not in client.socket.recv(65536):
                     pass
                 with trial:
@@ -353,8 +353,8 @@ def test_a_client_that_leaves_is_seen_whatever_lies_behind_its_request(served: S
                     assert took < LEAVING_S, (behind, how)
 
 
-def _asked(upstream: Upstream, before: int) -> Conversation:
-    """The conversation behind the first so many, when it has a request."""
+def _requested(upstream: Upstream, before: int) -> Conversation:
+    """Return the conversation after the first so many, when it has a request."""
     found: list[Conversation] = []
     wait_until(
         lambda: found.extend(each for each in upstream.conversations[before:] if each.requests) or found
@@ -362,7 +362,7 @@ def _asked(upstream: Upstream, before: int) -> Conversation:
     return found[0]
 
 
-def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served: Served) -> None:
+def test_a_pipelined_request_is_served_after_the_first_response(served: Served) -> None:
     def slowly(conversation: Conversation) -> None:
         if conversation.read() is not None:
             conversation.send(STREAM_HEAD + chunk("Hello"))
@@ -382,14 +382,14 @@ def test_a_pipelined_request_is_served_when_the_first_one_has_its_answer(served:
 
 
 @pytest.mark.promise("R9")
-def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(served: Served) -> None:
+def test_too_much_pipelined_data_ends_the_connection_after_the_response(served: Served) -> None:
     flooded = threading.Event()
 
     def script(conversation: Conversation) -> None:
         if conversation.read() is not None:
             flooded.wait(
                 DEADLINE_S
-            )  # else the answer may have ended before there is too much behind its request
+            )  # else the response may have ended before there is too much after its request
             conversation.send(STREAM_HEAD + CHAT_STREAM)
 
     served.upstream.script = script
@@ -410,8 +410,8 @@ def test_more_than_is_held_behind_a_request_ends_the_connection_with_its_answer(
     assert served.gateway.resident_bytes - resident < 8 * 2**20
 
 
-def test_bytes_behind_the_handshake_of_a_websocket_are_no_second_refusal(served: Served) -> None:
-    """The application answers the handshake; what lies behind it has no answer of its own."""
+def test_bytes_after_the_handshake_of_a_websocket_cause_no_second_refusal(served: Served) -> None:
+    """The application responds to the handshake; bytes after it get no response of their own."""
     handshake = (
         b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
         b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Clients that make much work with few bytes over HTTP/2: they get ENHANCE_YOUR_CALM, and others see nothing of it."""
+"""Clients that cause much work with few bytes over HTTP/2: they get ENHANCE_YOUR_CALM, and others are not affected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.process, pytest.mark.promise("S11")]
 POST = headers(method="POST", path=CHAT_PATH)
 CHAT = b'{"model": "up/m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
 
-# How long the event loop may work on a flood before anybody else has the answer.
+# How long the event loop may work on a flood before another client has its response.
 MOST_DELAY_S = 0.75
 
 
@@ -37,7 +37,7 @@ def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[Edge
 
 
 class Flood(NamedTuple):
-    """frames: what goes out, each of `count` times. outcome: the code of the GOAWAY."""
+    """frames: bytes to send, each of `count` times. outcome: the code of the GOAWAY."""
 
     what: str
     count: int
@@ -58,12 +58,12 @@ def unfinished(peer: Peer) -> bytes:
 
 
 def bomb(peer: Peer, _: int) -> list[bytes]:
-    """A header of 3 KiB, and 4,000 references to it, of a byte each."""
+    """Return a header of 3 KiB, and 4,000 references to it, of a byte each."""
     return [raw(1, 0x5, 1, peer.encoder.encode([*HEADERS, ("x-bomb", "a" * 3000)]) + b"\xbe" * 4000)]
 
 
 def table_sizes(peer: Peer, _: int) -> list[bytes]:
-    """A request behind 160,000 changes of the decoder's table, of a byte each, which add nothing to the list."""
+    """Return a request after 160,000 changes of the decoder's table, of a byte each, which add nothing to the list."""
     changes = bytes([0x20]) * 16_000
     more = [raw(9, 0, 1, changes)] * 9
     return [raw(1, 0x1, 1, changes), *more, raw(9, 0x4, 1, peer.encoder.encode(HEADERS))]
@@ -118,8 +118,8 @@ FLOODS = [
 
 
 @contextmanager
-def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
-    """Asks for /healthz all the time on a connection of its own: how long the gateway worked until each answer."""
+def another_client(gateway: EdgeGateway) -> Iterator[list[float]]:
+    """Requests /healthz all the time on a connection of its own: how long the gateway worked until each response."""
     took: list[float] = []
     done = threading.Event()
 
@@ -142,8 +142,8 @@ def somebody_else(gateway: EdgeGateway) -> Iterator[list[float]]:
 
 
 @pytest.mark.parametrize("flood", FLOODS, ids=lambda flood: flood.what.replace(" ", "_"))
-def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flood: Flood) -> None:
-    with Peer(gateway.connect()) as peer, somebody_else(gateway) as took:
+def test_a_flood_ends_its_connection_and_delays_no_other(gateway: EdgeGateway, flood: Flood) -> None:
+    with Peer(gateway.connect()) as peer, another_client(gateway) as took:
         peer.begin()
         frames = b"".join(frame for index in range(flood.count) for frame in flood.frames(peer, index))
         with suppress(ConnectionError):
@@ -154,14 +154,14 @@ def test_a_flood_ends_its_connection_and_delays_nobody(gateway: EdgeGateway, flo
     assert max(took) < MOST_DELAY_S
 
 
-def test_who_asks_and_does_not_read_is_let_go(gateway: EdgeGateway) -> None:
-    """What waits for it is bounded: here answers of heads only, which no window holds back."""
+def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeGateway) -> None:
+    """The responses that wait for it are bounded: here heads only, which no window holds back."""
     connected = socket.socket()
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connected.settimeout(5)
     connected.connect(("127.0.0.1", gateway.port))
     before = gateway.resident_bytes
-    with Peer(connected) as peer, somebody_else(gateway) as took, suppress(ConnectionError, TimeoutError):
+    with Peer(connected) as peer, another_client(gateway) as took, suppress(ConnectionError, TimeoutError):
         peer.begin()
         for start in range(0, 200_000, 100):
             peer.send(*(peer.request(2 * n + 1, headers(method="HEAD")) for n in range(start, start + 100)))
@@ -184,7 +184,7 @@ def test_a_busy_client_is_let_be(gateway: EdgeGateway) -> None:
                 assert frame is not None
                 if not isinstance(
                     frame, PingFrame
-                ):  # else each answer to a ping would be followed by the next ping
+                ):  # else each acknowledged ping would be followed by the next ping
                     left.discard(frame.stream_id) if isinstance(frame, HeadersFrame) else None
                     peer.send(window(0, 100), ping())
             peer.send(settings({4: 100_000}), *(reset(stream_id) for stream_id in ids))

@@ -60,10 +60,10 @@ def ask(peer: Peer, stream_id: int, **more: object) -> None:
     peer.send(peer.request(stream_id, POST, end=False), data(stream_id, body(**more), end=True))
 
 
-# What the upstream does, by the name that is in the request.
+# Behaviour of the upstream, by the name in the request.
 
 
-def says_nothing(conversation: Conversation) -> None:
+def sends_nothing(conversation: Conversation) -> None:
     conversation.until_closed()
 
 
@@ -81,7 +81,7 @@ def floods(conversation: Conversation) -> None:
         conversation.closed_at = time.monotonic()
 
 
-PHASES = {each.__name__: each for each in (says_nothing, begins, floods)}
+PHASES = {each.__name__: each for each in (sends_nothing, begins, floods)}
 
 
 def play(conversation: Conversation) -> None:
@@ -145,7 +145,7 @@ def test_a_client_that_leaves_closes_its_upstream(
 
 
 @pytest.mark.promise("R1", "R10")
-def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway, upstream: Upstream) -> None:
+def test_a_cancelled_stream_does_not_affect_the_others(gateway: EdgeGateway, upstream: Upstream) -> None:
     for trial in trials():
         begun = len(upstream.asked)
         with Peer(gateway.connect()) as peer:
@@ -172,10 +172,10 @@ def test_a_stream_that_is_cancelled_leaves_the_others_alone(gateway: EdgeGateway
     ],
     ids=["404", "405", "413"],
 )
-def test_data_behind_a_refusal_hurts_nobody(
+def test_data_after_a_refusal_is_harmless(
     gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
 ) -> None:
-    """Any client that uploads while it is being refused sends some. It got the whole refusal, and is asked to stop."""
+    """A client that uploads while it is refused sends some. It got the whole refusal, and its stream is reset."""
     begun = len(upstream.asked)
     with Peer(gateway.connect()) as peer, gateway.connect() as bystander:
         bystander.sendall(GET[:20])
@@ -226,7 +226,7 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
 
 
 def refused(gateway: EdgeGateway) -> list[int]:
-    """The statuses of the refusals that the log has."""
+    """Return the statuses of the refusals that the log has."""
     return [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
 
 
@@ -281,7 +281,7 @@ def test_with_tls_too_a_refusal_leaves_the_other_streams_as_they_are(
             assert peer.answer(5) == "200"
             peer.send(reset(1))
             upstream.wait_closed(upstream.conversations[0])
-        # What is no preface gets a GOAWAY, whatever it is.
+        # Any bytes but the preface get a GOAWAY.
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.send(b"GET / HTTP/1.1\r\n\r\n")
             (found,) = answered(peer.until_closed(), GoAwayFrame)

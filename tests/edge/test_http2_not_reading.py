@@ -1,6 +1,6 @@
-"""Clients of HTTP/2 that do not take what they asked for.
+"""Clients of HTTP/2 that do not read what they requested.
 
-They cost a bounded number of bytes, hold up their own upstream and nobody else, and are let go in time.
+They cost a bounded number of bytes, delay only their own upstream, and are disconnected in time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ POST = headers(method="POST", path=CHAT_PATH)
 CHAT = json.dumps(chat()).encode()
 MIB = 1024 * 1024
 
-# What the tests set send_timeout_s to, and less than it is by default.
+# send_timeout_s in the tests, less than its default.
 STALL_S = 0.6
 DEFAULT_S = 25.0
 
-# How soon the upstream of a request is closed that has ended.
+# The time until the upstream of an ended request is closed.
 LEAVING_S = 0.25
 
 # What the sockets on both sides hold, and the gateway's buffer towards its upstream (256 KiB): the kernel lets a
@@ -95,23 +95,23 @@ def ask(peer: Peer, stream_id: int) -> list[Frame]:
 
 
 def conversation_of(upstream: Upstream, count: int) -> Conversation:
-    """The newest one, when there are so many."""
+    """Return the newest one, when there are so many."""
     return upstream.wait_for(count)
 
 
-def test_a_closed_window_pauses_its_upstream_and_nobody_else(
+def test_a_closed_window_pauses_only_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     for trial in trials():
         begun = len(upstream.asked)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
-            asked_at = time.monotonic()
+            requested_at = time.monotonic()
             peer.send(window(0, MOST_WINDOW - 65535), *ask(peer, 1))
             stalled = conversation_of(upstream, begun + 1)
             peer.send(*ask(peer, 3), window(3, MOST_WINDOW))
             moving = conversation_of(upstream, begun + 2)
-            # The other stream of the connection goes on meanwhile, and when the first has been let go.
+            # The other stream of the connection goes on meanwhile, and after the first was reset.
             ended = None
             while ended is None or len(peer.contents[3]) < 4 * MIB:
                 frame = peer.receive()
@@ -122,7 +122,7 @@ def test_a_closed_window_pauses_its_upstream_and_nobody_else(
                     assert code_of(frame) == "CANCEL"
                     ended = time.monotonic()
                     peer.contents[3].clear()
-            assert STALL_S <= ended - asked_at < DEFAULT_S
+            assert STALL_S <= ended - requested_at < DEFAULT_S
             assert 1 not in peer.contents
             closed = upstream.wait_closed(stalled)
             assert fast.sent[stalled] < MOST_ON_THE_WAY

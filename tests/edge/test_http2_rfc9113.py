@@ -1,7 +1,7 @@
-"""RFC 9113, section by section: frames that a client may send or must not, and what it gets for them.
+"""RFC 9113, section by section: frames that a client may send or must not, and the responses to them.
 
 The cases are those of h2spec, and those that a request can be malformed in. After every one that concerns a single
-stream the connection goes on: it answers a ping.
+stream the connection goes on: it acknowledges a ping.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def gateway(request: pytest.FixtureRequest, gateways: Gateways) -> Iterator[Edge
     with gateways.lend(request.param, waits) as running:
         known = len(running.gateway.log())
         yield running.gateway
-        # None of the cases is an error of ours.
+        # None of the cases is an internal error.
         assert [
             line
             for line in running.gateway.log()[known:]
@@ -86,12 +86,12 @@ def block(peer: Peer, fields: Headers = HEADERS) -> bytes:
 
 
 def chat(peer: Peer, stream_id: int = 1) -> Sent:
-    """A request that is answered with a stream that does not end."""
+    """Return a request whose response is a stream that does not end."""
     return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
 
 
-def answered_first(peer: Peer) -> Sent:
-    """A request that has been answered when these frames have gone out."""
+def responded_first(peer: Peer) -> Sent:
+    """Return a request that has its response when these frames have been sent."""
     peer.send(peer.request(1))
     assert peer.answer(1) == "200"
     return []
@@ -174,12 +174,12 @@ ROWS = [
         lambda p: [*chat(p), reset(1), PriorityFrame(1), window(1, 9), reset(1)],
         "",
     ),
-    Row("5.1", "DATA when closed", lambda p: [*answered_first(p), data(1, b"x")], "RST 1 STREAM_CLOSED"),
-    Row("5.1", "HEADERS when closed", lambda p: [*answered_first(p), p.request(1)], "GOAWAY STREAM_CLOSED"),
+    Row("5.1", "DATA when closed", lambda p: [*responded_first(p), data(1, b"x")], "RST 1 STREAM_CLOSED"),
+    Row("5.1", "HEADERS when closed", lambda p: [*responded_first(p), p.request(1)], "GOAWAY STREAM_CLOSED"),
     Row(
         "5.1",
         "PRIORITY, WINDOW_UPDATE, RST_STREAM when closed",
-        lambda p: [*answered_first(p), PriorityFrame(1), window(1, 9), reset(1)],
+        lambda p: [*responded_first(p), PriorityFrame(1), window(1, 9), reset(1)],
         "",
     ),
     Row("5.1.1", "an even number", lambda p: [p.request(2)], PROTOCOL_ERROR),
@@ -236,7 +236,7 @@ ROWS = [
     Row("6.3", "PRIORITY of 4 octets", lambda p: [raw(PRIORITY, 0, 1, bytes(4))], FRAME_SIZE_ERROR),
     Row("6.4", "RST_STREAM on stream 0", lambda p: [raw(RST, 0, 0, bytes(4))], PROTOCOL_ERROR),
     Row("6.4", "RST_STREAM of 3 octets", lambda p: [*chat(p), raw(RST, 0, 1, bytes(3))], FRAME_SIZE_ERROR),
-    # FRAME_SIZE_ERROR in the RFC; hyperframe does not tell it from other errors.
+    # FRAME_SIZE_ERROR in the RFC; hyperframe does not distinguish it from other errors.
     Row("6.5", "SETTINGS with ACK and content", lambda p: [raw(SETTINGS, ACK, 0, bytes(6))], PROTOCOL_ERROR),
     Row("6.5", "SETTINGS on a stream", lambda p: [raw(SETTINGS, 0, 1, b"")], PROTOCOL_ERROR),
     Row("6.5", "SETTINGS of 3 octets", lambda p: [raw(SETTINGS, 0, 0, bytes(3))], FRAME_SIZE_ERROR),
@@ -436,7 +436,7 @@ ROWS = [
 @pytest.mark.each_choice
 @pytest.mark.parametrize("section", sorted({row.section for row in ROWS}))
 @pytest.mark.promise("S11")
-def test_each_frame_gets_what_the_rfc_says(gateway: EdgeGateway, section: str) -> None:
+def test_each_frame_gets_the_response_that_the_rfc_requires(gateway: EdgeGateway, section: str) -> None:
     for row in ROWS:
         if row.section == section:
             try:
@@ -490,15 +490,15 @@ def test_the_first_frame_is_settings(gateway: EdgeGateway) -> None:
         assert code_of(found) == "PROTOCOL_ERROR"
 
 
-def test_a_ping_is_answered_with_what_is_in_it(gateway: EdgeGateway) -> None:
+def test_a_ping_is_acknowledged_with_its_data(gateway: EdgeGateway) -> None:
     """6.7."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
-        answer = peer.settle(b"\x00\xffabcdef")[-1]
-        assert "ACK" in answer.flags
+        response = peer.settle(b"\x00\xffabcdef")[-1]
+        assert "ACK" in response.flags
 
 
-def test_an_answer_keeps_to_the_window(gateway: EdgeGateway) -> None:
+def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
     """6.9.2, 6.9.1: no more than the window, that SETTINGS opens and WINDOW_UPDATE, one octet at a time."""
     with Peer(gateway.connect()) as peer:
         peer.begin({4: 0})
@@ -508,7 +508,7 @@ def test_an_answer_keeps_to_the_window(gateway: EdgeGateway) -> None:
         peer.send(settings({4: 1}))
         peer.until(lambda frame: isinstance(frame, DataFrame))
         assert len(peer.contents[1]) == 1
-        # Below zero: two have to be given before one is had.
+        # Below zero: a window of two makes one available.
         peer.send(settings({4: 0}), window(1, 1))
         assert answered(peer.settle(), DataFrame) == []
         peer.send(window(1, 1))
@@ -518,8 +518,8 @@ def test_an_answer_keeps_to_the_window(gateway: EdgeGateway) -> None:
         assert peer.answer(1) == "200"
 
 
-def test_a_request_that_is_answered_early_is_ended(gateway: EdgeGateway) -> None:
-    """8.1: the whole answer, then RST_STREAM with NO_ERROR; what still comes costs no window and no connection."""
+def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None:
+    """8.1: the whole response, then RST_STREAM with NO_ERROR; later data costs no window and no connection."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
         for stream_id in range(1, 41, 2):
@@ -535,8 +535,8 @@ def test_a_request_that_is_answered_early_is_ended(gateway: EdgeGateway) -> None
             peer.settle()
 
 
-def test_a_client_that_goes_away_gets_the_answers_that_are_under_way(gateway: EdgeGateway) -> None:
-    """6.8: GOAWAY without an error says that no requests follow; with one, the client has left."""
+def test_a_client_that_sends_goaway_gets_the_responses_under_way(gateway: EdgeGateway) -> None:
+    """6.8: GOAWAY without an error means that no requests follow; with one, the client has left."""
     with Peer(gateway.connect()) as peer:
         peer.begin()
         peer.send(peer.request(1), goaway())

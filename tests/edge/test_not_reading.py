@@ -1,4 +1,4 @@
-"""A client of HTTP/1.1 that takes nothing of its answer: what it costs, whom it disturbs, when it is let go."""
+"""A client of HTTP/1.1 that reads nothing of its response: its cost, its effect on others, and its timeout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trials import trials
 
 pytestmark = pytest.mark.process
 
-# What the tests set send_timeout_s to, and less than it is by default.
+# send_timeout_s in the tests, less than its default.
 STALL_S = 0.75
 DEFAULT_S = 25.0
 PIECE = chunk("x" * 60_000)
@@ -53,7 +53,7 @@ class Flood:
         self._conversation = conversation
         conversation.send(STREAM_HEAD)
         conversation.socket.settimeout(DEADLINE_S)
-        # That the gateway closes is noted by whoever reads, while this thread writes.
+        # The reader notes that the gateway closes, while this thread writes.
         reader = threading.Thread(target=conversation.until_closed, daemon=True)
         reader.start()
         with suppress(OSError):
@@ -63,7 +63,7 @@ class Flood:
         reader.join()
 
     def wait_until_paused(self, gateway: EdgeGateway) -> int:
-        """The bytes that were taken when a gateway that could take more has taken nothing for a while."""
+        """Return the bytes that were read when a gateway that could read more has read nothing for a while."""
         before = -1
 
         def is_paused() -> bool:
@@ -81,7 +81,7 @@ class Flood:
 
     @property
     def _has_room(self) -> bool:
-        """Whether the kernel would take more for the gateway."""
+        """True if the kernel would accept more for the gateway."""
         if self._conversation is None or self._conversation.socket.fileno() < 0:
             return False
         return bool(select.select([], [self._conversation.socket], [], 0)[1])
@@ -89,7 +89,7 @@ class Flood:
 
 @contextmanager
 def stalled(gateway: EdgeGateway, room: int = 4096) -> Iterator[socket.socket]:
-    """A client that has asked for a stream and reads none of it. room: of its own buffer."""
+    """A client that has requested a stream and reads none of it. room: the size of its own buffer."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
         client.settimeout(DEADLINE_S)
@@ -111,7 +111,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.promise("R9", "R10", "S10")
-def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) -> None:
+def test_it_pauses_its_upstream_and_is_disconnected_after_the_limit(running: Running) -> None:
     upstream, gateway = running
     flood = upstream.script = Flood()
     resident = gateway.resident_bytes
@@ -119,7 +119,7 @@ def test_it_pauses_its_upstream_and_is_let_go_after_the_limit(running: Running) 
     with stalled(gateway):
         assert flood.wait_until_paused(gateway) < MUCH / 4, "the upstream was paused"
         assert gateway.resident_bytes - resident < 12 * 2**20
-        # Nobody else waits for it.
+        # No other request waits for it.
         with gateway.connect() as other:
             watch = Stopwatch(gateway)
             other.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
@@ -186,5 +186,5 @@ def test_the_process_still_stops_in_time(running: Running) -> None:
         flood.wait_until_paused(gateway)
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
-        # A step of the stop that had to wait for its limit says so.
+        # A step of the stop that reached its time limit is logged.
         assert not [line for line in gateway.output if "leaving them" in line]

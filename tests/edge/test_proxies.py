@@ -25,7 +25,7 @@ from http_heads import CASES, CHUNKED, HELLO, SECOND, get, post
 
 pytestmark = pytest.mark.process
 
-# Beside the table: what has come through proxies elsewhere. Each is followed by a second request.
+# Beside the table: requests that have passed other proxies. Each is followed by a second request.
 LENGTH_2 = b"content-length: %d\r\n" % len(SECOND)
 NO_CHUNKS = b"0\r\n\r\n"
 MORE = {
@@ -153,7 +153,7 @@ def _exchange(port: int, sent: bytes) -> None:
 
 
 def _seen(lines: list[str]) -> Counter[str]:
-    """Of lines that name requests: how often which is there."""
+    """Return how often each name of a request is in the lines."""
     return Counter(found[0] for line in lines if (found := re.search(r"/seen/\d+/\d+", line)))
 
 

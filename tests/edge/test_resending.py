@@ -1,4 +1,4 @@
-"""A request is sent a second time only when nobody has read the first one, and that counts (RFC 9110, 9.2.2)."""
+"""A request is sent again only if no server has read the first one, and that is counted (RFC 9110, 9.2.2)."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def running(
 
 
 def ask(gateway: EdgeGateway, conversation: str) -> dict[str, Any]:
-    """The log's line of a request that is answered well. The requests of a conversation stay with one account."""
+    """Return the log line of a successful request. The requests of a conversation stay with one account."""
     before = len(lines(gateway))
     with gateway.connect() as client:
         messages = [{"role": "user", "content": conversation}]
         client.sendall(post(CHAT_PATH, {**chat(stream=False), "messages": messages}))
-        answer = read_response(client)
-    assert answer.startswith(b"HTTP/1.1 200"), answer
+        response = read_response(client)
+    assert response.startswith(b"HTTP/1.1 200"), response
     wait_until(lambda: len(lines(gateway)) > before)
     return lines(gateway)[-1]
 
@@ -65,7 +65,9 @@ def requests(upstream: Upstream) -> list[bytes]:
     return [request.lower() for each in upstream.conversations for request in each.requests]
 
 
-def test_what_was_read_is_not_sent_to_the_same_account_again(running: tuple[Upstream, EdgeGateway]) -> None:
+def test_a_request_that_was_read_is_not_sent_to_the_same_account_again(
+    running: tuple[Upstream, EdgeGateway],
+) -> None:
     """The upstream reads the request on a reused connection, works for a second, and closes without a byte."""
     upstream, gateway = running
     before = len(upstream.conversations)
@@ -92,13 +94,13 @@ def test_what_was_read_is_not_sent_to_the_same_account_again(running: tuple[Upst
 
 
 @pytest.mark.parametrize("resetting", [True, False], ids=["RST", "FIN"])
-def test_what_nobody_read_is_sent_once_more_and_counted(
+def test_a_request_that_was_not_read_is_sent_again_and_counted(
     running: tuple[Upstream, EdgeGateway], resetting: bool
 ) -> None:
     """The upstream closes an idle connection at the moment when the request arrives."""
     upstream, gateway = running
 
-    def closes_when_asked_again(conversation: Conversation) -> None:
+    def closes_on_second_request(conversation: Conversation) -> None:
         if conversation.read() is None:
             return
         conversation.send(whole(CHAT_WHOLE))
@@ -110,7 +112,7 @@ def test_what_nobody_read_is_sent_once_more_and_counted(
             conversation.socket.shutdown(socket.SHUT_WR)
             conversation.until_closed()
 
-    upstream.script = closes_when_asked_again
+    upstream.script = closes_on_second_request
     for trial in trials():
         for each in upstream.conversations:
             each.socket.close()

@@ -13,9 +13,9 @@ def test_a_stream_comes_through(gateways: Gateways, backend: str) -> None:
     with gateways.lend(backend) as (upstream, gateway):
         with gateway.connect() as client:
             client.sendall(post(CHAT_PATH, chat()))
-            answer = read_response(client)
-        assert b'"content":"Hello"' in answer.replace(b" ", b"")
-        assert b"[DONE]" in answer
+            response = read_response(client)
+        assert b'"content":"Hello"' in response.replace(b" ", b"")
+        assert b"[DONE]" in response
         (conversation,) = upstream.conversations
         assert len(conversation.requests) == 1
 

@@ -1,4 +1,4 @@
-"""Where a request goes, and whether it needs a key, is told by its path alone: no spelling and no header changes it."""
+"""Only its path decides where a request goes and if it needs a key: no spelling and no header changes that."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.mark.promise("S1", "S16")
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_the_path_alone_decides(port: int, host: str) -> None:
+def test_only_the_path_decides(port: int, host: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)
     found = {}
     for capabilities in TARGETS:

@@ -1,4 +1,4 @@
-"""Secrets of the configuration and of clients, against real processes: an upstream repeats what it was sent, and
+"""Secrets of the configuration and of clients, against real processes: an upstream repeats what it got, and
 headers of either side try to get to the other. All ways out and all secrets: tests/server/gateway/test_secrets.py.
 """
 
@@ -86,12 +86,12 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 NAMES = {CHAT: "up", MESSAGES: "messages", RESPONSES: "responses"}
 
 
-def error_of(protocol: str, words: str) -> dict[str, object]:
-    return anthropic("api_error", words) if protocol == MESSAGES else openai(words, words, "server_error")
+def error_of(protocol: str, text: str) -> dict[str, object]:
+    return anthropic("api_error", text) if protocol == MESSAGES else openai(text, text, "server_error")
 
 
 def repeats(protocol: str, way: str) -> Script:
-    """What an upstream does that repeats its whole request in an error."""
+    """Return the script of an upstream that repeats its whole request in an error."""
 
     def script(conversation: Conversation) -> None:
         request = conversation.read()
@@ -111,7 +111,7 @@ def repeats(protocol: str, way: str) -> Script:
                 conversation.send(bytes([byte]))
         elif way == "JSON with 200":
             conversation.send(whole(json.loads(in_band(protocol, bare, stream=False)), headers=close))
-        elif way == "an error answer":
+        elif way == "an error response":
             conversation.send(
                 whole(error, f"500 {KEY}", f"{close}x-ratelimit-a: {KEY}\r\nx-request-id: {TEAM}\r\n")
             )
@@ -124,7 +124,7 @@ def repeats(protocol: str, way: str) -> Script:
     return script
 
 
-WAYS = ("before content", "after content", "JSON with 200", "an error answer", "a redirect")
+WAYS = ("before content", "after content", "JSON with 200", "an error response", "a redirect")
 
 
 @pytest.mark.promise("S3", "S18")
@@ -135,19 +135,19 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
     for upstream in PROTOCOL_NAMES:
         for client in PROTOCOL_NAMES:
             running.upstream.script = repeats(upstream, way)
-            answer = running.ask(client, f"{NAMES[upstream]}/m")
-            assert b"HTTP/1.1 " in answer
-            assert b"error" in answer
-            assert KEY.encode() not in answer, (client, upstream)
-            assert TEAM.encode() not in answer, (client, upstream)
-            assert str(running.upstream.port).encode() not in answer, (client, upstream)
+            response = running.ask(client, f"{NAMES[upstream]}/m")
+            assert b"HTTP/1.1 " in response
+            assert b"error" in response
+            assert KEY.encode() not in response, (client, upstream)
+            assert TEAM.encode() not in response, (client, upstream)
+            assert str(running.upstream.port).encode() not in response, (client, upstream)
     said = "\n".join(running.gateway.output[lines:])
     assert (KEY in said, TEAM in said) == (False, False)
 
 
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("name", ["closed", "tls", "proxied", "unknown"])
-def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running, name: str) -> None:
+def test_an_unreachable_upstream_is_reported_by_its_name(running: Running, name: str) -> None:
     running.upstream.script = lambda conversation: conversation.send(b"HTTP/1.1 400 no TLS here\r\n\r\n")
     for client in PROTOCOL_NAMES:
         head, _, body = running.ask(client, f"{name}/m").partition(b"\r\n\r\n")
@@ -159,21 +159,21 @@ def test_an_upstream_that_cannot_be_reached_is_told_by_its_name(running: Running
 
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200", b"no HTTP\r\n\r\n", STREAM_HEAD], ids=range(4))
-def test_an_upstream_that_breaks_off_is_told_by_its_name(running: Running, sent: bytes) -> None:
+def test_an_upstream_that_breaks_off_is_reported_by_its_name(running: Running, sent: bytes) -> None:
     def script(conversation: Conversation) -> None:
         if conversation.read() is not None:
             conversation.send(sent + (CHAT_STREAM[:200] if sent == STREAM_HEAD else b""))
 
     for client in PROTOCOL_NAMES:
         running.upstream.script = script
-        answer = running.ask(client, "up/m")
-        assert b"error" in answer
-        assert b"127.0.0.1" not in answer
-        assert str(running.upstream.port).encode() not in answer
+        response = running.ask(client, "up/m")
+        assert b"error" in response
+        assert b"127.0.0.1" not in response
+        assert str(running.upstream.port).encode() not in response
 
 
 @pytest.mark.promise("S12")
-def test_each_line_behind_the_banner_is_one_object(running: Running) -> None:
+def test_each_line_after_the_banner_is_one_object(running: Running) -> None:
     """Whatever clients send, at the level of HTTP and below it."""
     for data in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
@@ -209,7 +209,7 @@ OF_CLIENT = {
     "x-goog-api-key": "canary-of-google",
     "openai-organization": "canary-of-the-org",
 }
-# RFC 9110, 7.6.1: they belong to this connection, and so does what the first one names. HTTP/2 has none.
+# RFC 9110, 7.6.1: they belong to this connection, and so do the headers that the first one names. HTTP/2 has none.
 HOP_BY_HOP = {
     "connection": "close, x-nominated",
     "x-nominated": "canary-nominated",
@@ -261,12 +261,12 @@ def test_headers_stay_on_their_side(
     context: ssl.SSLContext = certificate.client()
     sent = {**OF_CLIENT, **(HOP_BY_HOP if version == "1.1" else {})}
     with httpx2.Client(verify=context, http2=version == "2") as client:
-        answer = client.post(
+        response = client.post(
             f"https://127.0.0.1:{gateway.port}/v1/chat/completions", json=chat(stream=stream), headers=sent
         )
-    assert (answer.status_code, answer.http_version) == (200, f"HTTP/{version}")
-    assert answer.headers["x-request-id"] == "req_1"
-    assert "canary" not in repr(answer.headers)
+    assert (response.status_code, response.http_version) == (200, f"HTTP/{version}")
+    assert response.headers["x-request-id"] == "req_1"
+    assert "canary" not in repr(response.headers)
     (conversation,) = over_tls.upstream.conversations[known:]
     head = conversation.requests[0].partition(b"\r\n\r\n")[0].lower()
     assert f"authorization: bearer {KEY}".encode() in head

@@ -1,4 +1,4 @@
-"""Short forms of `make soak`: a few seconds of mixed load with faults, and a few hundred clients that leave.
+"""Short forms of `make soak`: a few seconds of mixed load with errors, and a few hundred clients that leave.
 
 Minutes of the first and ten thousands of the second are for `make soak`.
 """
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.promise("R2", "R9", "R10")
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_mixed_load_with_faults_leaves_nothing(tmp_path: Path, backend: str) -> None:
+def test_a_mixed_load_with_errors_leaves_nothing(tmp_path: Path, backend: str) -> None:
     certificate = make_certificate(tmp_path)
     for number, trial in enumerate(trials()):
         (directory := tmp_path / str(number)).mkdir()

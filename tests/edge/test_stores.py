@@ -1,4 +1,4 @@
-"""A response store whose file another process holds: nobody waits for it longer than a quarter of a second."""
+"""A response store whose file another process holds: no request waits for it longer than a quarter of a second."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from edge import (
 pytestmark = [pytest.mark.process, pytest.mark.promise("R11")]
 
 
-def answers(conversation: Conversation) -> None:
+def responses(conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(CHAT_WHOLE))
 
 
 @pytest.mark.parametrize("backend", LOOPS)
-def test_a_locked_file_delays_no_answer_and_the_client_is_told(tmp_path: Path, backend: str) -> None:
+def test_a_locked_file_delays_no_response_and_is_reported(tmp_path: Path, backend: str) -> None:
     file = tmp_path / "responses.db"
     store = f'response_store = "sqlite"\nresponse_store_path = "{file}"'
     with (
-        Upstream(answers) as upstream,
+        Upstream(responses) as upstream,
         EdgeGateway(tmp_path, upstream, backend=backend, server=store) as gateway,
     ):
         gateway.ready()
 
         def ask() -> tuple[bool, float]:
-            """Whether the client is told that its answer is stored, and how long that took."""
+            """Return if the response reports that it is stored, and how long that took."""
             begun = time.monotonic()
             with gateway.connect() as client:
                 client.sendall(post(RESPONSES_PATH, {"model": "up/m", "input": "Hi"}))
-                answer = read_response(client)
-            assert answer.startswith(b"HTTP/1.1 200"), answer
-            return json.loads(answer.partition(b"\r\n\r\n")[2])["store"], time.monotonic() - begun
+                response = read_response(client)
+            assert response.startswith(b"HTTP/1.1 200"), response
+            return json.loads(response.partition(b"\r\n\r\n")[2])["store"], time.monotonic() - begun
 
         def until_kept() -> None:
             """The machine may be busy."""

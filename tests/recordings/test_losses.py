@@ -22,8 +22,8 @@ from dragoman import UPSTREAMS, ResponseTranslator
 # (upstream, code, place) -> what is lost. `*` stands for a number.
 TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     # What a provider did on its own side: a client of another protocol carries it, but cannot read it.
-    (MESSAGES, "sealed", "/content/*"): "the blocks of the provider's own tools",
-    (RESPONSES, "sealed", "/output/*"): "the items of the provider's own tools",
+    (MESSAGES, "wrapped", "/content/*"): "the blocks of the provider's own tools",
+    (RESPONSES, "wrapped", "/output/*"): "the items of the provider's own tools",
     (CHAT, "altered", "/choices/*/message/executed_tools"): "what the tools gave back; searches are told",
     (RESPONSES, "dropped", "/output/*/partial_images"): "pictures that are not finished",
     (MESSAGES, "dropped", "/container"): "the container, which a later request could use again",

@@ -230,31 +230,44 @@ def test_the_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# Module -> a forbidden import, and the words of the contract that must say so.
+# Module -> a forbidden import, and the chain of imports that the report must show.
 FORBIDDEN = {
-    "dragoman/_wire/exceptions.py": ("import time", "dragoman._wire.exceptions -> time"),
-    "dragoman/_wire/sse.py": ("def late():\n    from os import path", "dragoman._wire.sse -> os"),
-    "dragoman/_wire/json.py": (
+    "sansio/dragoman/_wire/exceptions.py": ("import time", "dragoman._wire.exceptions -> time"),
+    "sansio/dragoman/_wire/sse.py": ("def late():\n    from os import path", "dragoman._wire.sse -> os"),
+    "sansio/dragoman/_wire/json.py": (
         "import dragoman_server.cli.commands",
         "dragoman._wire.json -> dragoman_server.cli.commands",
     ),
-    "dragoman/_ir/events.py": (
+    "sansio/dragoman/_ir/events.py": (
         "from dragoman._engine.request import Outcome",
         "dragoman._ir.events -> dragoman._engine.request",
     ),
-    "dragoman/_engine/relay.py": (
+    "sansio/dragoman/_engine/relay.py": (
         "from dragoman.protocols.openai_chat import SPEC",
         "dragoman._engine.relay -> dragoman.protocols.openai_chat",
     ),
-    "dragoman/protocols/openai_chat/tap.py": (
+    "sansio/dragoman/protocols/openai_chat/tap.py": (
         "from dragoman.protocols.anthropic_messages import SPEC",
         "dragoman.protocols.openai_chat.tap -> dragoman.protocols.anthropic_messages",
     ),
-    "dragoman/protocols/openai_responses/tap.py": (
+    "sansio/dragoman/protocols/openai_responses/tap.py": (
         "from dragoman._transforms.tools import fit_tools",
         "dragoman.protocols.openai_responses.tap -> dragoman._transforms.tools",
     ),
-    "dragoman/_nowhere.py": ("", "_nowhere"),  # a module without a layer
+    "sansio/dragoman/_nowhere.py": ("", "_nowhere"),  # a module without a layer
+    "server/dragoman_server/settings/server.py": (
+        "from dragoman_server.gateway import app",
+        "dragoman_server.settings.server -> dragoman_server.gateway",
+    ),
+    "server/dragoman_server/http/request.py": (
+        "from dragoman._ir.events import Event",
+        "dragoman_server.http.request -> dragoman._ir.events",
+    ),
+    "server/dragoman_server/serving/run.py": (
+        "from dragoman_server.accounts import policy",
+        "dragoman_server.serving.run -> dragoman_server.accounts.policy",
+    ),
+    "server/dragoman_server/accounts/policy.py": ("import time", "dragoman_server.accounts.policy -> time"),
 }
 
 
@@ -266,11 +279,11 @@ def test_the_contracts_catch_what_they_forbid(tmp_path: Path) -> None:
         else:
             shutil.copy(source, tmp_path / name)
     for module, (line, _) in FORBIDDEN.items():
-        with (tmp_path / "sansio" / module).open("a", encoding="utf-8") as file:
+        with (tmp_path / module).open("a", encoding="utf-8") as file:
             file.write(f"\n{line}\n")
     done = lint_imports(tmp_path)
     assert done.returncode == 1
     text = " ".join(done.stdout.split())
-    for line, words in FORBIDDEN.values():
-        assert words in text, line
-    assert "0 broken" not in text
+    for line, chain in FORBIDDEN.values():
+        assert chain in text, line
+    assert "Contracts: 0 kept" in text

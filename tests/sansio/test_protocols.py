@@ -16,10 +16,10 @@ def test_a_spec_need_not_be_in_the_table() -> None:
 
 
 def test_an_unknown_name() -> None:
-    with pytest.raises(ValueError, match="no protocol has the name 'chat'; there are openai_chat, "):
+    with pytest.raises(ValueError, match="unknown protocol 'chat': expected one of openai_chat, "):
         client_spec("chat")
 
 
 def test_a_protocol_without_upstreams() -> None:
-    with pytest.raises(ValueError, match="no upstream speaks simple_chat; there are openai_chat, "):
+    with pytest.raises(ValueError, match="no upstream speaks simple_chat: expected one of openai_chat, "):
         upstream_spec("simple_chat")

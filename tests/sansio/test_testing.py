@@ -98,9 +98,9 @@ def test_a_pair_tells_how_an_answer_broke_off() -> None:
     assert (pair.outcome, pair.error) == (Outcome.FAILED, gone)
 
 
-def test_a_pair_that_was_not_asked_has_no_answer() -> None:
+def test_a_pair_without_a_request_has_no_response() -> None:
     pair = Pair(client=MESSAGES, upstream=CHAT, signer=Signer(b"secret"), policy=LossPolicy.REFUSE)
-    with pytest.raises(ValueError, match="ask"):
+    with pytest.raises(ValueError, match="translate_request"):
         pair.translate_response(STREAM)
     with pytest.raises(RequestRefused, match="strict"):
         pair.translate_request({**BODY, "x": 1})

@@ -1,4 +1,4 @@
-"""Events of one upstream stream, pulled one at a time: for those who want events, not another protocol.
+"""Events of one upstream stream, pulled one at a time: for callers that need events, not another protocol.
 
 As in h11, receive_data() only buffers and next_event() reads one event, so nothing is lost when the third event of a
 chunk is bad, and only one method raises for what the peer did.
@@ -14,7 +14,7 @@ from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError
+from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError, unreadable_response
 from dragoman._wire.sse import Frame, SSEParser
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
@@ -46,7 +46,7 @@ class EventReader:
         context: of the response's request, if it matters, see TranslatedRequest.response_context().
 
     Attributes:
-        losses: What the stream has and events have no place for.
+        losses: What the stream has and events have no field for.
     """
 
     def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:
@@ -102,12 +102,14 @@ class EventReader:
                 self._eof = "reported"
                 self._events.extend(self._reader.eof())
             elif self._eof == "reported":
-                raise RemoteProtocolError("the stream ended before the answer was complete", status=502)
+                raise unreadable_response("the stream ended before the response was complete")
             else:
                 return NEED_DATA
         event = self._events.popleft()
         try:
             self._checker.check(event)
         except LocalProtocolError as error:
-            raise RemoteProtocolError(f"the stream breaks its order: {error}", status=502) from None
+            raise RemoteProtocolError(
+                f"the events of the stream are out of order: {error}", status=502
+            ) from None
         return event

@@ -1,4 +1,4 @@
-"""A stream for a client, written from events: for those who have a response already, not another protocol's bytes.
+"""A stream for a client, written from events: for callers that have a response already, not another protocol's bytes.
 
 The twin of EventReader. Both have the same checker, so a writer's caller is held to the order that peers are held to.
 """
@@ -34,11 +34,11 @@ class EventWriter:
         id: letters and digits, unique to this response. Ids in the stream are made of it.
         now: seconds since the epoch.
         model: the name of the model that the client gets.
-        request: the client's, if it is known: writers look up what it requested, such as figures in the stream.
+        request: the client's, if there is one: writers look up what it requested, such as figures in the stream.
         signer: wraps signatures of other protocols.
 
     Attributes:
-        losses: What the protocol has no place for.
+        losses: What the protocol has no field for.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class EventWriter:
         one of a second choice if the protocol has only one. The writer stays as it was then.
         """
         if not self._spec.choices and getattr(event, "choice", 0) != 0:
-            raise LocalProtocolError(f"{self._spec.name} has one choice, not several")
+            raise LocalProtocolError(f"{self._spec.name} allows only one choice per response")
         self._checker.check(event)
         if type(event) is Usage:
             self._usage = self._usage.updated(event)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman._engine.response import Outcome, ResponseTranslator
-from dragoman._engine.sinks import ListSink, Sink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import ListSink, Sink, sink_for
 from dragoman._ir.events import (
     ENDED,
     BlockStarted,
@@ -160,7 +160,7 @@ class FanOut:
         """Take the end of all branches. A response that is not complete now becomes an error."""
         self.merge()
         self.fail(
-            WireError(ErrorKind.TRUNCATED, "one of the upstream's answers ended before it was complete")
+            WireError(ErrorKind.TRUNCATED, "one of the upstream's responses ended before it was complete")
         )
 
     def data_to_send(self) -> bytes:
@@ -173,7 +173,7 @@ class FanOut:
 
     def whole_body(self) -> JSONObject | None:
         """Return the response as one document, as ResponseTranslator does."""
-        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
+        return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
         """Return the first choice's reasoning, as ResponseTranslator does."""

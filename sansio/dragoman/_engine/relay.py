@@ -174,7 +174,7 @@ class Relay:
             trial.observe(frame)
         if self._observer.ended or trial.ended or trial.error is not None:
             self._observe(frames)
-        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
         """End the response with an error, unless the upstream has ended it already, because nothing follows an end.
@@ -240,7 +240,7 @@ class Relay:
         parser, trial = SSEParser(), self._protocol.observer(self._context)
         for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
             trial.observe(frame)
-        self.fail(trial.error or unreadable_error("it has an error without words"))
+        self.fail(trial.error or unreadable_error("it has an error without a message"))
         return True
 
     def _masked(self, frames: bytes) -> bytes:
@@ -271,7 +271,7 @@ class Relay:
         self._observe_recent()
         if not self._observer.ended and self._observer.error is None:
             self._out.pop()  # an end marker without a response is no end
-        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it began"))
+        self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it began"))
 
     def _finish(self, outcome: Outcome) -> None:
         self._out += self._held

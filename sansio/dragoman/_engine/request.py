@@ -1,4 +1,4 @@
-"""Requests, from the client's bytes to the upstream's, and errors in the other direction.
+"""Translate requests, from the client's bytes to the upstream's.
 
 A request is decoded, read, changed by the passes and written. Each pass fits one thing to the capabilities of the
 upstream, and notes in Undo what the response has to undo.
@@ -16,7 +16,7 @@ from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
-from dragoman._transforms.compaction import ask_for_summary
+from dragoman._transforms.compaction import request_summary
 from dragoman._transforms.extensions import refuse_server_state, strip_extensions
 from dragoman._transforms.history import end_with_user, repair_history
 from dragoman._transforms.json_output import JSON_TOOL, StructuredOutputMode, fit_format
@@ -32,7 +32,6 @@ from dragoman._transforms.unsupported import (
     fit_media,
     fit_tool_settings,
 )
-from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
@@ -40,12 +39,9 @@ from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
-# A token of English text or code is about four bytes of JSON. Only for figures that a protocol wants before
+# A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
 # the upstream reports the true ones.
 _BYTES_PER_TOKEN = 4
-# "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
-# (Server Error) status code" -- RFC 9110, 15.
-_LAST_STATUS = 599
 # Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -139,7 +135,7 @@ class RequestTranslator:
         capabilities: what the upstream accepts beyond its protocol.
         policy: what to do about losses.
         signer: unwraps reasoning signatures that were wrapped on the way to the client.
-        max_fan_out: how many requests the caller can send for one that wants several choices (`n`), if the upstream
+        max_fan_out: how many requests the caller can send for one that requests several choices (`n`), if the upstream
             returns one at a time. By default such a request is refused.
         endpoint: the endpoint of the client's protocol that the requests come in at, by default its first.
     """
@@ -235,7 +231,7 @@ class RequestTranslator:
             request = restore_reasoning(request, reasoning_lookup)
         compacts = received.compact and not rewritten
         if compacts:
-            request = ask_for_summary(request, ledger)
+            request = request_summary(request, ledger)
         if model is not None:
             request = msgspec.structs.replace(request, model=model)
         if not request.model:
@@ -322,33 +318,3 @@ class RequestTranslator:
 
 def _no_model() -> RequestRefused:
     return RequestRefused("model is required", path="/model", code="missing_required_parameter")
-
-
-def translate_error(
-    status: int,
-    body: bytes,
-    *,
-    client: ProtocolSpec | str,
-    upstream: UpstreamSpec | str,
-    request_id: str | None = None,
-) -> tuple[int, bytes, WireError]:
-    """Translate an upstream's error response for the client.
-
-    Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
-    upstream's own bytes are kept, if a client of the protocol can read them.
-
-    Args:
-        status: of the upstream's response.
-        body: of the upstream's response.
-        client: the client's protocol, by name or by spec.
-        upstream: the upstream's protocol, by name or by spec.
-        request_id: an id that the client's body gets where its protocol has a place for it.
-    """
-    client, upstream = client_spec(client), upstream_spec(upstream)
-    if status > _LAST_STATUS:
-        status = 502
-    error = upstream.read_error(status, body)
-    if upstream.name == client.name and upstream.is_native_error(body):
-        return status, body, error
-    status, body = client.write_error(error, request_id)
-    return status, body, error

@@ -11,7 +11,7 @@ from enum import Enum
 
 import msgspec
 
-from dragoman._engine.sinks import Sink, StoringSink, WholeSink, sink_for
+from dragoman._engine.sinks import Sink, sink_for
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
     ArgumentsDelta,
@@ -125,7 +125,7 @@ class ResponseTranslator:
         self._chars = 0  # of everything that the model wrote
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
-        self._skipped: set[int] = set()  # blocks of choices that the client's protocol has no place for
+        self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._upstream.name} -> {self._client.name}, {self.outcome.value}>"
@@ -175,7 +175,7 @@ class ResponseTranslator:
             try:
                 events = self._reader.read(tail[0])
             except RemoteProtocolError:
-                events = ()  # cut in the middle of the frame: the end of the stream says what that means
+                events = ()  # cut in the middle of the frame: the end of the stream decides
             self._take(events)
         if self.outcome is Outcome.OPEN:
             try:
@@ -185,7 +185,7 @@ class ResponseTranslator:
                 return
             self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
         """End the response with an error, in the client's own form. No effect once it has ended."""
@@ -198,7 +198,7 @@ class ResponseTranslator:
 
         A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
         """
-        return self._sink.body if isinstance(self._sink, (WholeSink, StoringSink)) else None
+        return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
         """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
@@ -229,7 +229,7 @@ class ResponseTranslator:
             frame = parse_raw_event(raw_event)
             if frame is None:
                 continue
-            fast_path.forget()
+            fast_path.reset()
             try:
                 events = self._reader.read(frame)
             except RemoteProtocolError as error:
@@ -277,7 +277,7 @@ class ResponseTranslator:
             events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
         self._take(events)
         if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's answer is not complete"))
+            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete"))
 
     def _break(self, error: ProtocolError) -> None:
         self.fail(unreadable_error(error))
@@ -340,11 +340,13 @@ class ResponseTranslator:
         if usage.output is None:
             usage = msgspec.structs.replace(usage, output=-(-self._chars // CHARS_PER_TOKEN))
         self.usage = usage
-        self.losses.add(LossCode.ESTIMATED, "/usage", "the upstream told no usage: the figures are estimates")
+        self.losses.add(
+            LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"
+        )
         self._sink.send(usage.consistent())
 
     def _is_visible(self, event: Event) -> bool:
-        """Update the attributes, and return True if the client's protocol has a place for the event's choice."""
+        """Update the attributes, and return True if the client's protocol has the event's choice."""
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
             return True
@@ -358,7 +360,7 @@ class ResponseTranslator:
             if event.choice == 0:
                 return True
             self.losses.dropped(
-                f"/choices/{event.choice}", "the client's protocol has one answer, not several"
+                f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
             )
             if isinstance(event, BlockStarted):
                 self._skipped.add(event.block)

@@ -40,7 +40,7 @@ def restore_signatures(
                 signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
                 reason = _unreadable(signature, upstream, body["model"], readable)
                 if reason is not None:
-                    ledger.add(LossCode.FOREIGN_SEAL, at, reason)
+                    ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)
                     continue
                 native = signature.native if wrapped and signature is not None else None
             out += places.replace(found, native, message, at, ledger) if type(found) is dict else (found,)

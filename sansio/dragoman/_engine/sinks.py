@@ -20,10 +20,14 @@ class Sink(Protocol):
     """Takes legal events.
 
     Attributes:
-        heartbeat: Bytes that may stand between those of two events.
+        heartbeat: Bytes that are legal between those of two events.
+        body: The response as one document once it is complete, None in sinks that write none.
     """
 
     heartbeat: bytes
+
+    @property
+    def body(self) -> JSONObject | None: ...
 
     def send(self, event: Event) -> None: ...
 
@@ -37,6 +41,8 @@ class StreamSink:
     """Writes events as frames, with one open block at a time if the client's protocol is sequential."""
 
     __slots__ = ("_linearizer", "_out", "_writer", "heartbeat")
+
+    body: None = None
 
     def __init__(self, client: ProtocolSpec, context: ResponseContext, ledger: Ledger) -> None:
         self._writer = client.stream_writer(context, ledger)
@@ -139,6 +145,8 @@ class ListSink:
     """Collects the events themselves, for a fan-out."""
 
     __slots__ = ("events", "heartbeat")
+
+    body: None = None
 
     def __init__(self) -> None:
         self.events: list[Event] = []

@@ -38,23 +38,23 @@ _MORE_BYTE = 31  # each byte after the first
 # JSON Schema repeats its keywords, and vendors print it in shorter forms: it is cheaper than prose.
 _SCHEMA = 22
 
-# What stands around a thing, in tokens.
+# Tokens around each part.
 _REQUEST = 4  # the start of the conversation and of the response
 _MESSAGE = 4  # role and separators
 _CALL = 12  # a call's or a result's id, name and frame
 _TOOL = 10  # one tool's frame
-# Instructions on how to call tools, once there are any. Servers differ most in this: GPT models take 20 tokens,
+# Instructions on how to call tools, once there are any. Servers differ most in this: GPT models add 20 tokens,
 # open models 100 to 150, Claude models 300 to 350, Grok models 250. The middle is off by the same factor both ways.
 _TOOLS = 100
-# The words that ask for JSON: GPT models take none, Claude models 130.
+# The instruction to respond in JSON: none in GPT models, 130 tokens in Claude models.
 _FORMAT = 30
-# A tool that the provider runs brings instructions of its own: 400 to 2000 tokens were seen, most for searching and
+# A tool that the provider runs has instructions of its own: 400 to 2000 tokens were observed, most for searching and
 # for running code.
 _HOSTED_TOOL = 400
 _HOSTED_USE = 800
 
 # Images. Vendors count tiles or pixels (85 for `detail: low`, else 250 to 1600), and the pixels are not known
-# without decoding: the length of the file tells the class.
+# without decoding: the length of the file selects the class.
 _IMAGE_LOW = 85
 _IMAGE_CLASSES = (  # at most so many characters of base64, tokens
     (16_000, 250),
@@ -73,9 +73,9 @@ _FILE_ELSEWHERE = 4_000  # a URL or a file id: two pages
 _AUDIO_BASE64_PER_TOKEN = 3_000
 _AUDIO_LEAST = 50
 
-# Ciphertext that stands for reasoning: base64 of it takes 6 characters a token or more. Some vendors leave out the
+# Ciphertext in place of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
 # reasoning of turns that are over.
-_SEALED_PER_TOKEN = 12
+_CIPHERTEXT_PER_TOKEN = 12
 
 
 def estimate_tokens(request: Request) -> int:
@@ -121,7 +121,7 @@ def _json(value: JSON) -> int:
 
 def _tool(tool: Tool) -> int:
     if type(tool) is FunctionTool:
-        if tool.deferred:  # the model sees no more than that there is such a tool
+        if tool.deferred:  # the model gets only its name
             return _text(tool.name)
         schema = _json(tool.parameters) + _json(tool.examples)
         return _TOOL * 100 + _text(tool.name) + _text(tool.description or "") + schema
@@ -132,14 +132,14 @@ def _tool(tool: Tool) -> int:
     return (_HOSTED_TOOL if tool.use is None else _HOSTED_USE) * 100 + _json(tool.native)
 
 
-def _words(part: Refusal) -> int:
+def _text_part(part: Refusal) -> int:
     return _text(part.text)
 
 
 def _thought(part: Reasoning) -> int:
     if part.text or part.signature is None:
         return _text(part.text)
-    return len(encode(part.signature.native)) * 100 // _SEALED_PER_TOKEN
+    return len(encode(part.signature.native)) * 100 // _CIPHERTEXT_PER_TOKEN
 
 
 def _call(part: ToolCall) -> int:
@@ -180,8 +180,8 @@ def _image(part: Media, elsewhere: bool) -> int:
 
 # What a part of each kind costs, in hundredths of a token.
 _PARTS: dict[type, Callable[[Part], int]] = {
-    Text: _words,  # type: ignore[dict-item]
-    Refusal: _words,  # type: ignore[dict-item]
+    Text: _text_part,  # type: ignore[dict-item]
+    Refusal: _text_part,  # type: ignore[dict-item]
     Reasoning: _thought,  # type: ignore[dict-item]
     ToolCall: _call,  # type: ignore[dict-item]
     ToolResult: _result,  # type: ignore[dict-item]

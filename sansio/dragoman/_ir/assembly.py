@@ -196,7 +196,7 @@ class Fold:
     def response(self) -> AssembledResponse:
         """Return everything so far. Blocks that are still open (after a failure) are incomplete."""
         if self._started is None:
-            raise LocalProtocolError("the answer has not started")
+            raise LocalProtocolError("the response has not started")
         blocks = tuple(
             self._open[number].finish(False) if entry is None else entry
             for number, entry in self._order.items()

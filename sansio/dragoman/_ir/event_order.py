@@ -108,7 +108,9 @@ class EventOrderChecker:
                 return
         after = TRANSITIONS[self.state].get(kind)
         if after is None:
-            raise LocalProtocolError(f"{kind.__name__} may not come while the answer is {self.state.value}")
+            raise LocalProtocolError(
+                f"{kind.__name__} is not allowed while the response is {self.state.value}"
+            )
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self, event)
@@ -116,13 +118,13 @@ class EventOrderChecker:
 
     def _start_block(self, event: BlockStarted) -> None:
         if event.block in self._used:
-            raise LocalProtocolError(f"block {event.block} was started before")
+            raise LocalProtocolError(f"block {event.block} has been started already")
         if event.choice in self._choices:
             raise LocalProtocolError(
-                f"choice {event.choice} has stopped: block {event.block} may not start in it"
+                f"choice {event.choice} has stopped: block {event.block} cannot start in it"
             )
         if (event.kind is BlockKind.TOOL_CALL) is not (event.tool is not None):
-            raise LocalProtocolError("a tool call has a tool head, and nothing else has one")
+            raise LocalProtocolError("a tool call must have a tool head, and no other block may have one")
         self._used.add(event.block)
         self._open[event.block] = (DELTAS[event.kind], event.choice)
 
@@ -136,7 +138,7 @@ class EventOrderChecker:
             raise LocalProtocolError(f"{type(event).__name__} does not fit the kind of block {event.block}")
         if type(event) is SignatureDelta:
             if event.block in self._signed:
-                raise LocalProtocolError(f"block {event.block} has its seal already")
+                raise LocalProtocolError(f"block {event.block} has its signature already")
             self._signed.add(event.block)
 
     def _end_block(self, event: BlockEnded) -> None:
@@ -153,9 +155,9 @@ class EventOrderChecker:
 
     def _end(self, event: Ended) -> None:
         if self._open:
-            raise LocalProtocolError(f"the answer ends with open blocks {list(self._open)}")
+            raise LocalProtocolError(f"the response ends with open blocks {list(self._open)}")
         if 0 not in self._choices:
-            raise LocalProtocolError("the answer ends but choice 0 has not stopped")
+            raise LocalProtocolError("the response ends but choice 0 has not stopped")
 
     def _fail(self, event: Failed) -> None:
         self._open.clear()  # or the hot path of check() would go on filling them

@@ -320,7 +320,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     def consistent(self) -> Usage:
         """Return the same figures with no part larger than its whole.
 
-        Some servers count reasoning beside the output, and clients that subtract would get negative numbers.
+        Some servers count reasoning beside the output, and clients that subtract it would get negative numbers.
         """
         cached, written, reasoning = self.cached, self.cache_write, self.reasoning
         if self.input is not None:
@@ -367,10 +367,10 @@ class Stopped(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         reason: Why the model stopped.
-        native: The reason in the upstream's own word.
+        native: The reason as the upstream names it.
         choice: The number of the choice.
         sequence: The stop sequence that matched, None if it was not reported.
-        explanation: Why content was refused, in the upstream's words.
+        explanation: The upstream's text on why content was refused.
         details: The upstream's own object about the stop, if any.
     """
 

@@ -46,7 +46,7 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
     padding: bytes = b""
 
 
-# Gives the text of a frame that has the shape, None for any other frame and for an empty text.
+# Returns the text of a frame that has the shape, None for any other frame and for an empty text.
 TextOf = Callable[[bytes], str | None]
 
 
@@ -55,7 +55,7 @@ def build_extractor(piece: bytes, hint: DeltaTemplate, text: str) -> TextOf | No
     member, number, padding = _patterns(hint.key, hint.number, hint.padding)
     found = list(member.finditer(piece))
     if len(found) != 1:
-        return None  # the text, or what looks like it, stands there twice
+        return None  # the text, or what looks like it, occurs twice
     start, end = found[0].span(1)
     if _text(piece[start:end]) != text:
         return None
@@ -84,7 +84,7 @@ def _fixed_end(tail: bytes) -> _EndOf:
 
 
 def _spaced_end(tail: bytes) -> _EndOf:
-    """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks."""
+    """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks, as recorded in 2026."""
 
     def end_of(piece: bytes) -> int:
         end = piece.rfind(b'"')
@@ -152,7 +152,7 @@ def _patterns(
 class FastPath:
     """The shape of a stream's frames, at most one at a time.
 
-    For each frame call `extract_text`, if there is one. If it returns no text, call forget() and have the frame read,
+    For each frame call `extract_text`, if there is one. If it returns no text, call reset() and have the frame read,
     and if that gave one delta and should_learn() is true, call learn_from().
     """
 
@@ -163,11 +163,11 @@ class FastPath:
         self.emit: Callable[[str], None] = _nowhere
         self._misses = 0
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self.extract_text = None
 
     def should_learn(self) -> bool:
-        """True if it is worth to learn from the next frame."""
+        """True if learning from the next frame is worthwhile."""
         return self._misses < _MAX_MISSES
 
     def learn_from(
@@ -181,7 +181,7 @@ class FastPath:
         emit = _emitter(delta, hint.on_text, put)
 
         def first(text: str) -> None:
-            self._misses = 0  # a frame like it came, so learning is worth it; later ones need not count
+            self._misses = 0  # a frame like it came, so learning is worthwhile; later ones need not count
             self.emit = emit
             emit(text)
 

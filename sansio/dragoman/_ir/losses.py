@@ -1,6 +1,6 @@
 """The loss ledger: what could not be translated, where it was, and why.
 
-Whatever finds that a value has no place on the other side records a loss here instead of dropping it in silence. A loss
+Whatever finds that a value has no field on the other side records a loss here instead of dropping it in silence. A loss
 names the place, never the value: prompts and secrets stay out of logs and headers. The policy decides if a request with
 losses is refused.
 """
@@ -22,13 +22,13 @@ MAX_ENTRIES = 1000
 class LossCode(Enum):
     """Why a value was not translated as it was."""
 
-    DROPPED = "dropped"  # the destination has no place for it
+    DROPPED = "dropped"  # the destination has no field for it
     ALTERED = "altered"  # translated to a form that has less or another meaning
-    UNKNOWN_FIELD = "unknown_field"  # not in the protocol as we know it, so it cannot be translated
+    UNKNOWN_FIELD = "unknown_field"  # not in this version of the protocol, so it cannot be translated
     UNKNOWN_KIND = "unknown_kind"  # a block, item or tool type without a counterpart
-    FOREIGN_SEAL = "foreign_seal"  # a signature or ciphertext that only another vendor can read
+    FOREIGN_SIGNATURE = "foreign_signature"  # a signature or ciphertext that only another vendor can read
     REPAIRED = "repaired"  # the history broke the upstream's rules and was repaired
-    SEALED = "sealed"  # wrapped, so that it comes back to the vendor that made it
+    WRAPPED = "wrapped"  # wrapped, so that it comes back to the vendor that made it
     ESTIMATED = "estimated"  # a figure that the upstream did not report
     BREACH = "breach"  # the model broke a rule of the client that the upstream is not known to enforce
     UNCHECKED = "unchecked"  # such a rule could not be checked
@@ -47,7 +47,7 @@ class Loss(msgspec.Struct, frozen=True):
     Attributes:
         code: Why the value was not translated.
         path: A JSON Pointer into what the sender sent, e.g. `/messages/3/content/0/cache_control`. For a stream it is
-            the place in the whole response that the stream stands for.
+            the place in the whole response that corresponds to the stream.
         detail: A sentence for people, without the value.
     """
 
@@ -100,7 +100,7 @@ class Ledger:
         for key, value in (extra or {}).items():
             inner = value if type(value) is dict and value else (key,)
             if key in defined or all(name in defined for name in inner):
-                self.dropped(child(path, key), "a field of its protocol alone")
+                self.dropped(child(path, key), "a field that only its protocol has")
             else:
                 self.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
 
@@ -117,7 +117,7 @@ class Ledger:
             what = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""
             raise RequestRefused(
-                f"strict mode: {what} cannot be carried to the upstream: {first.detail}{more}",
+                f"strict mode: {what} cannot be sent to the upstream: {first.detail}{more}",
                 path=first.path,
                 code="lossy_translation",
             )

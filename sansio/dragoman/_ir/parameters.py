@@ -13,12 +13,12 @@ from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Param, Request
 from dragoman._wire.json import JSON, JSONObject
 
-# Gives the value for the target, or None when it has to be dropped. Enters its own losses.
+# Returns the value to send, or None if it has to be dropped. Records its own losses.
 Converter = Callable[[JSON, str, Ledger], JSON]
 
 
 def hash_longer_than(limit: int) -> Converter:
-    """Return a converter for names of users, which servers refuse if they are longer. The hash names the same user.
+    """Return a converter for ids of users, whose length a vendor limits. The hash stands for the same user.
 
     limit: in characters.
     """
@@ -66,7 +66,7 @@ def write_params(
         name = names.get(param)
         if name is None:
             if convert is None:
-                ledger.dropped(path, "the target protocol has no such setting")
+                ledger.dropped(path, "the upstream's protocol has no such setting")
         elif value is not None:
             out[name] = value
 
@@ -74,7 +74,8 @@ def write_params(
 # From least to most.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-# "budget_tokens must be >= 1024 and less than max_tokens."
+# `budget_tokens` must be at least 1024 and less than `max_tokens` (anthropic-python 2.12.0,
+# thinking_config_enabled_param.py).
 MIN_BUDGET = 1024
 
 # Effort -> budget (tokens) of models that take budgets only. None is all that the output limit leaves.
@@ -90,7 +91,7 @@ BUDGETS: dict[str, int | None] = {
 # The largest budget that still counts as this effort; "max" beyond the last.
 _EFFORT_UP_TO = ((1024, "minimal"), (4096, "low"), (12288, "medium"), (24576, "high"), (49152, "xhigh"))
 
-# Thinking without a word on how much.
+# Reasoning without a requested amount.
 DEFAULT_EFFORT = "high"
 
 
@@ -105,7 +106,7 @@ def effort_of_budget(budget: int) -> str:
 def fit_effort(effort: str, taken: Collection[str] | None) -> str:
     """Return the effort itself if the upstream accepts it, else the nearest one, the lesser of two as near.
 
-    taken: the efforts that the upstream accepts, None for all. An unknown word is passed on, because vendors add some.
+    taken: the efforts that the upstream accepts, None for all. An unknown name is passed on, because vendors add some.
     """
     if taken is None or not taken or effort in taken or effort not in EFFORTS:
         return effort

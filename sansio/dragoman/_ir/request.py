@@ -289,7 +289,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         mode: "adaptive", "enabled" (with budget) or "disabled"; None if the client sent only an effort.
-        effort: One of EFFORTS, or another word of the client's.
+        effort: One of EFFORTS, or another name that the client sent.
         budget: Tokens.
         display: "summarized" or "omitted"; None if the client sent nothing.
         extra: Fields that the protocol does not define, None for none.
@@ -308,7 +308,7 @@ class ReasoningConfig(msgspec.Struct, frozen=True, gc=False):
     display_path: str = ""
 
     @property
-    def thinks(self) -> bool:
+    def requests_reasoning(self) -> bool:
         """True if the client requests reasoning."""
         if self.mode == "disabled":
             return False
@@ -349,7 +349,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         parallel_tool_calls: Several calls in one turn are allowed; None if the client sent nothing.
         parallel_path: A JSON Pointer to `parallel_tool_calls`.
         stream: The client requests a stream.
-        include_usage: The client wants usage at the end of a stream (always true but in Chat).
+        include_usage: The client requests usage at the end of a stream (always true but in Chat).
         params: Plain settings by neutral name.
         param_paths: A JSON Pointer to each of them in the client's body.
         reasoning: The settings of reasoning, None if the client sent none.

@@ -37,7 +37,7 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 
 # None: the reader takes the value, or no client of another protocol could use it: what repeats the request, padding,
 # and the server's own bookkeeping (its ids, times, prices).
-# A string: why it goes nowhere. It is a loss when the value says anything.
+# A string: why it goes nowhere. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
 Shape: TypeAlias = str | DroppedUnless | ByType | Counters | Mapping[str, "Shape"] | list["Shape"] | None
 

@@ -2,8 +2,8 @@
 
 A signature or ciphertext is never forged, emptied or changed. If it must pass through a client of another protocol,
 the whole native block is put into that protocol's own opaque field as `PREFIX base64url(JSON)`, and taken out
-unchanged when the conversation comes back. With a secret, a MAC follows, so that a client cannot insert blocks of its
-own making into a conversation.
+unchanged when the conversation comes back. With a secret, a MAC follows, so that a client cannot insert blocks that it
+made itself into a conversation.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dragoman._wire.json import decode, encode
 # value, because of the dot.
 WRAPPED_PREFIX = "drg1."
 
-# The begin of a wrapped signature in a body: it is a JSON string by itself.
+# The start of a wrapped signature in a body: it is a JSON string by itself.
 WRAPPED_MARKER = b'"' + WRAPPED_PREFIX.encode("ascii")
 
-# 128 bits: as long as anyone can need against guessing, half of what the hash gives.
+# 128 bits, half of the hash: enough against guessing.
 _MAC_BYTES = 16
 
 

@@ -1,4 +1,4 @@
-"""What the passes over a request leave for the way back.
+"""The changes of a request that its response has to undo.
 
 A request is changed into what the upstream accepts. Each change that the response has to undo is one field here, and
 nothing else passes from one direction to the other. The stages over the response's events read it.

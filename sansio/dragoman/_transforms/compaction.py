@@ -32,27 +32,29 @@ from dragoman._wire.errors import ErrorKind, WireError
 # The signature of a summary that was made here. `native` is {"summary": text}.
 ORIGIN = "dragoman"
 
-_ASK = (
+_INSTRUCTION = (
     "The conversation so far will be replaced by what you write now. Write a summary from which the work can go on "
     "without it: what the user wants, what was decided and why, what was done and what came of it, files, names, "
-    "commands and figures that are still needed, and what is to be done next. Write the summary alone; call no tool."
+    "commands and figures that are still needed, and what is to be done next. Write only the summary; call no tool."
 )
 
 
-def ask_for_summary(request: Request, ledger: Ledger) -> Request:
+def request_summary(request: Request, ledger: Ledger) -> Request:
     """Return the request for a summary.
 
     The tools stay, though none may be called: they are at the beginning of the prompt, which the upstream has cached.
     """
-    ask = Message("user", (Text(_ASK),))
+    instruction = Message("user", (Text(_INSTRUCTION),))
     choice, form = request.tool_choice, request.response_format
     if choice is not None and choice.mode not in ("auto", "none"):
-        ledger.altered(choice.path or "/tool_choice", "no tool is called while the conversation is summed up")
+        ledger.altered(
+            choice.path or "/tool_choice", "no tool is called while the conversation is summarized"
+        )
     if form is not None:
-        ledger.dropped(form.path or "/response_format", "a summary is asked for in words")
+        ledger.dropped(form.path or "/response_format", "the requested summary is plain text")
     return msgspec.structs.replace(
         request,
-        messages=(*request.messages, ask),
+        messages=(*request.messages, instruction),
         tool_choice=ToolChoice("none") if request.tools else None,
         response_format=None,
         compact=False,

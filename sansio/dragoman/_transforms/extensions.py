@@ -23,7 +23,7 @@ def refuse_server_state(request: Request, server_state_params: Mapping[Param, st
         if param in request.params:
             path = request.param_paths.get(param, f"/{param}")
             where = dotted_path(path)
-            message = f"{where}: this conversation is held nowhere; send all its messages without the setting"
+            message = f"{where}: this conversation is not stored anywhere; send all its messages without the setting"
             raise RequestRefused(message, path=path, code=code)
 
 
@@ -38,7 +38,9 @@ def strip_extensions(request: Request, ledger: Ledger) -> Request:
             ledger.unknown_fields(tool.path, tool.extra, defined)
     for namespace in request.namespaces:
         if namespace.description:
-            ledger.dropped(f"{namespace.path}/description", "the namespace was taken apart: others have none")
+            ledger.dropped(
+                f"{namespace.path}/description", "the namespace was taken apart: other protocols have none"
+            )
         ledger.unknown_fields(namespace.path, namespace.extra, defined)
     for config in (request.reasoning, request.response_format):
         if config is not None:
@@ -108,16 +110,16 @@ def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
     """Return the part itself, or its text; None for what is not for the model."""
     if isinstance(part, OpaquePart):
         if part.text == "":
-            ledger.dropped(part.path, f"the {part.kind} is for its own provider alone")
+            ledger.dropped(part.path, f"the {part.kind} is only for its own provider")
             return None
-        return _words(part, ledger)
+        return _as_text(part, ledger)
     if part.extra is not None:
         ledger.unknown_fields(part.path, part.extra, defined)
     if isinstance(part, ToolResult):
         inner: list[Text | Media | OpaquePart] = []
         for each in part.parts:
             if isinstance(each, OpaquePart):
-                inner.append(_words(each, ledger))
+                inner.append(_as_text(each, ledger))
                 continue
             if each.extra is not None:
                 ledger.unknown_fields(each.path, each.extra, defined)
@@ -127,8 +129,8 @@ def _plain(part: Part, defined: frozenset[str], ledger: Ledger) -> Part | None:
     return part
 
 
-def _words(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
+def _as_text(part: OpaquePart, ledger: Ledger) -> Text | OpaquePart:
     if part.text is None:
         return part
-    ledger.altered(part.path, f"{part.kind} has no counterpart; what it says goes on as text")
+    ledger.altered(part.path, f"{part.kind} has no counterpart: its content was sent as text")
     return Text(part.text, path=part.path, rendered=True)

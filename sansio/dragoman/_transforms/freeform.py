@@ -152,7 +152,7 @@ class InputUnwrapper:
     def _put_escaped(self, escape: str, out: list[str]) -> None:
         """Add the character of one escape. The halves of a surrogate pair are two escapes and one character."""
         if len(escape) < 6:
-            # A wrong escape stands for itself: the model wrote it.
+            # A wrong escape is kept as the model wrote it.
             out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))
             return
         code = int(escape[2:], 16)

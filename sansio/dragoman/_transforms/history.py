@@ -1,10 +1,12 @@
 """Repair of a history of tool calls and results that the upstream would refuse.
 
-All three vendors refuse a conversation in which calls and results do not pair: "tool_use ids were found without
-tool_result blocks immediately after", "messages with role 'tool' must be a response to a preceding message with
-'tool_calls'", "No tool output found for function call". So one pass ensures that every call id is used once, that the
-results of a turn's calls follow it directly, and that each call has one. Nearly every history needs no repair, and one
-walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
+All three vendors refuse a conversation in which calls and results do not pair. So one pass ensures that every call id
+is used once, that the results of a turn's calls follow it directly, and that each call has one. Nearly every history
+needs no repair, and one walk finds that out; only the others are rebuilt. Each repair is recorded as a loss.
+
+The errors (read 2026-11-22): "tool_use ids were found without tool_result blocks immediately after"
+(OpenHands/OpenHands#7512); "messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+(ogx-ai/ogx#6367); "No tool output found for function call" (router-for-me/CLIProxyAPI#2368).
 """
 
 from __future__ import annotations
@@ -31,14 +33,15 @@ def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) 
     """Append a user turn if the upstream refuses a conversation that ends with an assistant turn.
 
     "This model does not support assistant message prefill. The conversation must end with a user message."
+    (vercel/ai#12296, read 2026-11-22)
     """
     messages = request.messages
     if capabilities.prefill or not messages or messages[-1].role != "assistant":
         return request
     path = messages[-1].path
-    ledger.altered(path, "the user asks for what follows: the model does not continue the assistant's words")
-    asks = Message("user", (Text(_CONTINUE, path=path),), path)
-    return msgspec.structs.replace(request, messages=(*messages, asks))
+    ledger.altered(path, "a user message requests the rest: the model does not continue an assistant message")
+    last = Message("user", (Text(_CONTINUE, path=path),), path)
+    return msgspec.structs.replace(request, messages=(*messages, last))
 
 
 def _is_sound(messages: tuple[Message, ...]) -> bool:
@@ -79,7 +82,7 @@ class _AssistantTurn:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.results: dict[str, ToolResult] = {}
-        self.at = 0  # how many messages of the new history stand before its results
+        self.at = 0  # how many messages of the new history come before its results
         self.open = True  # nothing but results has come after it
 
 
@@ -97,7 +100,7 @@ class _HistoryRepair:
         self._wanted: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        turn: _AssistantTurn | None = None  # the assistant's turn that goes on
+        turn: _AssistantTurn | None = None  # the assistant's turn that continues
         for message in messages:
             if message.role != "assistant":
                 turn = None
@@ -118,7 +121,7 @@ class _HistoryRepair:
                     kept += self._orphan(part, message)
                 continue
             if isinstance(part, Text) and not part.text:
-                self._note(part.path, "an empty text part was left out: it is refused")
+                self._note(part.path, "an empty text part was left out: the upstream refuses it")
                 continue
             if turn is None:
                 if self._turns:
@@ -135,7 +138,7 @@ class _HistoryRepair:
             return
         self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
         if not message.parts:
-            self._note(message.path, "an empty message was left out: it is refused")
+            self._note(message.path, "an empty message was left out: the upstream refuses it")
 
     def _distinct(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call has."""
@@ -148,7 +151,7 @@ class _HistoryRepair:
         self._wanted.setdefault(call.call_id, []).append((self._turns[-1], fresh))
         if fresh == call.call_id:
             return call
-        self._note(call.path, "an earlier call has the same id: this one was given another")
+        self._note(call.path, "an earlier call has the same id: this one got another")
         return msgspec.structs.replace(call, call_id=fresh)
 
     def _file(self, result: ToolResult) -> bool:
@@ -160,7 +163,7 @@ class _HistoryRepair:
         at = next(index for index, (turn, _) in enumerate(wanted) if turn is newest)
         turn, call_id = wanted.pop(at)
         if turn is not self._turns[-1] or not turn.open:
-            self._note(result.path, "the result was moved to the place behind its call")
+            self._note(result.path, "the result was moved to the place after its call")
         if call_id != result.call_id:
             result = msgspec.structs.replace(result, call_id=call_id)
         turn.results[call_id] = result
@@ -169,9 +172,9 @@ class _HistoryRepair:
     def _orphan(self, result: ToolResult, message: Message) -> list[Part]:
         """Return a result without a call as text, marked so that the model can distinguish it from the user's."""
         if message.role != "user":
-            self._note(result.path, "left out: no result may stand here")
+            self._note(result.path, "left out: a result is not allowed here")
             return []
-        self._note(result.path, "sent as text: no unanswered call of that id stands before this result")
+        self._note(result.path, "sent as text: no call with that id is waiting for a result")
         if self._turns:
             self._turns[-1].open = False
         parts: list[Part] = []
@@ -197,7 +200,7 @@ class _HistoryRepair:
         return out + self._out[done:]
 
     def _missing_result(self, call: ToolCall) -> ToolResult:
-        self._note(call.path, "the call has no result: one that says so was added")
+        self._note(call.path, "the call has no result: a placeholder was added")
         text = Text(_MISSING, path=call.path)
         return ToolResult(call.call_id, (text,), call.kind, is_error=True, path=call.path, hosted=call.hosted)
 

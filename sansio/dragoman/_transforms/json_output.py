@@ -39,9 +39,9 @@ class StructuredOutputMode(Enum):
     """How structured output is requested from an upstream."""
 
     NATIVE = "native"
-    OBJECT = "object"  # its own JSON mode, the schema in words
+    OBJECT = "object"  # its own JSON mode, the schema in an instruction
     TOOL = "tool"
-    PROMPT = "words"
+    PROMPT = "prompt"
 
 
 def choose_output_mode(request: Request, capabilities: Capabilities) -> StructuredOutputMode:
@@ -55,9 +55,9 @@ def choose_output_mode(request: Request, capabilities: Capabilities) -> Structur
         return StructuredOutputMode.NATIVE
     if capabilities.structured_output == "object":
         return StructuredOutputMode.OBJECT
-    # A forced tool is refused beside thinking.
-    thinks = request.reasoning is not None and request.reasoning.thinks
-    free = not request.tools and request.tool_choice is None and not thinks and capabilities.can_force_tools
+    # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
+    reasons = request.reasoning is not None and request.reasoning.requests_reasoning
+    free = not request.tools and request.tool_choice is None and not reasons and capabilities.can_force_tools
     return StructuredOutputMode.TOOL if free and _is_object_schema(form) else StructuredOutputMode.PROMPT
 
 
@@ -77,9 +77,7 @@ def fit_format(
         return request, StructuredOutputMode.NATIVE
     path = form.path or "/response_format"
     if way is StructuredOutputMode.TOOL:
-        ledger.altered(
-            path, "asked for by a tool that the model must call: the upstream cannot keep to a schema"
-        )
+        ledger.altered(path, "requested through a forced tool call: the upstream does not support schemas")
         parameters = _ANY_OBJECT if form.schema is None else form.schema
         tool = FunctionTool(
             JSON_TOOL,
@@ -91,14 +89,14 @@ def fit_format(
         )
         choice = ToolChoice("named", JSON_TOOL, path=path)
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None), way
-    ledger.altered(path, "asked for in words: the upstream cannot keep to a schema")
-    words = Message("system", (Text(_words(form), path=path),), path)
+    ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
+    instruction = Message("system", (Text(_instruction(form), path=path),), path)
     left = ResponseFormat(path=form.path) if way is StructuredOutputMode.OBJECT else None
-    messages = _behind_the_first_system(request.messages, words)
+    messages = _after_first_system(request.messages, instruction)
     return msgspec.structs.replace(request, messages=messages, response_format=left), way
 
 
-def _words(form: ResponseFormat) -> str:
+def _instruction(form: ResponseFormat) -> str:
     lines = ["Answer with one JSON value and nothing else: no words around it, no code fence."]
     if form.schema is None:
         lines.append("It must be a JSON object.")
@@ -109,12 +107,12 @@ def _words(form: ResponseFormat) -> str:
     return "\n".join(lines)
 
 
-def _behind_the_first_system(messages: tuple[Message, ...], words: Message) -> tuple[Message, ...]:
+def _after_first_system(messages: tuple[Message, ...], instruction: Message) -> tuple[Message, ...]:
     """Insert a message at the head, but after the client's own instructions, so that the cached prefix stays."""
     at = 0
     while at < len(messages) and messages[at].role in ("system", "developer"):
         at += 1
-    return (*messages[:at], words, *messages[at:])
+    return (*messages[:at], instruction, *messages[at:])
 
 
 class JsonToolStage:
@@ -154,7 +152,7 @@ class JsonToolStage:
     def _start(self, event: BlockStarted) -> Sequence[Event]:
         if event.tool is not None and event.tool.name == self._tool:
             if self._called:
-                self._texts.add(event.block)  # a second answer: no client of this protocol expects one
+                self._texts.add(event.block)  # a second text: no client of this protocol expects one
                 return ()
             self._called = True
             self._ours.add(event.block)
@@ -171,7 +169,7 @@ class JsonToolStage:
         if not self._called:
             return held
         if held:
-            self._ledger.dropped("/content", "the model wrote text beside the structured answer")
+            self._ledger.dropped("/content", "the model wrote text beside the structured output")
         return ()
 
     def _stop(self, event: Stopped) -> Stopped:
@@ -223,9 +221,9 @@ class _Fence:
         text, self._held = self._held, ""
         if self._fenced:
             # What may be the closing fence waits.
-            shown = text.rstrip().rstrip("`").rstrip()
-            self._held = text[len(shown) :]
-            return shown
+            certain = text.rstrip().rstrip("`").rstrip()
+            self._held = text[len(certain) :]
+            return certain
         return text
 
     def _decide(self) -> bool:

@@ -81,7 +81,7 @@ def build_pipeline(
         stages.append(CodeFenceStage())
     if undo.stop_sequences:
         stages.append(
-            StopSequenceStage(undo.stop_sequences, alone=context.request.params.get("n") in (None, 1))
+            StopSequenceStage(undo.stop_sequences, single_choice=context.request.params.get("n") in (None, 1))
         )
     if undo.unenforced_format is not None or undo.unenforced_choice is not None:
         stages.append(OutputCheckStage(undo.unenforced_format, undo.unenforced_choice, ledger))

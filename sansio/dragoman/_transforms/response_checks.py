@@ -30,7 +30,7 @@ from dragoman.codec import Capabilities
 MAX_TEXT = 256 * 1024
 
 _ANY_OBJECT: JSON = {"type": "object"}
-_NOT_JSON = "the answer is not the JSON that was demanded"
+_NOT_JSON = "the response is not the JSON that was requested"
 
 # Of a response that was cut off only its beginning is checked: text where a tool call or JSON was required.
 _CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
@@ -45,7 +45,7 @@ def find_unenforced(
     sent: the request as it was fitted to the upstream.
     """
     if received.compact:
-        return None, None  # the answer is a summary
+        return None, None  # the response is a summary
     form, choice = received.response_format, received.tool_choice
     if form is not None and "schema" in capabilities.enforces and _is_enforced(sent.response_format):
         form = None
@@ -54,7 +54,7 @@ def find_unenforced(
     ):
         choice = None
     if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in sent.tools):
-        choice = None  # the provider's own tools will do, and not all tell of their calls
+        choice = None  # a call of the provider's own tools counts too, and not all are reported
     return form, choice
 
 
@@ -110,23 +110,23 @@ class OutputCheckStage:
         if self._refused or not (cut or reason in (StopReason.END, StopReason.TOOL_USE)):
             return
         if cut and (self._calls or not self._texts):
-            return  # it was on its way
+            return  # the call or text was unfinished
         if self._choice is not None:
-            self._judge_calls(self._choice)
+            self._check_calls(self._choice)
         if self._form is None or self._calls:
             return
         if not cut:
-            self._judge_text(self._form)
+            self._check_text(self._form)
         elif _cannot_become_json([*self._texts.values()][-1]):
             self._breach("/content", _NOT_JSON)
 
-    def _judge_calls(self, choice: ToolChoice) -> None:
+    def _check_calls(self, choice: ToolChoice) -> None:
         if not self._calls:
-            self._breach("/tool_calls", "a tool call was demanded, and the model made none")
+            self._breach("/tool_calls", "a tool call was required, and the model made none")
         elif choice.name is not None and all(call.name != choice.name for call in self._calls):
-            self._breach("/tool_calls", "the model called another tool than the one that was demanded")
+            self._breach("/tool_calls", "the model called another tool than the required one")
 
-    def _judge_text(self, form: ResponseFormat) -> None:
+    def _check_text(self, form: ResponseFormat) -> None:
         texts = ["".join(pieces) for pieces in self._texts.values()]
         schema = _ANY_OBJECT if form.schema is None else form.schema
         try:
@@ -134,10 +134,10 @@ class OutputCheckStage:
                 raise SchemaUndecided(f"it has more than {MAX_TEXT} characters")
             reason = _reason("".join(texts), schema)
             if reason is not None and len(texts) > 1:
-                reason = _reason(texts[-1], schema)  # some models comment before they answer
+                reason = _reason(texts[-1], schema)  # some models comment before the JSON
         except SchemaUndecided as why:
             self._ledger.add(
-                LossCode.UNCHECKED, "/content", f"whether it matches the demanded schema is not known: {why}"
+                LossCode.UNCHECKED, "/content", f"not checked against the requested schema: {why}"
             )
             return
         if reason is not None:
@@ -154,7 +154,7 @@ def _reason(text: str, schema: JSON) -> str | None:
     except RemoteProtocolError:
         return _NOT_JSON
     keyword = find_broken_keyword(schema, value)
-    return None if keyword is None else f"the answer does not match the demanded schema ({keyword})"
+    return None if keyword is None else f"the response does not match the requested schema ({keyword})"
 
 
 def _cannot_become_json(pieces: Sequence[str]) -> bool:

@@ -53,28 +53,26 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
     if type(part) is not Reasoning:
         return part
     if part.forged:
-        ledger.add(LossCode.FOREIGN_SEAL, part.path, FORGED)
+        ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
     signature = part.signature
     if signature is None or signature.origin != origin:
         return part
     reason = unreadable_reason(signature.model, model, readable)
     if reason is None:
         return part
-    ledger.add(LossCode.FOREIGN_SEAL, part.path, reason)
+    ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
 
 
-FORGED = "sealed in our form, but not here, or changed since"
+FORGED = "a wrapped signature of another gateway, or one that was changed"
 
 
 def unreadable_reason(signed_by: str, model: str, readable: bool) -> str | None:
     """Return why `model` cannot read a signature of its vendor, None if it can. The other arguments: see above."""
     if signed_by and signed_by != model:
-        return "made by another model, which alone can read it"
+        return "made by another model, and only that model can read it"
     if not readable:
-        return (
-            "refused by the upstream: made with an account of another organization, which alone can read it"
-        )
+        return "refused by the upstream: only the organization whose account made it can read it"
     return None
 
 
@@ -105,20 +103,22 @@ class SignatureStage:
         return Signature(signature.origin, signature.native, self._model) if self._model else signature
 
     def _signature(self, event: Opaque) -> Sequence[Event]:
-        shown = (event,) if event.search is not None and self._client.shows_searches else ()
+        visible = (event,) if event.search is not None and self._client.shows_searches else ()
         if not event.round_trip or not self._client.returns_signatures:
-            if not shown:
+            if not visible:
                 self._ledger.add(
                     LossCode.UNKNOWN_KIND,
                     event.path,
-                    f"no counterpart for {event.kind} in the client's protocol",
+                    f"the client's protocol has no counterpart of {event.kind}",
                 )
-            return shown
+            return visible
         if len(encode(event.native)) > MAX_WRAPPED_BYTES:
-            self._ledger.dropped(event.path, f"{event.kind} is too large to travel sealed")
-            return shown
+            self._ledger.dropped(event.path, f"{event.kind} is too large for a wrapped signature")
+            return visible
         self._ledger.add(
-            LossCode.SEALED, event.path, f"{event.kind} has no counterpart: it travels sealed to its maker"
+            LossCode.WRAPPED,
+            event.path,
+            f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
         )
         block = _FIRST_BLOCK + self._made
         self._made += 1
@@ -127,5 +127,5 @@ class SignatureStage:
             BlockStarted(block, BlockKind.REASONING, event.choice),
             SignatureDelta(block, signature),
             BlockEnded(block),
-            *shown,
+            *visible,
         )

@@ -25,7 +25,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON
 
-# Longer ones are refused by vendors; a limit, because that much text may have to wait.
+# Longer ones are not searched for, because that much text may have to wait.
 MAX_STOP_CHARS = 1024
 
 
@@ -48,7 +48,7 @@ def split_stop_sequences(
         else:
             ledger.dropped(
                 f"{path}/{number}" if stops is value else path,
-                "an empty or endless stop sequence is not looked for",
+                "an empty or very long stop sequence is not searched for",
             )
     return stops[:most] or None, tuple(ours)
 
@@ -56,16 +56,16 @@ def split_stop_sequences(
 class StopSequenceStage:
     """Ends a choice at the first stop sequence in its text, and with the only choice the response.
 
-    alone: the response has one choice. If it has several, it ends with the upstream's.
+    single_choice: the response has one choice. If it has several, it ends with the upstream's.
     """
 
-    __slots__ = ("_alone", "_done", "_open", "_stops", "ended")
+    __slots__ = ("_done", "_open", "_single_choice", "_stops", "ended")
 
     needs_text = True  # see `_transforms.pipeline`
 
-    def __init__(self, stops: Sequence[str], *, alone: bool) -> None:
+    def __init__(self, stops: Sequence[str], *, single_choice: bool) -> None:
         self._stops = tuple(stops)
-        self._alone = alone
+        self._single_choice = single_choice
         self._open: dict[int, _HeldText] = {}
         self._done: set[int] = set()  # choices that a sequence has ended
         self.ended = False
@@ -109,8 +109,8 @@ class StopSequenceStage:
             return self._end(event.block, block.choice, text[:at], stop)
         keep = self._undecided(text)
         block.held = text[len(text) - keep :]
-        shown = text[: len(text) - keep]
-        return (TextDelta(event.block, shown),) if shown else ()
+        certain = text[: len(text) - keep]
+        return (TextDelta(event.block, certain),) if certain else ()
 
     def _undecided(self, text: str) -> int:
         """Return how many characters at the end of the text may be the beginning of a stop sequence."""
@@ -136,7 +136,7 @@ class StopSequenceStage:
             out.append(BlockEnded(each))
         out.append(Stopped(StopReason.STOP_SEQUENCE, choice=choice, sequence=stop))
         self._done.add(choice)
-        if self._alone:
+        if self._single_choice:
             self.ended = True
             out.append(ENDED)
         return out

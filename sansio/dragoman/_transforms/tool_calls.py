@@ -49,7 +49,7 @@ class ToolCallStage:
             such an input is recorded as unchecked.
     """
 
-    __slots__ = ("_book", "_calls", "_check", "_ids", "_ledger", "_rule", "_token")
+    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_rule", "_token", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -62,7 +62,7 @@ class ToolCallStage:
         check_input: CheckInput | None = None,
     ) -> None:
         self._check = check_input
-        self._book = undo
+        self._undo = undo
         self._rule = rule
         self._token = token
         self._ledger = ledger
@@ -83,14 +83,14 @@ class ToolCallStage:
         shape: InputUnwrapper | InputWrapper | None = None
         grammar: Grammar | None = None
         hosted: str | None = None
-        origin = self._book.origins.get(name)
+        origin = self._undo.origins.get(name)
         if origin is not None:
             if origin.wrapped and kind is ToolKind.FUNCTION:
                 shape = InputUnwrapper()
                 grammar = origin.grammar
             name, namespace, kind, hosted = origin.name, origin.namespace, origin.kind, origin.hosted
         if kind is ToolKind.CUSTOM and not self._rule.custom:
-            # A call that the client did not offer and has no form for. A function with one string says it all.
+            # A call of a tool that the client did not offer and has no form for: a function with one string holds it.
             shape, kind = InputWrapper(), ToolKind.FUNCTION
         if namespace is not None and not self._rule.namespaces:
             name, namespace = fit_name(name, namespace, self._rule), None
@@ -101,8 +101,9 @@ class ToolCallStage:
     def _distinct(self, call_id: str) -> str:
         """Return an id that is unique in this conversation.
 
-        Some servers number the calls of each turn from zero (`call_0`), or send two calls with one id. Clients pair
-        results with calls by id only, so an id that this conversation has used gets a suffix of this response.
+        Some servers number the calls of each turn from zero (NVIDIA-NeMo/Switchyard#502, read in November 2026), or
+        send two calls with one id. Clients pair results with calls only by id, so an id that this conversation has used
+        gets a suffix of this response.
         """
         fresh = call_id
         number = 0
@@ -126,15 +127,15 @@ class ToolCallStage:
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)
         if isinstance(call.shape, InputWrapper) and not event.complete:
-            return (event,)  # cut off: it must not be made to look whole
+            return (event,)  # cut off: it must not look complete
         if call.shape is not None:
             rest = call.shape.finish()
             if call.grammar is not None and event.complete:
-                self._judge(call, call.grammar, rest)
+                self._check_grammar(call, call.grammar, rest)
             if not call.shape.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
-                    "the model did not wrap the tool's input as asked; its text is given as it was",
+                    "the model did not wrap the tool's input as requested; its text was passed on unchanged",
                 )
             return (ArgumentsDelta(event.block, rest), event) if rest else (event,)
         if call.empty and event.complete and call.head.kind is ToolKind.FUNCTION:
@@ -142,16 +143,16 @@ class ToolCallStage:
             return ArgumentsDelta(event.block, "{}"), event
         return (event,)
 
-    def _judge(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
+    def _check_grammar(self, call: _OpenToolCall, grammar: Grammar, rest: str) -> None:
         """Record what is wrong with an input that the client gets as the model wrote it."""
         path = child("/tool_calls", call.head.call_id) + "/input"
         what = f"the tool's {grammar.syntax} grammar"
         try:
             if self._check is None:
-                raise Unchecked("nobody has looked")
+                raise Unchecked("no check is configured")
             reason = self._check(grammar, "".join([*call.input, rest]))
         except Unchecked as why:
-            self._ledger.add(LossCode.UNCHECKED, path, f"whether it matches {what} is not known: {why}")
+            self._ledger.add(LossCode.UNCHECKED, path, f"not checked against {what}: {why}")
             return
         if reason is not None:
             self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

@@ -22,9 +22,11 @@ from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman.codec import Capabilities, ToolLimits
 
-# "^[a-zA-Z0-9_-]+$": the characters that all vendors allow in names; Messages requires them in call ids too.
+# All vendors allow the characters ^[a-zA-Z0-9_-]+$ in names (openai-python 3.54.0); Messages requires them in call ids
+# too (maximhq/bifrost#5097, read 2026-11-22).
 _FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
-# "Tool call id must be a-z, A-Z, 0-9, with a length of 9."
+# Mistral: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9." (anomalyco/opencode#1680, read
+# 2026-11-22)
 _ALNUM9 = re.compile(r"[a-zA-Z0-9]{9}")
 _HASH_CHARS = 8
 _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
@@ -91,7 +93,7 @@ def fit_tools(
     messages = request.messages
     for number, message in enumerate(messages):
         if len(message.parts) == 1 and type(message.parts[0]) is Text:
-            continue  # as most are: nothing that a tool rule is about
+            continue  # as most are: no tool limit applies to it
         new = fitter.message(message)
         if new is not message:
             changed = changed or list(messages)
@@ -111,7 +113,7 @@ def _refuse_without_its_tool(
     """Refuse a request that loses its only tool, or the required one.
 
     Other tools that the provider was to run can be left out. Without the only one, or the required one, a model
-    responds all the same, and clients take that for the tool's result.
+    still responds, and clients mistake that for the tool's result.
     """
     if not any(isinstance(tool, HostedTool) for tool in request.tools):
         return
@@ -126,16 +128,16 @@ def _refuse_without_its_tool(
         return
     kinds = {tool.kind for tool in lost}
     if choice is not None and mode == "named":
-        demanded = choice.hosted in kinds
+        required = choice.hosted in kinds
     elif choice is not None and mode == "allowed":
-        demanded = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
+        required = bool(choice.allowed) and all(ref.hosted in kinds for ref in choice.allowed)
     else:
-        demanded = len(lost) == len(request.tools)
-    if demanded:
+        required = len(lost) == len(request.tools)
+    if required:
         tool = next((tool for tool in lost if choice is not None and tool.kind == choice.hosted), lost[0])
         raise RequestRefused(
-            f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool may be called "
-            "instead: leave it out, or ask for a model whose upstream runs it",
+            f"{dotted_path(tool.path)}: the upstream does not run {tool.kind}, and no other tool can be called "
+            "instead: leave it out, or use a model whose upstream runs it",
             path=tool.path,
             code="unsupported_value",
         )
@@ -199,13 +201,13 @@ class _Fitter:
         self._rule = rule
         self._own = own
         self._form = capabilities.call_ids
-        self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the wire name of its stand-in
-        self._stood: set[str] = set()  # names that stand-ins go by
+        self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
+        self._stood: set[str] = set()  # names of those functions
         self._custom = custom
         self._ledger = ledger
         self._wire: dict[tuple[str | None, str], str] = {}
         self._taken: set[tuple[str | None, str]] = set()
-        # Names and ids already known to need no change. Conversations repeat them, so this saves most lookups.
+        # Names and ids that need no change. Conversations repeat them, so this saves most lookups.
         self._same: set[str] = set()
         self._ids: set[str] = set()
         self.origins: dict[str, ToolOrigin] = {}
@@ -250,7 +252,7 @@ class _Fitter:
             function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind
         )
         self._hosted[tool.kind] = name
-        self._ledger.altered(tool.path, f"the tool {tool.kind} is told to the model as a function")
+        self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
         return function if name == function.name else msgspec.structs.replace(function, name=name)
 
     def message(self, message: Message) -> Message:
@@ -338,7 +340,7 @@ class _Fitter:
         if wire is None:
             wire = fit_name(name, namespace, self._rule)
             if (space, wire) in self._taken:
-                # `a__b` may be a name of its own and the tool b of namespace a: the later one gets a hash.
+                # `a__b` may be a name by itself and the tool b of namespace a: the later one gets a hash.
                 wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
             self._taken.add((space, wire))
             self._wire[key] = wire

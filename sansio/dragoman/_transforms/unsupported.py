@@ -1,9 +1,9 @@
 """Settings and tool choices that the upstream does not support.
 
-What the model is known to refuse is dropped and recorded as a loss, because a refused request helps nobody. Two
+What the model is known to refuse is dropped and recorded as a loss, because otherwise the whole request is refused. Two
 settings are not lost with an upstream that lacks them: stop sequences are searched for in the response, and several
-choices are requested by several requests, if the caller can do that. A required tool call goes before reasoning:
-reasoning is disabled for a model that cannot do both.
+choices are requested by several requests, if the caller can do that. A required tool call has priority over reasoning,
+which is disabled for a model that cannot do both.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def drop_unsupported(
             ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
-        ledger.dropped(_path(request, "top_p"), "the model takes no top_p beside a temperature")
+        # (BerriAI/litellm#15097, read 2026-11-22)
+        ledger.dropped(_path(request, "top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request, (), 1
@@ -101,7 +102,7 @@ def fit_cache_marks(request: Request, capabilities: Capabilities, ledger: Ledger
     return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
 
 
-_NO_MARKS = "the upstream takes no cache marks"
+_NO_MARKS = "the upstream does not accept cache marks"
 
 
 def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
@@ -152,9 +153,9 @@ def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
         return msgspec.structs.replace(part, parts=inner)
     if not isinstance(part, Media) or part.kind not in capabilities.refuses & _MEDIA or part.source == "text":
         return part
-    ledger.dropped(part.path, f"the upstream takes no {part.kind}s: words stand in its place")
-    words = f"[{part.kind}: left out, you cannot see {part.kind}s]"
-    return Text(words, part.cache, path=part.path, rendered=True)
+    ledger.dropped(part.path, f"the upstream does not accept {part.kind}s: a text was sent in its place")
+    text = f"[{part.kind}: left out, you cannot see {part.kind}s]"
+    return Text(text, part.cache, path=part.path, rendered=True)
 
 
 def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
@@ -167,7 +168,7 @@ def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledg
         request = msgspec.structs.replace(request, tools=tools)
     if "parallel_tool_calls" in refuses and request.parallel_tool_calls is not None:
         if not request.parallel_tool_calls:
-            ledger.dropped(request.parallel_path, "the upstream takes no word on parallel calls")
+            ledger.dropped(request.parallel_path, "the upstream has no setting for parallel calls")
         request = msgspec.structs.replace(request, parallel_tool_calls=None)
     return _fit_choice(request, capabilities, ledger)
 
@@ -176,7 +177,7 @@ def _without_strict(tool: Tool, ledger: Ledger) -> Tool:
     if not isinstance(tool, FunctionTool) or tool.strict is None:
         return tool
     if tool.strict:
-        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to keep to a tool's schema")
+        ledger.dropped(f"{tool.path}/strict", "the upstream is not known to enforce a tool's schema")
     return msgspec.structs.replace(tool, strict=None)
 
 
@@ -188,29 +189,32 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     if not (choice.required or choice.mode in ("required", "named")):
         return request
     if not capabilities.can_force_tools:
-        ledger.altered(choice.path, "sent as auto: the upstream's model takes no demand for a tool call")
+        ledger.altered(choice.path, "sent as auto: the upstream's model does not accept a forced tool call")
         if choice.mode == "allowed":
             choice = msgspec.structs.replace(choice, required=False)
             return msgspec.structs.replace(request, tool_choice=choice)
         return msgspec.structs.replace(request, tool_choice=None)
     if capabilities.efforts == ():
-        return request  # it does not think
-    # "Thinking may not be enabled when tool_choice forces tool use." It may be enabled by default.
+        return request  # it does not reason
+    # "Thinking may not be enabled when tool_choice forces tool use." (can1357/oh-my-pi#341) Some models reason unless
+    # that is disabled (can1357/oh-my-pi#6590, both read 2026-11-22).
     config = request.reasoning
-    if config is not None and config.thinks:
+    if config is not None and config.requests_reasoning:
         ledger.altered(
-            config.path or "/reasoning", "thinking is off: the model may not think when a tool is demanded"
+            config.path or "/reasoning",
+            "reasoning is off: the model does not accept it beside a forced tool call",
         )
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
 
-# "Supported when using reasoning effort none: temperature, top_p, logprobs", which is also the default there.
+# GPT-5.1 to 5.4 accept temperature, top_p and logprobs only with effort none, which is the default of some (OpenAI's
+# model guide, cited in vercel/ai#10932, read 2026-11-22).
 _TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
 
 
 def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     config = request.reasoning
-    if config is None or not config.thinks:
+    if config is None or not config.requests_reasoning:
         return True
     return config.effort is not None and fit_effort(config.effort, capabilities.efforts) == "none"
 
@@ -219,9 +223,9 @@ def _fan_out(value: JSON, path: str, most: int) -> int:
     if type(value) is not int or value < 1:
         raise RequestRefused("n must be a positive integer", path=path, code="invalid_value")
     if value > most:
-        hint = "ask once for each answer" if most == 1 else f"ask for at most {most} at once"
+        hint = "send one request for each choice" if most == 1 else f"request at most {most} at once"
         raise RequestRefused(
-            f"the upstream gives one answer to a request: {hint}", path=path, code="unsupported_value"
+            f"the upstream returns one choice per request: {hint}", path=path, code="unsupported_value"
         )
     return value
 

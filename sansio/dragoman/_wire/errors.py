@@ -107,9 +107,9 @@ STATUS_BY_KIND: dict[ErrorKind, int] = {
     ErrorKind.CANCELLED: 499,
 }
 
-# Words by which servers say what they have no code for, in lower case: the kinds that they refine (None: all of them),
-# and the kind that they mean.
-_WORDS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorKind], ...] = (
+# Parts of messages, in lower case, by which servers report what they have no code for: the kinds that they refine
+# (None: all of them), and the kind that they mean.
+_MESSAGE_PARTS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorKind], ...] = (
     (
         (
             "context length",
@@ -125,9 +125,9 @@ _WORDS: tuple[tuple[tuple[str, ...], frozenset[ErrorKind] | None, ErrorKind], ..
         frozenset({ErrorKind.INVALID_REQUEST, ErrorKind.TOO_LARGE, ErrorKind.UNPROCESSABLE}),
         ErrorKind.CONTEXT_LENGTH,
     ),
-    # Messages says 400 when the money is gone.
+    # Anthropic sends 400 when the credit is used up (anthropics/claude-code#66314, read 2026-11-22).
     (("credit balance is too low",), None, ErrorKind.BILLING),
-    # Google and xAI say 400 for a key that they do not know.
+    # Google and xAI send 400 for an unknown key (recorded; for xAI also openai/codex#1352, read 2026-11-22).
     (
         ("api key not valid", "api_key_invalid", "incorrect api key provided"),
         frozenset({ErrorKind.INVALID_REQUEST}),
@@ -145,14 +145,14 @@ def kind_of_status(status: int) -> ErrorKind:
 
 
 def kind_from_message(kind: ErrorKind, message: str) -> ErrorKind:
-    """Refine the kind that follows from status, type and code by what the message says."""
+    """Refine the kind that follows from status, type and code by the text of the message."""
     lowered = message.lower()
-    for words, kinds, meant in _WORDS:
-        if (kinds is None or kind in kinds) and any(each in lowered for each in words):
+    for parts, kinds, meant in _MESSAGE_PARTS:
+        if (kinds is None or kind in kinds) and any(part in lowered for part in parts):
             return meant
     return kind
 
 
 def unreadable_error(reason: object) -> WireError:
     """Make the error for a response that cannot be read. reason: the rest of the sentence."""
-    return WireError(ErrorKind.UNREADABLE, f"the upstream's answer cannot be read: {reason}")
+    return WireError(ErrorKind.UNREADABLE, f"the upstream's response cannot be read: {reason}")

@@ -64,6 +64,11 @@ class RequestRefused(_HTTPError):
     """
 
 
+def unreadable_response(message: str) -> RemoteProtocolError:
+    """Return the error (502) for a response that cannot be read."""
+    return RemoteProtocolError(message, status=502)
+
+
 def dotted_path(pointer: str) -> str:
     """Return a JSON Pointer in OpenAI's notation for `param`: `/messages/3/role` -> `messages[3].role`."""
     text = ""

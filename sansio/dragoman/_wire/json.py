@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 
-JSON: TypeAlias = Any  # what a JSON text can hold: the one place where the core says Any
+JSON: TypeAlias = Any  # what a JSON text can hold: the only Any in the core
 JSONObject: TypeAlias = dict[str, JSON]
 
-# One request body or one whole response. The largest honest bodies are requests with inline images and PDFs;
-# Anthropic refuses more than 32 MB, OpenAI more than 50 MB of files in one request.
+# One request body or one whole response. The largest legitimate bodies are requests with inline images and PDFs:
+# Anthropic accepts up to 32 MB (platform.claude.com/docs/en/api/errors, read 2026-11-22), OpenAI more.
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
 _decode = msgspec.json.Decoder().decode
@@ -65,7 +65,7 @@ def encode(value: JSON) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form; only its \u escape can carry it.
+        # A lone surrogate has no UTF-8 form, only a \u escape.
         return json.dumps(value, separators=(",", ":"), ensure_ascii=True, default=_plain).encode("ascii")
 
 
@@ -77,7 +77,7 @@ def encode_text(value: JSON) -> str:
 def is_object_text(text: str) -> bool:
     """True if a text is one complete JSON object, as tool arguments must be in the end."""
     try:
-        # What holds a lone surrogate is complete all the same: decode() takes it too.
+        # A text with a lone surrogate is complete as well: decode() accepts it.
         return type(decode(text.encode("utf-8", "surrogatepass"))) is dict
     except RemoteProtocolError:
         return False
@@ -87,6 +87,8 @@ def kind_of(value: object) -> str:
     """Return the JSON name of a value's type, for error messages."""
     if value is None:
         return "null"
+    if value == "":
+        return "an empty string"
     for types, name in _KINDS:
         if isinstance(value, types):
             return name
@@ -102,11 +104,23 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 )
 
 
+def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
+    """Return the error (400) for a value at `path` that is not what is expected, e.g. "a string"."""
+    return RemoteProtocolError(
+        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
+    )
+
+
+def text_or_none(value: JSON) -> str | None:
+    """Return a string that is not empty, None for any other value. Servers send null, "" and other types."""
+    return value if type(value) is str and value else None
+
+
 def _decode_leniently(data: bytes, error: msgspec.DecodeError) -> JSON:
     """Decode lone surrogates, which only the standard library accepts. Everything else raises msgspec's error."""
     if b"\\u" in data:
         try:
-            # As str, for json.loads would guess UTF-16 and skip a BOM in bytes.
+            # As str, because json.loads would guess UTF-16 and skip a BOM in bytes.
             return json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
         except (ValueError, RecursionError):
             pass

@@ -2,8 +2,8 @@
 
 Both walk over the schema. A schema comes with the request, so from outside: find_broken_keyword() counts its steps and
 gives up beyond a bound, and runs no regular expression. A keyword that is not checked leaves the result open; only a
-certain breach is reported. Other words are annotations: "a JSON Schema MAY contain properties which are not schema
-keywords ... they SHOULD be ignored".
+certain breach is reported. Other members are annotations: "A JSON Schema MAY contain properties which are not schema
+keywords. Unknown keywords SHOULD be ignored." (JSON Schema draft-07, 4.3.1)
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
     except _Broken as broken:
         return str(broken)
     except RecursionError:
-        raise SchemaUndecided("schema and answer are nested too deep") from None
+        raise SchemaUndecided("schema and response are nested too deep") from None
     if not sure:
-        raise SchemaUndecided("the schema has keywords that are not judged")
+        raise SchemaUndecided("the schema has keywords that are not checked")
     return None
 
 
@@ -52,7 +52,7 @@ class _SchemaWalk:
     def spend(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_STEPS:
-            raise SchemaUndecided("to judge it would take too long")
+            raise SchemaUndecided("the check would take too long")
 
     def matches(self, schema: JSON, value: JSON) -> bool:
         if schema is True:
@@ -202,7 +202,7 @@ class _SchemaWalk:
             return True
         before = schema.get("prefixItems", [])
         if type(rule) is list or type(before) is not list:
-            return False  # prefixItems, as drafts before 2020-12 say it
+            return False  # prefixItems, in the form of drafts before 2020-12
         left = value[len(before) :]
         if left and rule is False:
             raise _Broken("items")
@@ -244,12 +244,12 @@ _TYPES: Final[dict[str, Callable[[JSON], bool]]] = {
     "string": lambda value: type(value) is str,
 }
 
-_Judge = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
+_Check = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
 
 
 def _bound(
     keyword: str, kinds: tuple[type, ...], keeps: Callable[[JSON, JSON], bool], size: bool = True
-) -> _Judge:
+) -> _Check:
     """Return the check of a bound on a value's size, or on the number itself."""
 
     def judge(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
@@ -265,7 +265,7 @@ def _bound(
 
 
 _STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
-_JUDGES: Final[dict[str, _Judge]] = {
+_JUDGES: Final[dict[str, _Check]] = {
     "$ref": _SchemaWalk.reference,
     "additionalProperties": _SchemaWalk.additional_properties,
     "allOf": _SchemaWalk.all_of,
@@ -311,7 +311,8 @@ _OPEN: Final[dict[str, type | None]] = {
 
 # OpenAI's strict subset
 
-# "'default' is not permitted": keywords outside of the subset, and compositions other than anyOf.
+# "'default' is not permitted" (567-labs/instructor#1074, read 2026-11-22): keywords outside of the subset, and
+# compositions other than anyOf.
 _NOT_STRICT = frozenset(
     {
         "allOf",
@@ -335,7 +336,7 @@ _NOT_STRICT = frozenset(
         "uniqueItems",
     }
 )
-# "schema must have a 'type' key", for `enum` and `const` as well, unless it refers to others.
+# A schema must have a type, also beside `enum` and `const`, unless it refers to other schemas.
 _TYPE_KEYS = ("type", "anyOf", "$ref")
 _STRICT_MAPS = ("properties", "$defs", "definitions")
 # The second is accepted, but not enforced.
@@ -345,9 +346,9 @@ _STRICT_LISTS = ("anyOf", "prefixItems")
 def is_strict(schema: JSON) -> bool:
     """True if OpenAI accepts a schema as strict, for tools and for structured output alike.
 
-    A strict schema outside of its subset costs the whole request ("Invalid schema for ..."), and leaving `strict` out
-    costs a guarantee. "The root must be an object and not anyOf", "all fields must be required",
-    "additionalProperties: false must always be set".
+    A strict schema outside of its subset costs the whole request, and leaving `strict` out costs a guarantee. The root
+    must be an object and not `anyOf`, all properties must be required, and `additionalProperties` must be false
+    (developers.openai.com/api/docs/guides/structured-outputs, read 2026-11-22).
     """
     if type(schema) is not dict or schema.get("type") != "object" or "anyOf" in schema:
         return False
@@ -378,12 +379,13 @@ def _qualifies(schema: JSONObject) -> bool:
     kind = schema.get("type")
     kinds = kind if type(kind) is list else [kind]
     if "array" in kinds and "items" not in schema:
-        return False  # "array schema missing items"
+        return False  # "array schema missing items" (sigoden/aichat#1049, read 2026-11-22)
     if "object" not in kinds:
         return "properties" not in schema
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if type(properties) is not dict or type(required) is not list:
         return False
-    # "'required' is required to be ... an array including every key in properties. Extra required key supplied."
+    # "'required' is required to be supplied and to be an array including every key in properties"
+    # (ash-project/ash_ai#155), "Extra required key 'recipe' supplied" (dotnet/extensions#6302, both read 2026-11-22).
     names = {name for name in required if type(name) is str}
     return schema.get("additionalProperties") is False and properties.keys() == names

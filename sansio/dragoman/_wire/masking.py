@@ -20,8 +20,8 @@ def mask_error(error: WireError, mask: Masker | None) -> WireError:
     if mask is None:
         return error
     texts = {name: text for name in _TEXTS if (text := getattr(error, name)) is not None}
-    shown = {name: mask(text) for name, text in texts.items()}
-    return error if shown == texts else msgspec.structs.replace(error, **shown)
+    masked = {name: mask(text) for name, text in texts.items()}
+    return error if masked == texts else msgspec.structs.replace(error, **masked)
 
 
 _TEXTS = ("message", "code", "type", "param", "request_id")
@@ -36,10 +36,10 @@ def mask_document(data: bytes, mask: Masker | None) -> bytes:
         return data
     try:
         value = decode(data)
-        shown = mask_value(value, mask)
+        masked = mask_value(value, mask)
     except (RemoteProtocolError, RecursionError):
         return mask(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    return data if shown == value else encode(shown)
+    return data if masked == value else encode(masked)
 
 
 def mask_value(value: JSON, mask: Masker) -> JSON:

@@ -33,10 +33,9 @@ class Frame(NamedTuple):
 
     Attributes:
         event: The value of its `event:` line, b"" without one.
-        data: Its `data:` lines joined by LF. A line `error: X` without another (llama.cpp before its PR 16109,
-        GPUStack on
-            it) is the event "error" with the data X, though the standard has no such field. If X is no JSON object, it
-            becomes the `error` of one.
+        data: Its `data:` lines joined by LF. A line `error: X` without another is the event "error" with the data X,
+            though the standard has no such field, because llama.cpp sent it before ggml-org/llama.cpp#16109 (read
+            2026-11-22). If X is not a JSON object, it becomes the `error` of one.
     """
 
     event: bytes
@@ -177,7 +176,7 @@ def _frame_by_lines(piece: bytes) -> Frame | None:
     error: bytes | None = None
     for line in piece.split(b"\n"):
         name, _, value = line.partition(b":")
-        # "If value starts with a U+0020 SPACE character, remove it from value."
+        # "If value starts with a U+0020 SPACE character, remove it from value." (HTML standard, 9.2.6)
         value = value.removeprefix(b" ")
         if name == b"data":
             data.append(value)

@@ -1,4 +1,4 @@
-"""The protocols that Dragoman speaks: one folder and one line each."""
+"""The protocols of clients and upstreams, by name. Each has a folder of its own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def client_spec(protocol: ProtocolSpec | str) -> ProtocolSpec:
         return protocol
     spec = PROTOCOLS.get(protocol)
     if spec is None:
-        raise ValueError(f"no protocol has the name {protocol!r}; there are {', '.join(PROTOCOLS)}")
+        raise ValueError(f"unknown protocol {protocol!r}: expected one of {', '.join(PROTOCOLS)}")
     return spec
 
 
@@ -37,5 +37,5 @@ def upstream_spec(protocol: UpstreamSpec | str) -> UpstreamSpec:
     """Return the protocol with this name, as client_spec() does. Raises ValueError if no upstream speaks it."""
     spec = client_spec(protocol)
     if not isinstance(spec, UpstreamSpec):
-        raise ValueError(f"no upstream speaks {spec.name}; there are {', '.join(UPSTREAMS)}")
+        raise ValueError(f"no upstream speaks {spec.name}: expected one of {', '.join(UPSTREAMS)}")
     return spec

@@ -3,6 +3,9 @@
 It is a value with pure transitions, so that every account store (memory, a file, a server that many gateways share)
 does the same. Time and a random number are arguments. A later report never shortens a cooldown, because two requests
 that fail at once are reported in any order.
+
+`proxying/account_pool.py` reports outcomes to the account store. With a single account to choose from it reports none,
+because a cooldown would only turn requests away.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from dragoman_server.settings import (
     Settings,
 )
 from dragoman_server.settings.fields import SettingKind, SettingSpec
-from dragoman_server.tool_grammar.check import grammar_check_available
+from dragoman_server.tool_grammar import grammar_check_available
 
 _CANNOT_START = 1
 _WRONG_CONFIGURATION = 2

@@ -115,7 +115,7 @@ class CountEndpoint(BaseEndpoint):
     def _complete(self, body: bytes) -> JSONObject:
         """Return the body with what a request for a response needs beyond one for a count."""
         value = decode_object(body, "the request body")
-        for name, default in self._count_spec.stand_ins.items():
+        for name, default in self._count_spec.defaults.items():
             if value.get(name) is None:
                 value[name] = default
         return value

@@ -12,7 +12,7 @@ The first rule that matches decides:
 Everything else is UnknownModel. A client whose protocol the upstream speaks is relayed in that protocol.
 
 Rules 4 and 5 guess. Agents request models of one vendor whatever upstream there is, so a guess leads to the upstream's
-default model if the upstream neither lists the name nor is that vendor's.
+default model if the upstream neither lists the name nor is that vendor's. `catalog.py` has fetched the list by then.
 """
 
 import json

@@ -361,7 +361,7 @@ def _is_about_model(error: WireError, model: str) -> bool:
 
 
 def _foreign_signatures(plan: Plan) -> int:
-    return sum(loss.code is LossCode.FOREIGN_SEAL for loss in plan.translated.losses)
+    return sum(loss.code is LossCode.FOREIGN_SIGNATURE for loss in plan.translated.losses)
 
 
 def is_connecting(error: UpstreamError) -> bool:

@@ -176,7 +176,7 @@ _ITEMS: dict[str, Row] = {
     # Each of them is complete.
     "/input/{n}/status": IMPLIED,
     "/input/{n:0,1,2,4}/type": IMPLIED,
-    "/input/3/...": lost("foreign_seal"),
+    "/input/3/...": lost("foreign_signature"),
     "/input/4/phase": lost(),
     "/input/9/namespace": IMPLIED,  # in the name
     "/input/{n:15,16}/execution": IMPLIED,

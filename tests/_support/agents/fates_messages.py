@@ -64,7 +64,7 @@ _THOUGHTS_IN_CHAT: dict[str, Row] = {
     "/messages/{n:1,3}/content/0/type": IMPLIED,
     "/messages/1/content/0/thinking": to("/messages/2/reasoning_content"),
     "/messages/3/content/0/thinking": to("/messages/4/reasoning_content"),
-    "/messages/{n:1,3}/content/0/signature": lost("foreign_seal", at="/messages/{n}/content/0"),
+    "/messages/{n:1,3}/content/0/signature": lost("foreign_signature", at="/messages/{n}/content/0"),
 }
 
 
@@ -154,7 +154,7 @@ def _items(block: int) -> dict[str, Row]:
     }
 
 
-_THOUGHTS_IN_RESPONSES: dict[str, Row] = {"/messages/{n:1,3}/content/0/...": lost("foreign_seal")}
+_THOUGHTS_IN_RESPONSES: dict[str, Row] = {"/messages/{n:1,3}/content/0/...": lost("foreign_signature")}
 _OPENCODE_IN_RESPONSES: dict[str, Row] = {
     **_RESPONSES,
     **_items(0),

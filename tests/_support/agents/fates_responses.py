@@ -77,7 +77,7 @@ _THOUGHTS_IN_CHAT: dict[str, Row] = {
     "/input/{n:2,5}/summary/0/type": IMPLIED,
     "/input/2/summary/0/text": to("/messages/2/reasoning_content"),
     "/input/5/summary/0/text": to("/messages/4/reasoning_content"),
-    "/input/{n:2,5}/encrypted_content": lost("foreign_seal", at="/input/{n}"),
+    "/input/{n:2,5}/encrypted_content": lost("foreign_signature", at="/input/{n}"),
 }
 
 # --- to Anthropic's own host --------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _block_calls(*items: int) -> dict[str, Row]:
 
 
 # Nothing unsigned may pass for a thought there.
-_THOUGHTS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_seal")}
+_THOUGHTS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_signature")}
 
 # --- by client and upstream ---------------------------------------------------------------------------------------
 

@@ -226,7 +226,9 @@ def write_request(
                 ledger.add(LossCode.UNKNOWN_KIND, part.path, "no counterpart")
                 continue
             if isinstance(part, Reasoning) and part.signature is not None and part.signature.origin != name:
-                ledger.add(LossCode.FOREIGN_SEAL, child(part.path, "signature"), "only its maker can read it")
+                ledger.add(
+                    LossCode.FOREIGN_SIGNATURE, child(part.path, "signature"), "only its maker can read it"
+                )
                 part = msgspec.structs.replace(part, signature=None)
             parts.append(_plain_object(part))
         out["messages"].append({"role": message.role, "parts": parts})

@@ -192,7 +192,7 @@ def test_C4_thinking_that_another_vendor_signed_goes_as_text(client: str) -> Non
     (said,) = [message for message in asked.body["messages"] if message["role"] == "assistant"]
     assert said["reasoning_content"] == "Hm."
     assert "c2ln" not in json.dumps(asked.body)
-    assert "foreign_seal" in asked.losses.values()
+    assert "foreign_signature" in asked.losses.values()
 
 
 @each("client", OTHERS)
@@ -261,7 +261,7 @@ def test_C13_no_seal_goes_to_another_maker(client: str, upstream: str, streams: 
         kinds = [block["type"] for block in all_blocks(asked.body)] if upstream == MESSAGES else []
         assert "thinking" not in kinds
         if client != maker:
-            assert "foreign_seal" in asked.losses.values()
+            assert "foreign_signature" in asked.losses.values()
 
 
 @pairs(clients=OTHERS)
@@ -281,7 +281,7 @@ def test_C13_a_signature_of_another_model_is_left_out(client: str, streams: bool
     asked = after_rounds(MESSAGES, client, FIRST, streams=streams, model="another-model")
     assert [block["type"] for block in turns_of(asked.body)[0]] == ["text", "tool_use"]
     assert refused(MESSAGES, asked.body) == []
-    assert "foreign_seal" in [loss.code.value for loss in asked.translated.losses]
+    assert "foreign_signature" in [loss.code.value for loss in asked.translated.losses]
 
 
 @each("client", (CHAT, RESPONSES))

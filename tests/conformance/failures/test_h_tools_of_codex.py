@@ -254,7 +254,7 @@ def sent_with(upstream: str, *tools: Json, **fields: Any) -> Asked:
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted", HOSTED)
 def test_H6_no_tool_beside_others_refuses_a_request(upstream: str, hosted: str) -> None:
-    """It is told to the model as a function or left out; either way the client can know, and the rest goes. Only
+    """It was sent as a function or left out; either way the client can know, and the rest goes. Only
     where nothing is left to be called there is no honest answer."""
     sent = sent_with(upstream, HOSTED[hosted], ADD)
     found = functions(upstream, sent.body)

@@ -149,7 +149,7 @@ def test_settings(params: Any, written: Any, losses: Any) -> None:
     ],
 )
 def test_settings_that_may_not_be_dropped_are_refused(params: Any) -> None:
-    with pytest.raises(RequestRefused, match="cannot be carried to this upstream") as caught:
+    with pytest.raises(RequestRefused, match="cannot be sent to this upstream") as caught:
         write(params=params)
     assert caught.value.code == "unsupported_parameter"
     assert caught.value.path == f"/{next(iter(params))}"

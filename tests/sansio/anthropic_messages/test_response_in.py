@@ -263,7 +263,7 @@ def test_framing(data: bytes, size: int) -> None:
         ([START, TEXT, {"type": "content_block_delta", "index": 0}], "for a block that is not open"),
         ([START, TEXT, closed(), delta("text_delta", text="a")], "for a block that is not open"),
         ([{"type": "message_start"}], "message_start has no message"),
-        ([{"type": "message_start", "message": {"content": {}}}], "is no list"),
+        ([{"type": "message_start", "message": {"content": {}}}], "is not a list"),
         ([START, opened(None)], "a content block has no type"),
         ([START, opened({"type": "text"}, index="0")], "a block has no index"),  # type: ignore[arg-type]
         ([START, opened({"type": "tool_use", "id": "t1"})], "a tool call has no name"),
@@ -277,7 +277,7 @@ def test_unreadable_streams(frames: list[Any], words: str) -> None:
 
 @pytest.mark.parametrize(
     ("data", "words"),
-    [(b"[]", "an event is no JSON object"), (b"{}", "an event has no type"), (b"{", "truncated")],
+    [(b"[]", "an event is not a JSON object"), (b"{}", "an event has no type"), (b"{", "truncated")],
 )
 def test_unreadable_frames(data: bytes, words: str) -> None:
     with pytest.raises(RemoteProtocolError, match=words):
@@ -467,5 +467,5 @@ def test_an_error_with_status_200(body: Any) -> None:
 
 
 def test_a_body_without_content() -> None:
-    with pytest.raises(RemoteProtocolError, match="the answer has no content"):
+    with pytest.raises(RemoteProtocolError, match="the response has no content"):
         SPEC.read_whole({"choices": []}, CONTEXT, Ledger())

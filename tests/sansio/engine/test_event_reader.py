@@ -117,7 +117,7 @@ def test_a_broken_order() -> None:
     events = reader()
     events.receive_data(stream_of([STARTED, TextDelta(0, "a"), STOP]))
     assert events.next_event() == STARTED
-    broken(events, "the stream breaks its order: TextDelta for block 0, which is not open")
+    broken(events, "the events of the stream are out of order: TextDelta for block 0, which is not open")
 
 
 def test_an_early_end() -> None:
@@ -139,7 +139,7 @@ def test_an_early_end_of_which_the_protocol_says_nothing() -> None:
     events = reader(msgspec.structs.replace(toy(), stream_reader=lambda exchange, ledger: Mute()))
     events.receive_eof()
     assert events.next_event() == STARTED
-    broken(events, "ended before the answer was complete")
+    broken(events, "ended before the response was complete")
 
 
 def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,17 +71,17 @@ def test_an_illegal_event_is_refused_and_changes_nothing(protocol: str) -> None:
     events, same = writer(protocol), writer(protocol)
     for event in TEXT:
         assert events.send(event) == same.send(event)
-        with pytest.raises(LocalProtocolError, match="the answer ends"):
+        with pytest.raises(LocalProtocolError, match="the response ends"):
             events.send(ENDED)
     assert events.send(Stopped(StopReason.END)) == same.send(Stopped(StopReason.END))
     assert events.send(ENDED) == same.send(ENDED)
-    with pytest.raises(LocalProtocolError, match="may not come while the answer is ended"):
+    with pytest.raises(LocalProtocolError, match="is not allowed while the response is ended"):
         events.send(Failed(WireError(ErrorKind.SERVER, "late")))
 
 
 def test_a_second_choice_where_there_is_one() -> None:
     second = start_of(BlockKind.TEXT, 1, choice=1)
-    with pytest.raises(LocalProtocolError, match="anthropic_messages has one choice, not several"):
+    with pytest.raises(LocalProtocolError, match="anthropic_messages allows only one choice per response"):
         writer("anthropic_messages").send(second)
     chat = writer("openai_chat")
     chat.send(STARTED)

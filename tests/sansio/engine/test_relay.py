@@ -39,7 +39,7 @@ HELLO: list[Event] = [
     ENDED,
 ]
 GONE = WireError(ErrorKind.UNREACHABLE, "the upstream went away")
-TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete")
+TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete")
 
 
 def relay(*, streams: bool = True) -> Relay:
@@ -500,7 +500,7 @@ def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
     assert machine.error == WireError(
-        ErrorKind.UNREADABLE, "the upstream's answer cannot be read: it has no blocks"
+        ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no blocks"
     )
 
 
@@ -519,7 +519,7 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.error is not None
     assert machine.error.kind is ErrorKind.UNREADABLE
-    assert machine.error.message.startswith("the upstream's answer cannot be read: it ")
+    assert machine.error.message.startswith("the upstream's response cannot be read: it ")
 
 
 def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:

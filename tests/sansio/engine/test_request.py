@@ -9,11 +9,8 @@ from core.toy_protocol import (
     toy,
 )
 
-from dragoman._engine.request import (
-    RequestTranslator,
-    TranslatedRequest,
-    translate_error,
-)
+from dragoman._engine.errors import translate_error
+from dragoman._engine.request import RequestTranslator, TranslatedRequest
 from dragoman._ir.events import (
     ENDED,
     BlockEnded,
@@ -128,7 +125,7 @@ def test_losses_of_a_request() -> None:
         (LossCode.UNKNOWN_FIELD, "/messages/0/name"),
         (LossCode.UNKNOWN_FIELD, "/messages/0/parts/2/odd~1key"),
         (LossCode.ALTERED, "/tools/0/format"),
-        (LossCode.FOREIGN_SEAL, "/messages/0/parts/0/signature"),
+        (LossCode.FOREIGN_SIGNATURE, "/messages/0/parts/0/signature"),
         (LossCode.UNKNOWN_KIND, "/messages/0/parts/1"),
         (LossCode.DROPPED, "/who"),
     ]
@@ -140,7 +137,7 @@ def test_losses_of_a_request() -> None:
 def test_policy_refuse() -> None:
     translator = RequestTranslator(client=CLIENT, upstream=UPSTREAM, policy=LossPolicy.REFUSE)
     assert translator.translate(request_body(heat=1)).losses is not None
-    with pytest.raises(RequestRefused, match="/new_field cannot be carried") as caught:
+    with pytest.raises(RequestRefused, match="/new_field cannot be sent") as caught:
         translator.translate(request_body(new_field=1))
     assert (caught.value.status, caught.value.path) == (400, "/new_field")
 
@@ -270,7 +267,7 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
     sealed = {"origin": "upstream", "native": 1, "model": "wire"}
     thought = {"t": "thought", "text": "hm", "signature": sealed}
     body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
-    for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SEAL])):
+    for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SIGNATURE])):
         out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(
             body, model="wire", signed_reasoning=signed
         )
@@ -373,7 +370,7 @@ def test_every_pass_is_made() -> None:
     assert whole.fan_out == 3
     assert losses_of(whole.losses) == [
         (LossCode.REPAIRED, "/messages/0/parts/0"),
-        (LossCode.FOREIGN_SEAL, "/messages/1/parts/0"),
+        (LossCode.FOREIGN_SIGNATURE, "/messages/1/parts/0"),
         (LossCode.ALTERED, "/response_format"),
         (LossCode.DROPPED, "/heat"),
     ]

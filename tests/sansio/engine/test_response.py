@@ -304,21 +304,21 @@ def test_a_reader_that_says_nothing_of_the_end() -> None:
     upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Mute())
     translator = machine(upstream=upstream)
     error = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
-    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's answer ended before it was complete")
+    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete")
 
 
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b"data: no json\n\n", "the upstream's answer cannot be read: JSON is malformed"),
-        (b'data: {"e":"?"}\n\n', "the upstream's answer cannot be read: no toy event"),
+        (b"data: no json\n\n", "the upstream's response cannot be read: JSON is malformed"),
+        (b'data: {"e":"?"}\n\n', "the upstream's response cannot be read: no toy event"),
         (
             frame_of(TextDelta(9, "a")),
-            "the upstream's answer cannot be read: TextDelta for block 9, which is not open",
+            "the upstream's response cannot be read: TextDelta for block 9, which is not open",
         ),
         (
             frame_of(STARTED),
-            "the upstream's answer cannot be read: Started may not come while the answer is active",
+            "the upstream's response cannot be read: Started is not allowed while the response is active",
         ),
     ],
 )
@@ -420,14 +420,14 @@ def test_a_bad_whole_answer(body: bytes, message: str) -> None:
         assert bool(out) is streams
         assert translator.error is not None
         assert (translator.outcome, translator.error.kind) == (Outcome.FAILED, ErrorKind.UNREADABLE)
-        assert translator.error.message.startswith(f"the upstream's answer cannot be read: {message}")
+        assert translator.error.message.startswith(f"the upstream's response cannot be read: {message}")
 
 
 def test_a_whole_answer_without_its_end() -> None:
     translator = machine(upstream_streams=False)
     body = encode({"started": {"id": "i", "model": "m"}})
     error = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
-    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's answer is not complete")
+    assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete")
 
 
 def test_a_whole_answer_in_a_wrong_order() -> None:

@@ -124,7 +124,7 @@ def test_what_the_upstream_cannot_read_is_dropped_and_recorded(protocol: str, by
     }[by]
     out = relayed(protocol, body_of(protocol, [NATIVE[protocol], carrier(protocol, text)]))
     assert out.body == encode({**body_of(protocol, [NATIVE[protocol]]), "model": MODEL})
-    assert losses_of(out) == [(LossCode.FOREIGN_SEAL, f"{AT[protocol]}/{FIRST[protocol] + 1}")]
+    assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, f"{AT[protocol]}/{FIRST[protocol] + 1}")]
 
 
 @pytest.mark.parametrize("protocol", ALL)
@@ -139,7 +139,7 @@ def test_what_the_upstream_has_refused_is_left_out(protocol: str) -> None:
     out = relayed(protocol, body, signed_reasoning=False)
     assert out.body == encode({**body_of(protocol, []), "model": MODEL})
     paths = [f"{AT[protocol]}/{FIRST[protocol] + number}" for number in (0, 1)]
-    assert losses_of(out) == [(LossCode.FOREIGN_SEAL, path) for path in paths]
+    assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, path) for path in paths]
 
 
 @pytest.mark.parametrize("protocol", ALL)
@@ -189,7 +189,7 @@ def test_a_body_that_breaks_the_protocol_is_for_the_upstream_to_refuse(
 def test_of_native_blocks_only_an_object_is_put_back() -> None:
     wrapped = SIGNER.wrap(Signature(MESSAGES, "a text", MODEL))
     assert losses_of(relayed(MESSAGES, body_of(MESSAGES, [carrier(MESSAGES, wrapped)]))) == [
-        (LossCode.FOREIGN_SEAL, "/messages/1/content/0")
+        (LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")
     ]
 
 
@@ -206,7 +206,7 @@ def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     out = RequestTranslator(client=spec, upstream=spec, signer=SIGNER).translate(encode(body))
     kept = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
     assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *kept]
-    assert losses_of(out) == ([(LossCode.FOREIGN_SEAL, "/messages/0/parts/3")] if bound else [])
+    assert losses_of(out) == ([(LossCode.FOREIGN_SIGNATURE, "/messages/0/parts/3")] if bound else [])
 
 
 # --- Messages ---
@@ -233,7 +233,7 @@ def conversation(*messages: Any, **fields: Any) -> tuple[Any, list[tuple[LossCod
 def test_a_turn_of_foreign_reasoning_only_is_left_out() -> None:
     assert conversation(HI, turn(WRAPPED), HI) == (
         [HI, HI],
-        [(LossCode.FOREIGN_SEAL, "/messages/1/content/0")],
+        [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0")],
     )
 
 
@@ -241,7 +241,7 @@ def test_reasoning_that_nobody_signed_is_left_out() -> None:
     unsigned = {"type": "thinking", "thinking": "so", "signature": ""}
     assert conversation(HI, turn(WRAPPED, unsigned, TEXT)) == (
         [HI, turn(TEXT)],
-        [(LossCode.FOREIGN_SEAL, "/messages/1/content/0"), (LossCode.DROPPED, "/messages/1/content/1")],
+        [(LossCode.FOREIGN_SIGNATURE, "/messages/1/content/0"), (LossCode.DROPPED, "/messages/1/content/1")],
     )
 
 
@@ -325,8 +325,8 @@ def test_items_without_a_form_in_the_clients_protocol_are_put_back() -> None:
 @pytest.mark.parametrize(
     ("native", "code"),
     [
-        ({"type": "message", "role": "system", "content": "x"}, LossCode.FOREIGN_SEAL),
-        ({"type": 5}, LossCode.FOREIGN_SEAL),
+        ({"type": "message", "role": "system", "content": "x"}, LossCode.FOREIGN_SIGNATURE),
+        ({"type": 5}, LossCode.FOREIGN_SIGNATURE),
         ({"type": "reasoning", "id": "rs_1", "summary": []}, LossCode.DROPPED),
     ],
 )

@@ -85,7 +85,7 @@ def test_every_phase_with_every_event(phase: ResponseState, kind: type[Event]) -
     assert checker.state is phase
     after = TRANSITIONS[phase].get(kind)
     if after is None:
-        refused(checker, SAMPLES[kind], f"{kind.__name__} may not come while the answer is {phase.value}")
+        refused(checker, SAMPLES[kind], f"{kind.__name__} is not allowed while the response is {phase.value}")
     else:
         checker.check(SAMPLES[kind])
         assert checker.state is after
@@ -125,7 +125,7 @@ def test_a_delta_needs_its_block(delta: type[Event]) -> None:
 def test_nothing_fills_a_block_after_the_failure(delta: type[Event]) -> None:
     checker = checked(STARTED, *BEFORE[delta], Failed(FAULT))
     assert checker.open_blocks == []
-    refused(checker, SAMPLES[delta], "may not come while the answer is failed")
+    refused(checker, SAMPLES[delta], "is not allowed while the response is failed")
 
 
 # The rules of blocks and choices
@@ -134,15 +134,19 @@ def test_nothing_fills_a_block_after_the_failure(delta: type[Event]) -> None:
 TEXT = start_of(BlockKind.TEXT)
 
 REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
-    "a number twice": ((TEXT,), TEXT, "block 0 was started before"),
-    "a number again": ((TEXT, BlockEnded(0)), TEXT, "block 0 was started before"),
-    "a block in a stopped choice": ((STOP,), TEXT, "choice 0 has stopped: block 0 may not start in it"),
-    "a tool call without a head": ((), BlockStarted(0, BlockKind.TOOL_CALL), "a tool call has a tool head"),
-    "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "nothing else has one"),
+    "a number twice": ((TEXT,), TEXT, "block 0 has been started already"),
+    "a number again": ((TEXT, BlockEnded(0)), TEXT, "block 0 has been started already"),
+    "a block in a stopped choice": ((STOP,), TEXT, "choice 0 has stopped: block 0 cannot start in it"),
+    "a tool call without a head": (
+        (),
+        BlockStarted(0, BlockKind.TOOL_CALL),
+        "a tool call must have a tool head",
+    ),
+    "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "no other block may have one"),
     "a second seal": (
         (start_of(BlockKind.REASONING), SignatureDelta(0, SEAL)),
         SignatureDelta(0, SEAL),
-        "block 0 has its seal already",
+        "block 0 has its signature already",
     ),
     "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
     "the second end of a block": ((TEXT, BlockEnded(0)), BlockEnded(0), "block 0 ends but is not open"),
@@ -161,7 +165,7 @@ REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
     "the end with an open block": (
         (STOP, start_of(BlockKind.TEXT, 3, 1)),
         ENDED,
-        r"the answer ends with open blocks \[3\]",
+        r"the response ends with open blocks \[3\]",
     ),
 }
 

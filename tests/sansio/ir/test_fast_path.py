@@ -188,7 +188,7 @@ def test_nothing_is_known_at_first_and_after_forget() -> None:
         lane.emit("a")
     lane.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
     assert taken(lane, frame)
-    lane.forget()
+    lane.reset()
     assert not taken(lane, frame)
     assert put == [DELTAS[0]]
 

@@ -77,9 +77,9 @@ def test_refuse_takes_what_is_whole() -> None:
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (["/tools/0/x"], "strict mode: /tools/0/x cannot be carried to the upstream: gone"),
-        (["/a", "/b", "/c"], "strict mode: /a cannot be carried to the upstream: gone (and 2 more)"),
-        ([""], "strict mode: the request cannot be carried to the upstream: gone"),
+        (["/tools/0/x"], "strict mode: /tools/0/x cannot be sent to the upstream: gone"),
+        (["/a", "/b", "/c"], "strict mode: /a cannot be sent to the upstream: gone (and 2 more)"),
+        ([""], "strict mode: the request cannot be sent to the upstream: gone"),
     ],
 )
 def test_refuse(paths: list[str], message: str) -> None:

@@ -61,4 +61,4 @@ def test_no_secret_is_shown() -> None:
     ],
 )
 def test_whether_thinking_is_asked_for(config: ReasoningConfig, thinks: bool) -> None:
-    assert config.thinks is thinks
+    assert config.requests_reasoning is thinks

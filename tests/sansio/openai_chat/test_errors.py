@@ -64,10 +64,10 @@ def body(value: Any) -> bytes:
         (404, b"no such page", WireError(K.NOT_FOUND, "no such page", 404)),
         (413, b"prompt is too long", WireError(K.CONTEXT_LENGTH, "prompt is too long", 413)),
         (502, b"<html>bad gateway</html>",
-         WireError(K.UNREACHABLE, "the upstream answered with status 502 and no readable message", 502)),
-        (503, b"", WireError(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
+         WireError(K.UNREACHABLE, "the upstream returned status 502 and no readable message", 502)),
+        (503, b"", WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
         (503, b"\xff\xfe",
-         WireError(K.OVERLOADED, "the upstream answered with status 503 and no readable message", 503)),
+         WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
         (500, body([]), WireError(K.SERVER, "[]", 500)),
     ],
 )  # fmt: skip

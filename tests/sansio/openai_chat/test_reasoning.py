@@ -301,7 +301,7 @@ DETAIL = {"type": "reasoning.text", "text": "own", "signature": "S", "index": 0}
         ),
         # Signatures are not forged.
         ("thinking_blocks", [Reasoning("a", path="/t")], {}, [("dropped", "/t")]),
-        ("reasoning", [Reasoning("", Signature(CHAT, "odd"), path="/t")], {}, [("foreign_seal", "/t")]),
+        ("reasoning", [Reasoning("", Signature(CHAT, "odd"), path="/t")], {}, [("foreign_signature", "/t")]),
     ],
 )
 def test_c4_earlier_reasoning_goes_where_the_upstream_reads_it(
@@ -368,4 +368,4 @@ def test_an_upstream_without_a_reasoning_field_gets_none() -> None:
         capabilities=Capabilities(reasoning_field=None),
     )
     assert out == [{"role": "assistant", "content": "x"}]
-    assert losses == [("dropped", "/a"), ("foreign_seal", "/b"), ("dropped", "/b")]
+    assert losses == [("dropped", "/a"), ("foreign_signature", "/b"), ("dropped", "/b")]

@@ -302,7 +302,7 @@ def test_empty_content_beside_calls_is_no_text(more: dict[str, Any]) -> None:
     assert [part for part in empty.parts if isinstance(part, Text)] == [Text("", path="/messages/2/content")]
 
 
-# -- the short paths --------------------------------------------------------------------------------------
+# -- shortcuts --------------------------------------------------------------------------------------------
 
 
 ODD = {"x_odd": 1}
@@ -340,13 +340,13 @@ def bare(part: Any) -> Any:
         (TURN, {**TURN, "tool_calls": [{**CALL, "function": {**CALL["function"], **ODD}}]}),  # type: ignore[dict-item]
     ],
 )
-def test_the_short_paths_read_the_same(common: Any, odd: Any) -> None:
+def test_the_shortcuts_read_the_same(common: Any, odd: Any) -> None:
     short, long = read_messages(common), read_messages(odd)
     assert short != long
     assert short == tuple(map(bare, long))
 
 
-def test_results_of_custom_calls_have_their_kind_on_the_short_path() -> None:
+def test_results_of_custom_calls_have_their_kind_in_the_shortcut() -> None:
     custom = {"id": "c", "type": "custom", "custom": {"name": "f", "input": "x"}}
     messages = ({**TURN, "tool_calls": [custom]}, {"role": "tool", "tool_call_id": "c", "content": "a"})
     turn, result = read_messages(*messages)
@@ -360,7 +360,7 @@ def test_results_of_custom_calls_have_their_kind_on_the_short_path() -> None:
         ({**CALL, "function": {"name": None, "arguments": ""}}, "/messages/0/tool_calls/0/function/name"),
     ],
 )
-def test_wrong_types_on_the_short_path_are_refused_with_their_path(call: Any, path: str) -> None:
+def test_wrong_types_in_the_shortcuts_are_refused_with_their_path(call: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read_messages({**TURN, "tool_calls": [call]})
     assert caught.value.path == path
@@ -430,7 +430,7 @@ USER = {"role": "user"}
         ({"stream_options": 5}, "/stream_options"),
     ],
 )
-def test_wrong_types_of_vital_members_are_refused_with_their_path(body: Any, path: str) -> None:
+def test_wrong_types_of_required_members_are_refused_with_their_path(body: Any, path: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read(**body)
     assert (caught.value.path, caught.value.status) == (path, 400)

@@ -325,7 +325,7 @@ def test_a_developer_message_after_a_system_message_is_merged_into_it() -> None:
     assert losses == [("altered", "/s/role")]
 
 
-# -- the short paths --------------------------------------------------------------------------------------
+# -- shortcuts --------------------------------------------------------------------------------------------
 
 
 def written(*messages: Message) -> tuple[Any, list[str]]:

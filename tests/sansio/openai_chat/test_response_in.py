@@ -339,7 +339,7 @@ def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
     assert losses_of(*chunks) == losses
 
 
-# -- the short path ---------------------------------------------------------------------------------------
+# -- the shortcut -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_the_short_path_reads_the_same(deltas: list[dict[str, Any]]) -> None:
             out.append(ENDED)
         return out
 
-    # Two members without content keep a delta off the short path.
+    # Two members without content keep a delta out of the shortcut.
     assert read({}) == read({"function_call": None, "annotations": None})
 
 

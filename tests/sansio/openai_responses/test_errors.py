@@ -115,21 +115,21 @@ BODIES: list[tuple[int, bytes, WireError]] = [
     (
         500,
         b'{"error":{"message":"","code":3}}',
-        WireError(K.SERVER, "the upstream answered with status 500", 500, "3"),
+        WireError(K.SERVER, "the upstream returned status 500", 500, "3"),
     ),
     (404, b'"not here"', WireError(K.NOT_FOUND, "not here", 404)),
     (
         502,
         b"<html>Bad gateway</html>",
-        WireError(K.UNREACHABLE, "the upstream answered with status 502 and no readable message", 502),
+        WireError(K.UNREACHABLE, "the upstream returned status 502 and no readable message", 502),
     ),
     (
         500,
         b"\xff\xfe",
-        WireError(K.SERVER, "the upstream answered with status 500 and no readable message", 500),
+        WireError(K.SERVER, "the upstream returned status 500 and no readable message", 500),
     ),
     (503, b"upstream is busy\n", WireError(K.OVERLOADED, "upstream is busy", 503)),
-    (500, b"", WireError(K.SERVER, "the upstream answered with status 500 and no readable message", 500)),
+    (500, b"", WireError(K.SERVER, "the upstream returned status 500 and no readable message", 500)),
     (500, b"x" * 3000, WireError(K.SERVER, "x" * 2000, 500)),
 ]
 

@@ -205,7 +205,7 @@ def test_a_signature_of_another_protocol_is_a_loss() -> None:
     ledger = Ledger()
     request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
     assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/input/0")]
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/input/0")]
 
 
 def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:

@@ -76,7 +76,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [HI], "temperature": True}, "temperature must be a number, not a boolean", "/temperature"),
     ({}, "messages must be an array of messages, not null", "/messages"),
     ({"messages": "Hi"}, "messages must be an array of messages, not a string", "/messages"),
-    ({"messages": []}, "messages must hold at least one message", "/messages"),
+    ({"messages": []}, "messages must contain at least one message", "/messages"),
     ({"messages": [HI, "Hi"]}, "messages[1] must be a message, not a string", "/messages/1"),
     (
         {"messages": [{"content": "Hi"}]},

@@ -23,7 +23,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, Namespace, ToolChoice
-from dragoman._transforms.compaction import CompactionStage, ask_for_summary
+from dragoman._transforms.compaction import CompactionStage, request_summary
 from dragoman._wire.errors import ErrorKind
 
 HI = Message("user", (Text("hi"),))
@@ -44,7 +44,7 @@ ASKED = Request(
 
 def test_the_request() -> None:
     ledger = Ledger()
-    out = ask_for_summary(ASKED, ledger)
+    out = request_summary(ASKED, ledger)
     first, ask = out.messages
     assert (first, ask.role) == (HI, "user")
     assert isinstance(ask.parts[0], Text)
@@ -57,7 +57,7 @@ def test_the_request() -> None:
 
 
 def test_a_request_without_tools_has_no_choice_of_them() -> None:
-    assert ask_for_summary(replace(ASKED, tools=()), Ledger()).tool_choice is None
+    assert request_summary(replace(ASKED, tools=()), Ledger()).tool_choice is None
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_a_request_without_tools_has_no_choice_of_them() -> None:
 )
 def test_no_tool_is_called(choice: ToolChoice, losses: list[tuple[LossCode, str]]) -> None:
     ledger = Ledger()
-    assert ask_for_summary(replace(ASKED, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
+    assert request_summary(replace(ASKED, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
     assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
 @pytest.mark.parametrize(("path", "told"), [("/text/format", "/text/format"), ("", "/response_format")])
 def test_a_summary_has_no_schema(path: str, told: str) -> None:
     ledger = Ledger()
-    out = ask_for_summary(replace(ASKED, response_format=ResponseFormat({}, path=path)), ledger)
+    out = request_summary(replace(ASKED, response_format=ResponseFormat({}, path=path)), ledger)
     assert out.response_format is None
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, told)]
 

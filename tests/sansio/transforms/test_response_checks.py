@@ -55,8 +55,8 @@ def told(events: list[Event], form: Any = None, choice: Any = None) -> list[str]
     return [f"{loss.code.value} {loss.path}: {loss.detail}" for loss in ledger]
 
 
-NO_JSON = "breach /content: the answer is not the JSON that was demanded"
-NO_MATCH = "breach /content: the answer does not match the demanded schema"
+NO_JSON = "breach /content: the response is not the JSON that was requested"
+NO_MATCH = "breach /content: the response does not match the requested schema"
 THOUGHT: list[Event] = [start_of(BlockKind.REASONING), ReasoningDelta(0, "{}"), BlockEnded(0)]
 REFUSED: list[Event] = [start_of(BlockKind.REFUSAL), TextDelta(0, "No."), BlockEnded(0)]
 
@@ -103,17 +103,17 @@ def test_schemas(events: list[Event], form: Any, losses: list[str]) -> None:
 @pytest.mark.parametrize(
     ("form", "pieces", "why"),
     [
-        (ResponseFormat({"pattern": "^a"}), ['"a"'], "the schema has keywords that are not judged"),
+        (ResponseFormat({"pattern": "^a"}), ['"a"'], "the schema has keywords that are not checked"),
         (FORM, ["x" * MAX_TEXT, "x", "x"], f"it has more than {MAX_TEXT} characters"),
     ],
 )
 def test_what_cannot_be_judged_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
-    path = "unchecked /content: whether it matches the demanded schema is not known"
+    path = "unchecked /content: not checked against the requested schema"
     assert told([*text(*pieces), END], form) == [f"{path}: {why}"]
 
 
-NO_CALL = "breach /tool_calls: a tool call was demanded, and the model made none"
-OTHER = "breach /tool_calls: the model called another tool than the one that was demanded"
+NO_CALL = "breach /tool_calls: a tool call was required, and the model made none"
+OTHER = "breach /tool_calls: the model called another tool than the required one"
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_seal_goes_to_its_model_alone(
     assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
     assert (out is request) is (left is signature)
     losses = [(loss.code, loss.path) for loss in ledger]
-    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SEAL, "/t")])
+    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
     out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
     assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
-    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SEAL, "/t")])
+    assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
 
 
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
@@ -79,7 +79,7 @@ def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
     request = Request("client", "big", turns, {})
     assert drop_foreign_signatures(request, spec, "big", ledger) is request
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SEAL, "/t")]
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/t")]
 
 
 def staged(
@@ -125,11 +125,11 @@ SHOWS = {"shows_searches": True}
     ("event", "habits", "expected", "code"),
     [
         (OWN, KEEPS, [OWN], None),
-        (BLOCK, KEEPS, sealed(BLOCK), LossCode.SEALED),
+        (BLOCK, KEEPS, sealed(BLOCK), LossCode.WRAPPED),
         (BLOCK, {}, [], LossCode.UNKNOWN_KIND),
         (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
-        (SEARCH, KEEPS, sealed(SEARCH), LossCode.SEALED),
-        (SEARCH, KEEPS | SHOWS, [*sealed(SEARCH), SEARCH], LossCode.SEALED),
+        (SEARCH, KEEPS, sealed(SEARCH), LossCode.WRAPPED),
+        (SEARCH, KEEPS | SHOWS, [*sealed(SEARCH), SEARCH], LossCode.WRAPPED),
         (SEARCH, SHOWS, [SEARCH], None),
         (ASIDE, KEEPS, [], LossCode.UNKNOWN_KIND),
         (LARGE, KEEPS, [], LossCode.DROPPED),

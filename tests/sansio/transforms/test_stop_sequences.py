@@ -34,15 +34,16 @@ def hit(stop: str, choice: int = 0) -> Stopped:
     return Stopped(StopReason.STOP_SEQUENCE, choice=choice, sequence=stop)
 
 
-def staged(stops: list[str], events: list[Event], *, alone: bool = True) -> list[Event]:
-    stage = StopSequenceStage(stops, alone=alone)
+def staged(stops: list[str], events: list[Event], *, single_choice: bool = True) -> list[Event]:
+    stage = StopSequenceStage(stops, single_choice=single_choice)
     checker = EventOrderChecker()
     out = [each for event in events for each in stage.send(event)]
     for event in out:
         checker.check(event)
     assert checker.state in (ResponseState.ENDED, ResponseState.FAILED)
     assert stage.ended is (
-        alone and any(each.reason is StopReason.STOP_SEQUENCE for each in out if isinstance(each, Stopped))
+        single_choice
+        and any(each.reason is StopReason.STOP_SEQUENCE for each in out if isinstance(each, Stopped))
     )
     return out
 
@@ -169,7 +170,7 @@ def test_one_of_several_choices_is_ended_and_the_others_go_on() -> None:
         Stopped(StopReason.END, choice=1),
         ENDED,
     ]
-    assert staged(["X"], events, alone=False) == [
+    assert staged(["X"], events, single_choice=False) == [
         STARTED,
         start_of(TEXT, 0, 0),
         start_of(TEXT, 1, 1),

@@ -304,7 +304,7 @@ def cannot_tell(grammar: Grammar, text: str) -> str | None:
 
 @pytest.mark.parametrize(
     ("check", "reason"),
-    [(None, "nobody has looked"), (cannot_tell, "it is too long")],
+    [(None, "no check is configured"), (cannot_tell, "it is too long")],
     ids=["nobody", "no idea"],
 )
 def test_what_nobody_could_judge_is_told(check: CheckInput | None, reason: str) -> None:

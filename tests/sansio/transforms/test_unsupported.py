@@ -96,8 +96,8 @@ def test_what_is_left(
         (0, 4, "invalid_value", "n must be a positive integer"),
         (True, 4, "invalid_value", "n must be a positive integer"),
         ("2", 4, "invalid_value", "n must be a positive integer"),
-        (2, 1, "unsupported_value", "ask once for each answer"),
-        (9, 4, "unsupported_value", "ask for at most 4 at once"),
+        (2, 1, "unsupported_value", "send one request for each choice"),
+        (9, 4, "unsupported_value", "request at most 4 at once"),
     ],
 )
 def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message: str) -> None:

@@ -71,7 +71,9 @@ def test_the_words_of_an_error_may_say_more(kind: ErrorKind, text: str, meant: E
 
 def test_what_cannot_be_read() -> None:
     error = unreadable_error(RemoteProtocolError("it has no choices"))
-    assert error == WireError(ErrorKind.UNREADABLE, "the upstream's answer cannot be read: it has no choices")
+    assert error == WireError(
+        ErrorKind.UNREADABLE, "the upstream's response cannot be read: it has no choices"
+    )
     assert STATUS_BY_KIND[error.kind] == 502
 
 

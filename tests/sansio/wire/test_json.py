@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dragoman._wire import json as _json
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import (
+    JSON,
     MAX_DOCUMENT_BYTES,
     decode,
     decode_object,
@@ -19,7 +20,9 @@ from dragoman._wire.json import (
     encode_text,
     is_object_text,
     kind_of,
+    text_or_none,
     too_deep,
+    wrong_type,
 )
 
 BIG = 10**40
@@ -191,7 +194,19 @@ def test_no_json_at_all() -> None:
 
 def test_kinds() -> None:
     assert kind_of({}) == "an object"
+    assert kind_of("") == "an empty string"
     assert kind_of(b"") == "bytes"
+
+
+def test_a_value_of_a_wrong_type() -> None:
+    error = wrong_type("/messages/0/role", "a string", 7)
+    assert error.message == "messages[0].role must be a string, not a number"
+    assert (error.path, error.code, error.status) == ("/messages/0/role", "invalid_type", 400)
+
+
+@pytest.mark.parametrize(("value", "text"), [("a", "a"), ("", None), (None, None), (1, None), (["a"], None)])
+def test_text_or_none(value: JSON, text: str | None) -> None:
+    assert text_or_none(value) == text
 
 
 # Encoding

@@ -1,4 +1,4 @@
-"""The money of accounts: when upstreams are asked for it, how they tell it, and who is next by it."""
+"""The balances of accounts: when they are requested, how upstreams report them, and which account is next by them."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -27,7 +27,7 @@ OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key"
 
 @dataclass
 class Upstream(UpstreamClient):
-    """Tells each key its balance, and answers every request. asked: address and key of each question."""
+    """Reports the balance of each key, responds to every request. asked: address and key of each balance request."""
 
     balances: Mapping[str, Script]
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Running:
     upstream: Upstream
 
     async def call(self, times: int = 1) -> str:
-        """The keys that so many requests went out with."""
+        """Return the keys that so many requests went out with."""
         before = len(self.upstream.used)
         for _ in range(times):
             body = {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}]}
@@ -66,7 +66,7 @@ class Running:
             scope = http_scope("/v1/chat/completions", "POST")
             await self.app(scope, client.receive, client.send)
             assert client.status == 200
-            await anyio.sleep(1)  # what was asked meanwhile has been told
+            await anyio.sleep(1)  # the balance requested meanwhile has arrived
         return "".join(self.upstream.used[before:])
 
 
@@ -98,7 +98,7 @@ def key(left: float | None) -> Script:
     return whole({"data": {"label": "k", "limit": left and 100, "limit_remaining": left, "usage": 1}})
 
 
-TOLD = [
+REPORTED = [
     (DEEPSEEK, {"a": balance(deepseek("5.00")), "b": balance(deepseek("110.00"))}, "b"),
     # In dollars, where it has several currencies.
     (
@@ -108,7 +108,7 @@ TOLD = [
     ),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5)}, "b"),
     (OPENROUTER, {"a": key(0.5), "b": key(-0.1)}, "a"),
-    # A key without a limit, and one that has told nothing of use, have as much as the richest.
+    # A key without a limit, and one without a usable balance, count like the richest.
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": key(None)}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": whole({"error": {}}, 401)}, "bc"),
     (OPENROUTER, {"a": key(0.5), "b": key(74.5), "c": whole({"data": {"limit_remaining": "NaN"}})}, "bc"),
@@ -117,7 +117,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("host", "balances", "richest"), TOLD)
+@pytest.mark.parametrize(("host", "balances", "richest"), REPORTED)
 @pytest.mark.each_choice
 async def test_the_account_with_the_most_money_is_next(
     host: tuple[str, str], balances: dict[str, Script], richest: str
@@ -128,7 +128,7 @@ async def test_the_account_with_the_most_money_is_next(
         assert it.upstream.asked == [(host[1], name) for name in balances]
 
 
-async def test_no_request_waits_and_the_question_is_asked_again_in_time() -> None:
+async def test_no_request_waits_and_the_balance_is_requested_again_in_time() -> None:
     slow = {"a": key(1), "b": Script(key(2).body, connect=[Sleep(20)])}
     async with running(OPENROUTER[0], slow) as it:
         begun = anyio.current_time()
@@ -150,7 +150,7 @@ async def test_no_request_waits_and_the_question_is_asked_again_in_time() -> Non
         ("http://127.0.0.1:9000/v1", "ab", {}),
     ],
 )
-async def test_nobody_is_asked_where_it_decides_nothing(
+async def test_no_balance_is_requested_that_decides_nothing(
     base_url: str, accounts: str, more: dict[str, Any]
 ) -> None:
     async with running(base_url, dict.fromkeys(accounts, key(1)), **more) as it:

@@ -1,4 +1,4 @@
-"""Money: what a request costs by the price list, and what becomes of a key whose budget is spent."""
+"""Money: the cost of a request by the price list, and the budgets of keys."""
 
 import json
 import logging
@@ -35,50 +35,50 @@ FULL = Price(model="*", input=3.0, output=15.0, cached_input=0.3, cache_write=3.
 MILLION = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("price", "usage", "dollars"),
-    [
-        (PLAIN, Usage(), 0.0),
-        (PLAIN, Usage(input=MILLION), 3.0),
-        (PLAIN, Usage(output=MILLION), 15.0),
-        (PLAIN, Usage(input=MILLION, output=MILLION), 18.0),
-        (PLAIN, Usage(input=MILLION, cached=MILLION), 3.0),
-        (FULL, Usage(input=MILLION), 3.0),
-        (FULL, Usage(input=MILLION, cached=MILLION), 0.3),
-        (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
-        (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
-        (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
-        (
-            Price(model="*", input=3.0, output=15.0, cached_input=0.0),
-            Usage(input=MILLION, cached=MILLION),
-            0.0,
-        ),
-    ],
-)
-def test_what_a_request_costs(price: Price, usage: Usage, dollars: float) -> None:
-    assert cost(price, usage) == pytest.approx(dollars)
+COSTS: list[tuple[Price, Usage, float]] = [
+    (PLAIN, Usage(), 0.0),
+    (PLAIN, Usage(input=MILLION), 3.0),
+    (PLAIN, Usage(output=MILLION), 15.0),
+    (PLAIN, Usage(input=MILLION, output=MILLION), 18.0),
+    (PLAIN, Usage(input=MILLION, cached=MILLION), 3.0),
+    (FULL, Usage(input=MILLION), 3.0),
+    (FULL, Usage(input=MILLION, cached=MILLION), 0.3),
+    (FULL, Usage(input=MILLION, cache_write=MILLION), 3.75),
+    (FULL, Usage(input=4 * MILLION, cached=MILLION, cache_write=MILLION), 2 * 3.0 + 0.3 + 3.75),
+    (FULL, Usage(input=MILLION, cached=2 * MILLION), 0.3),  # no part is larger than its whole
+    (
+        Price(model="*", input=3.0, output=15.0, cached_input=0.0),
+        Usage(input=MILLION, cached=MILLION),
+        0.0,
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("patterns", "found"),
-    [
-        (("fast",), "fast"),
-        (("up/m-1",), "up/m-1"),
-        (("m-1",), "m-1"),
-        (("m-*",), "m-*"),
-        (("up/*", "fast"), "up/*"),  # the first in the file, not the narrowest
-        (("fast", "up/*"), "fast"),
-        (("m", "up", "M-1", "fas"), None),
-        ((), None),
-    ],
-)
-def test_the_first_price_that_fits_one_of_the_names(patterns: tuple[str, ...], found: str | None) -> None:
-    prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
-    price = price_of(prices, names_of("fast", "up", "m-1"))
-    assert (price and price.model) == found
+def test_the_cost_of_a_request() -> None:
+    for price, usage, dollars in COSTS:
+        assert cost(price, usage) == pytest.approx(dollars), (price, usage)
 
 
-def test_what_is_not_known_is_no_name() -> None:
+MATCHING_PRICES: list[tuple[tuple[str, ...], str | None]] = [
+    (("fast",), "fast"),
+    (("up/m-1",), "up/m-1"),
+    (("m-1",), "m-1"),
+    (("m-*",), "m-*"),
+    (("up/*", "fast"), "up/*"),  # the first in the file, not the narrowest
+    (("fast", "up/*"), "fast"),
+    (("m", "up", "M-1", "fas"), None),
+    ((), None),
+]
+
+
+def test_the_first_price_that_matches_one_of_the_names() -> None:
+    for patterns, found in MATCHING_PRICES:
+        prices = [Price(model=pattern, input=1.0, output=1.0) for pattern in patterns]
+        price = price_of(prices, names_of("fast", "up", "m-1"))
+        assert (price and price.model) == found, patterns
+
+
+def test_unknown_names_are_left_out() -> None:
     assert names_of(None, None, None) == []
     assert names_of("fast", "up", None) == ["fast"]
 
@@ -87,26 +87,26 @@ def moment(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
-    ("period", "now", "name", "ends"),
-    [
-        ("day", "2026-11-21T12:00", "2026-11-21", "2026-11-22T00:00"),
-        ("day", "2026-12-31T23:59:59", "2026-12-31", "2027-01-01T00:00"),
-        ("month", "2026-11-21T12:00", "2026-11", "2026-12-01T00:00"),
-        ("month", "2026-12-31T23:59:59", "2026-12", "2027-01-01T00:00"),
-        ("month", "2027-01-31T00:00", "2027-01", "2027-02-01T00:00"),
-        ("month", "2028-02-29T00:00", "2028-02", "2028-03-01T00:00"),
-        ("total", "2026-11-21T12:00", "total", None),
-    ],
-)
-def test_where_the_money_of_a_period_is_counted(period: str, now: str, name: str, ends: str | None) -> None:
-    key = ClientKey(name="red", hash="0" * 64, budget=1.0, budget_period=period)
-    counter, end = _counter(key, moment(now))
-    assert counter == f"budget:red:{name}"
-    assert (end and end.timestamp()) == (ends and moment(ends))
+PERIODS: list[tuple[str, str, str, str | None]] = [
+    ("day", "2026-11-21T12:00", "2026-11-21", "2026-11-22T00:00"),
+    ("day", "2026-12-31T23:59:59", "2026-12-31", "2027-01-01T00:00"),
+    ("month", "2026-11-21T12:00", "2026-11", "2026-12-01T00:00"),
+    ("month", "2026-12-31T23:59:59", "2026-12", "2027-01-01T00:00"),
+    ("month", "2027-01-31T00:00", "2027-01", "2027-02-01T00:00"),
+    ("month", "2028-02-29T00:00", "2028-02", "2028-03-01T00:00"),
+    ("total", "2026-11-21T12:00", "total", None),
+]
 
 
-# Through the application. An answer of the scripts is 3 tokens in and 4 out: at these prices a dollar.
+def test_the_counter_of_a_budget_period() -> None:
+    for period, now, name, ends in PERIODS:
+        key = ClientKey(name="red", hash="0" * 64, budget=1.0, budget_period=period)
+        counter, end = _counter(key, moment(now))
+        assert counter == f"budget:red:{name}", (period, now)
+        assert (end and end.timestamp()) == (ends and moment(ends)), (period, now)
+
+
+# Through the application. A response of the scripts is 3 tokens in and 4 out: at these prices a dollar.
 
 PRICES = (Price(model="up/*", input=100_000.0, output=175_000.0),)
 
@@ -116,7 +116,7 @@ def error_of(client: FakeClient) -> dict[str, Any]:
     return error
 
 
-# The status and the type that a spent budget has in each dialect, and the code where there is one.
+# The status, the type and the code (if any) of a spent budget in each protocol.
 SPENT = {
     CHAT: (429, "insufficient_quota", "insufficient_quota"),
     RESPONSES: (429, "insufficient_quota", "insufficient_quota"),
@@ -129,7 +129,9 @@ SPENT = {
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
-async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: str, streams: bool) -> None:
+async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
+    protocol: str, upstream: str, streams: bool
+) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
     assert [(await gateway.ask(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
@@ -140,7 +142,7 @@ async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: st
     assert (error["type"], error.get("code")) == (named, code)
     assert "budget of the client key red is spent: 2 US dollars a month" in error["message"]
     assert "starts again at 2026-12-01T00:00:00Z" in error["message"]
-    # Neither a wait that is worth it nor a second try: SDKs would make one of any 429.
+    # No retry-after and no second try: SDKs would retry any 429.
     assert client.headers["x-should-retry"] == "false"
     assert "retry-after" not in client.headers
     assert len(gateway.upstreams.sent) == 2
@@ -149,23 +151,23 @@ async def test_a_spent_budget_is_told_in_the_dialect(protocol: str, upstream: st
 DAY = 86_400
 
 
+RENEWALS: list[tuple[str, float, int]] = [
+    ("day", DAY / 2 - 1, 429),
+    ("day", DAY / 2, 200),
+    ("month", 9 * DAY, 429),
+    ("month", 10 * DAY, 200),
+    ("total", 99_999 * DAY, 429),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("period", "later", "status"),
-    [
-        ("day", DAY / 2 - 1, 429),
-        ("day", DAY / 2, 200),
-        ("month", 9 * DAY, 429),
-        ("month", 10 * DAY, 200),
-        ("total", 99_999 * DAY, 429),
-    ],
-)
-async def test_when_a_budget_starts_again(period: str, later: float, status: int) -> None:
-    gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
-    gateway.clock.now = NOON + later
-    assert (await gateway.ask()).status == status
+async def test_when_a_budget_starts_again() -> None:
+    for period, later, status in RENEWALS:
+        gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
+        assert (await gateway.ask()).status == 200, (period, later)
+        assert (await gateway.ask()).status == 429, (period, later)
+        gateway.clock.now = NOON + later
+        assert (await gateway.ask()).status == status, (period, later)
 
 
 @pytest.mark.anyio
@@ -199,30 +201,30 @@ async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: st
 
 
 @pytest.mark.anyio
-async def test_a_model_that_leads_nowhere_is_not_found_rather_than_not_priced() -> None:
+async def test_a_model_without_a_route_is_not_found_rather_than_not_priced() -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
     assert (await gateway.ask(model="nowhere")).status == 404
 
 
+CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
+    (("up/*", "two/*"), 200),
+    (("m", "n"), 200),
+    (("chain",), 200),
+    (("up/*",), 403),  # it may end at the second, which has no price
+    (("two/*",), 403),
+]
+
+
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("prices", "status"),
-    [
-        (("up/*", "two/*"), 200),
-        (("m", "n"), 200),
-        (("chain",), 200),
-        (("up/*",), 403),  # it may end at the second, for which nobody knows what it costs
-        (("two/*",), 403),
-    ],
-)
-async def test_every_model_of_a_chain_needs_a_price(prices: tuple[str, ...], status: int) -> None:
-    gateway = limited(
-        CHAT,
-        keys={"red": {"budget": 1.0}},
-        prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
-        models={"chain": ("up/m", "two/n")},
-    )
-    assert (await gateway.ask(model="chain")).status == status
+async def test_every_model_of_a_chain_needs_a_price() -> None:
+    for prices, status in CHAIN_PRICES:
+        gateway = limited(
+            CHAT,
+            keys={"red": {"budget": 1.0}},
+            prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
+            models={"chain": ("up/m", "two/n")},
+        )
+        assert (await gateway.ask(model="chain")).status == status, prices
 
 
 CACHED_CHAT = chat_answer(
@@ -246,7 +248,7 @@ CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("upstream", "answer", "dollars"),
+    ("upstream", "reply", "dollars"),
     [
         (CHAT, CACHED_CHAT, 2 * 0.01 + 8 * 0.001 + 0.1),
         (MESSAGES, CACHED_MESSAGES, 0.01 + 8 * 0.001 + 0.02 + 0.1),
@@ -254,10 +256,10 @@ CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_the_log_has_the_price_and_caches_count(
-    protocol: str, upstream: str, answer: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
+    protocol: str, upstream: str, reply: dict[str, Any], dollars: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     price = Price(model="*", input=1e4, output=1e5, cached_input=1e3, cache_write=2e4)
-    gateway = limited(upstream, whole(answer), keys={"red": {}}, prices=[price])
+    gateway = limited(upstream, whole(reply), keys={"red": {}}, prices=[price])
     with caplog.at_level(logging.INFO):
         assert (await gateway.ask(protocol)).status == 200
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
@@ -272,24 +274,24 @@ SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dolla
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
-async def test_what_requests_under_way_may_cost_is_reserved(left: float, served: int) -> None:
+async def test_the_possible_cost_of_requests_under_way_is_reserved(left: float, served: int) -> None:
     slow = Script([Sleep(1), *ANSWERS[CHAT].body])
     gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
-    heard: list[FakeClient] = []
+    response: list[FakeClient] = []
 
     async def one() -> None:
-        heard.append(await gateway.ask())
+        response.append(await gateway.ask())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(40):
             tasks.start_soon(one)
-    assert [client.status for client in heard].count(200) == served
+    assert [client.status for client in response].count(200) == served
     assert len(gateway.upstreams.sent) == served
 
 
 @pytest.mark.anyio
-async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> None:
-    """For answers, errors of upstreams, requests that are refused later, and clients that leave."""
+async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
+    """For responses, errors of upstreams, requests that are refused later, and clients that leave."""
     keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
     scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
     gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
@@ -314,7 +316,7 @@ async def test_what_was_reserved_is_free_again_and_the_true_price_counts() -> No
 
 
 @pytest.mark.anyio
-async def test_what_a_request_had_reserved_is_free_again_when_it_is_cut_before_it_passed() -> None:
+async def test_the_reservation_is_released_if_the_request_is_cancelled_before_it_passed() -> None:
     class Slow(MemoryAccountStore):
         async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
             await anyio.sleep_forever()

@@ -1,6 +1,4 @@
-"""What a failed attempt means for its account: the three tiers of the first pools, and what the field has learned."""
-
-import pytest
+"""The effect of a failed attempt on its account: the rules of other pools, and known cases of vendors."""
 
 from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_of_status
 from dragoman_server.accounts.error_actions import (
@@ -20,73 +18,73 @@ def of(
     )
 
 
-@pytest.mark.parametrize(
-    ("error", "action"),
-    [
-        (of(403, "The estimated cost of 9 exceeds"), ErrorAction.RETURN_TO_CLIENT),
-        (of(403, "Insufficient tokens"), ErrorAction.TRY_NEXT),
-        (of(403, "Please upgrade your plan"), ErrorAction.TRY_NEXT),
-        (of(403, "Daily LIMIT REACHED"), ErrorAction.TRY_NEXT),
-        (of(403, "estimated cost: insufficient tokens"), ErrorAction.RETURN_TO_CLIENT),
-        (of(403, "your region"), ErrorAction.RETURN_TO_CLIENT),
-        (of(400, "limit reached"), ErrorAction.RETURN_TO_CLIENT),
-        (of(429), ErrorAction.COOL_DOWN),
-        (of(429, kind=ErrorKind.BILLING, code="insufficient_quota"), ErrorAction.DISABLE),
-        (of(402), ErrorAction.DISABLE),
-        (of(401), ErrorAction.DISABLE),
-        (of(400, "Your credit balance is too low to access the API"), ErrorAction.DISABLE),
-        (of(400, "API key not valid. Please pass a valid API key."), ErrorAction.DISABLE),
-        (of(408), ErrorAction.RETRY_LATER),
-        (of(500), ErrorAction.RETRY_LATER),
-        (of(502), ErrorAction.RETRY_LATER),
-        (of(503), ErrorAction.RETRY_LATER),
-        (of(504), ErrorAction.RETRY_LATER),
-        (of(529), ErrorAction.RETRY_LATER),
-        (of(599), ErrorAction.RETRY_LATER),
-        (WireError(ErrorKind.UNREACHABLE, "refused"), ErrorAction.RETRY_LATER),
-        (WireError(ErrorKind.TRUNCATED, "cut"), ErrorAction.RETRY_LATER),
-        (WireError(ErrorKind.UNREADABLE, "markup"), ErrorAction.RETRY_LATER),
-        (WireError(ErrorKind.OVERLOADED, "inside a stream"), ErrorAction.RETRY_LATER),
-        (WireError(ErrorKind.RATE_LIMIT, "inside a stream"), ErrorAction.COOL_DOWN),
-        (WireError(ErrorKind.PERMISSION, "Insufficient tokens, inside a stream"), ErrorAction.TRY_NEXT),
-        (
-            WireError(ErrorKind.PERMISSION, "Estimated cost is too high, inside a stream"),
-            ErrorAction.RETURN_TO_CLIENT,
-        ),
-        (of(400, "Incorrect API key provided. You can obtain one at x.ai."), ErrorAction.DISABLE),
-        *(
-            (of(status), ErrorAction.RETURN_TO_CLIENT)
-            for status in (400, 403, 404, 405, 409, 413, 415, 418, 422, 499)
-        ),
-        (of(400, kind=ErrorKind.CONTEXT_LENGTH), ErrorAction.RETURN_TO_CLIENT),
-    ],
-)
-def test_f10_only_what_another_account_can_cure_is_tried_again(error: WireError, action: ErrorAction) -> None:
-    assert classify(error) is action
+ACTIONS: list[tuple[WireError, ErrorAction]] = [
+    (of(403, "The estimated cost of 9 exceeds"), ErrorAction.RETURN_TO_CLIENT),
+    (of(403, "Insufficient tokens"), ErrorAction.TRY_NEXT),
+    (of(403, "Please upgrade your plan"), ErrorAction.TRY_NEXT),
+    (of(403, "Daily LIMIT REACHED"), ErrorAction.TRY_NEXT),
+    (of(403, "estimated cost: insufficient tokens"), ErrorAction.RETURN_TO_CLIENT),
+    (of(403, "your region"), ErrorAction.RETURN_TO_CLIENT),
+    (of(400, "limit reached"), ErrorAction.RETURN_TO_CLIENT),
+    (of(429), ErrorAction.COOL_DOWN),
+    (of(429, kind=ErrorKind.BILLING, code="insufficient_quota"), ErrorAction.DISABLE),
+    (of(402), ErrorAction.DISABLE),
+    (of(401), ErrorAction.DISABLE),
+    (of(400, "Your credit balance is too low to access the API"), ErrorAction.DISABLE),
+    (of(400, "API key not valid. Please pass a valid API key."), ErrorAction.DISABLE),
+    (of(408), ErrorAction.RETRY_LATER),
+    (of(500), ErrorAction.RETRY_LATER),
+    (of(502), ErrorAction.RETRY_LATER),
+    (of(503), ErrorAction.RETRY_LATER),
+    (of(504), ErrorAction.RETRY_LATER),
+    (of(529), ErrorAction.RETRY_LATER),
+    (of(599), ErrorAction.RETRY_LATER),
+    (WireError(ErrorKind.UNREACHABLE, "refused"), ErrorAction.RETRY_LATER),
+    (WireError(ErrorKind.TRUNCATED, "cut"), ErrorAction.RETRY_LATER),
+    (WireError(ErrorKind.UNREADABLE, "markup"), ErrorAction.RETRY_LATER),
+    (WireError(ErrorKind.OVERLOADED, "inside a stream"), ErrorAction.RETRY_LATER),
+    (WireError(ErrorKind.RATE_LIMIT, "inside a stream"), ErrorAction.COOL_DOWN),
+    (WireError(ErrorKind.PERMISSION, "Insufficient tokens, inside a stream"), ErrorAction.TRY_NEXT),
+    (
+        WireError(ErrorKind.PERMISSION, "Estimated cost is too high, inside a stream"),
+        ErrorAction.RETURN_TO_CLIENT,
+    ),
+    (of(400, "Incorrect API key provided. You can obtain one at x.ai."), ErrorAction.DISABLE),
+    *(
+        (of(status), ErrorAction.RETURN_TO_CLIENT)
+        for status in (400, 403, 404, 405, 409, 413, 415, 418, 422, 499)
+    ),
+    (of(400, kind=ErrorKind.CONTEXT_LENGTH), ErrorAction.RETURN_TO_CLIENT),
+]
 
 
-@pytest.mark.parametrize(
-    ("rule", "fits"),
-    [
-        (ErrorRule(ErrorAction.TRY_NEXT), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, kinds=frozenset({ErrorKind.SERVER})), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, kinds=frozenset({ErrorKind.BILLING})), False),
-        (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({500, 502})), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({502})), False),
-        (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"engine"})), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"api_error"})), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"other"})), False),
-        (ErrorRule(ErrorAction.TRY_NEXT, words=("other", "shard 7")), True),
-        (ErrorRule(ErrorAction.TRY_NEXT, words=("shard 8",)), False),
-        (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({500}), words=("shard 8",)), False),
-    ],
-)
-def test_a_rule_fits_when_all_its_conditions_do(rule: ErrorRule, fits: bool) -> None:
-    error = WireError(ErrorKind.SERVER, "Shard 7 is gone", status=500, code="engine", type="api_error")
-    assert rule.matches(error) is fits
+def test_f10_only_errors_that_depend_on_the_account_are_tried_on_another() -> None:
+    for error, action in ACTIONS:
+        assert classify(error) is action, error
 
 
-def test_an_error_inside_of_an_answer_has_the_status_of_its_kind() -> None:
+RULES: list[tuple[ErrorRule, bool]] = [
+    (ErrorRule(ErrorAction.TRY_NEXT), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, kinds=frozenset({ErrorKind.SERVER})), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, kinds=frozenset({ErrorKind.BILLING})), False),
+    (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({500, 502})), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({502})), False),
+    (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"engine"})), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"api_error"})), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, codes=frozenset({"other"})), False),
+    (ErrorRule(ErrorAction.TRY_NEXT, words=("other", "shard 7")), True),
+    (ErrorRule(ErrorAction.TRY_NEXT, words=("shard 8",)), False),
+    (ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({500}), words=("shard 8",)), False),
+]
+
+
+def test_a_rule_matches_if_all_its_conditions_do() -> None:
+    for rule, fits in RULES:
+        error = WireError(ErrorKind.SERVER, "Shard 7 is gone", status=500, code="engine", type="api_error")
+        assert rule.matches(error) is fits, rule
+
+
+def test_an_error_inside_a_response_has_the_status_of_its_kind() -> None:
     rule = ErrorRule(ErrorAction.TRY_NEXT, statuses=frozenset({403}))
     assert rule.matches(WireError(ErrorKind.PERMISSION, "no"))
     assert not rule.matches(WireError(ErrorKind.SERVER, "no"))
@@ -99,24 +97,22 @@ def test_an_upstreams_own_rules_come_first() -> None:
     assert classify(of(429), own) is ErrorAction.COOL_DOWN
 
 
-def test_words_are_compared_in_lower_case() -> None:
+def test_texts_are_compared_in_lower_case() -> None:
     assert all(word == word.lower() for rule in ERROR_RULES for word in rule.words)
 
 
-@pytest.mark.parametrize(
-    ("error", "refuses"),
-    [
-        (
-            of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"),
-            True,
-        ),
-        (of(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), True),
-        (of(400, "messages.1.content.0: Invalid signature in thinking block"), True),
-        (of(500, "Invalid signature in thinking block"), False),
-        (of(400, "messages.1.content.0: Input should be an object"), False),
-    ],
-)
-def test_c11_reasoning_of_another_organization_is_refused_in_these_words(
-    error: WireError, refuses: bool
-) -> None:
-    assert refuses_signed_reasoning(error) is refuses
+SIGNATURE_ERRORS: list[tuple[WireError, bool]] = [
+    (
+        of(400, "The encrypted content gAAA could not be verified.", code="invalid_encrypted_content"),
+        True,
+    ),
+    (of(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), True),
+    (of(400, "messages.1.content.0: Invalid signature in thinking block"), True),
+    (of(500, "Invalid signature in thinking block"), False),
+    (of(400, "messages.1.content.0: Input should be an object"), False),
+]
+
+
+def test_c11_errors_about_reasoning_of_another_organization() -> None:
+    for error, refuses in SIGNATURE_ERRORS:
+        assert refuses_signed_reasoning(error) is refuses, error

@@ -1,4 +1,4 @@
-"""One account's health: rests that get longer, are never cut short, and end with a success."""
+"""The health of one account: cooldowns that get longer, are never shortened, and end with a success."""
 
 import pytest
 from hypothesis import given
@@ -20,24 +20,24 @@ def test_a_fresh_account_is_usable() -> None:
 
 
 @pytest.mark.parametrize("action", [ErrorAction.RETURN_TO_CLIENT, ErrorAction.TRY_NEXT])
-def test_what_is_not_the_accounts_fault_changes_nothing(action: ErrorAction) -> None:
+def test_errors_that_are_not_the_accounts_change_nothing(action: ErrorAction) -> None:
     assert after(FRESH, action, 5.0) is FRESH
 
 
-def test_disabled_until_somebody_resets_it() -> None:
+def test_disabled_until_it_is_reset() -> None:
     health = after(FRESH, ErrorAction.DISABLE, 5.0)
     assert health.disabled == "why"
     assert not health.usable(1e12)
     assert health.after_reset() == FRESH
 
 
-def test_a_reset_forgets_all_but_the_last_use() -> None:
+def test_a_reset_clears_all_but_the_last_use() -> None:
     health = Health(9.0, "why", None, (1.0,), 2, last_used=7.0, remaining=0.5)
     assert health.after_reset() == Health(last_used=7.0)
 
 
 @pytest.mark.promise("R7")
-def test_r7_a_rate_limit_rests_as_long_as_the_upstream_says() -> None:
+def test_r7_a_rate_limit_cools_down_as_long_as_the_upstream_requires() -> None:
     health = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=7.0)
     assert (health.cooldown_until, health.cause, health.consecutive_cooldowns) == (107.0, "why", 1)
     assert [health.usable(now) for now in (106.9, 107.0)] == [False, True]
@@ -48,23 +48,24 @@ def test_r7_chance_makes_it_longer_never_shorter() -> None:
     assert after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=8.0, random=0.5).cooldown_until == 110.0
 
 
-@pytest.mark.parametrize(
-    ("consecutive_cooldowns", "seconds"), [(0, 10.0), (1, 20.0), (2, 30.0), (50, 30.0), (10_000, 30.0)]
-)
-def test_without_a_time_it_doubles(consecutive_cooldowns: int, seconds: float) -> None:
-    assert (
-        after(
-            Health(consecutive_cooldowns=consecutive_cooldowns), ErrorAction.COOL_DOWN, 100.0
-        ).cooldown_until
-        == 100.0 + seconds
-    )
+COOLDOWNS: list[tuple[int, float]] = [(0, 10.0), (1, 20.0), (2, 30.0), (50, 30.0), (10_000, 30.0)]
+
+
+def test_a_cooldown_without_a_named_time_doubles() -> None:
+    for consecutive_cooldowns, seconds in COOLDOWNS:
+        assert (
+            after(
+                Health(consecutive_cooldowns=consecutive_cooldowns), ErrorAction.COOL_DOWN, 100.0
+            ).cooldown_until
+            == 100.0 + seconds
+        ), consecutive_cooldowns
 
 
 @pytest.mark.promise("R7")
-def test_a_later_report_never_cuts_a_rest_short() -> None:
-    resting = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=20.0)
-    assert after(resting, ErrorAction.COOL_DOWN, 101.0, retry_after=3.0) is resting
-    longer = after(resting, ErrorAction.COOL_DOWN, 101.0, retry_after=30.0)
+def test_a_later_error_never_shortens_a_cooldown() -> None:
+    cooling = after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=20.0)
+    assert after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=3.0) is cooling
+    longer = after(cooling, ErrorAction.COOL_DOWN, 101.0, retry_after=30.0)
     # Both were on their way at once: one strike.
     assert (longer.cooldown_until, longer.consecutive_cooldowns) == (131.0, 1)
     assert after(longer, ErrorAction.COOL_DOWN, 140.0, retry_after=1.0).consecutive_cooldowns == 2
@@ -79,17 +80,17 @@ def test_f8_single_troubles_are_borne_many_are_not() -> None:
     assert (health.cooldown_until, health.failures, health.consecutive_cooldowns) == (34.0, (), 1)
 
 
-def test_troubles_are_forgotten_in_time() -> None:
+def test_failures_expire() -> None:
     health = Health(failures=(10.0, 20.0))
     assert after(health, ErrorAction.RETRY_LATER, 75.0).failures == (20.0, 75.0)
     assert after(health, ErrorAction.RETRY_LATER, 81.0).failures == (81.0,)
 
 
-def test_a_trouble_with_a_time_rests_at_once() -> None:
+def test_an_error_with_a_time_cools_down_at_once() -> None:
     assert after(FRESH, ErrorAction.RETRY_LATER, 10.0, retry_after=6.0).cooldown_until == 16.0
 
 
-def test_a_success_ends_the_strikes_but_no_rest() -> None:
+def test_a_success_resets_failures_but_no_cooldown() -> None:
     health = Health(50.0, "why", None, (1.0,), 3)
     assert health.after_success(remaining=0.5) == Health(50.0, "why", None, (), 0, remaining=0.5)
     assert FRESH.after_success() is FRESH
@@ -105,7 +106,7 @@ def test_a_success_ends_the_strikes_but_no_rest() -> None:
         )
     )
 )
-def test_whatever_happens_rests_are_bounded_and_only_grow(
+def test_cooldowns_are_bounded_and_only_grow(
     steps: list[tuple[ErrorAction, float, float | None, float]],
 ) -> None:
     health, now = FRESH, 0.0

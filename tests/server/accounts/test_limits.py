@@ -1,4 +1,4 @@
-"""What a client key may use: models, requests and tokens by the minute. Through the application, in every dialect."""
+"""The limits of a client key: models, requests and tokens per minute. Through the application, in every protocol."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ from dragoman_server.log import RequestRecord
 pytestmark = pytest.mark.anyio
 
 SIMPLE = "simple_chat"
-# Where clients of each protocol ask, and the type that a 403 and a 429 have there.
+# The endpoint of each protocol, and the types of a 403 and a 429 there.
 DIALECTS = {
     CHAT: ("/v1/chat/completions", "permission_error", "rate_limit_error"),
     RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
@@ -50,34 +50,34 @@ def error_of(client: FakeClient) -> dict[str, Any]:
 # Models.
 
 
-@pytest.mark.parametrize(
-    ("models", "asked", "status"),
-    [
-        ((), "up/m", 200),
-        (("up/m",), "up/m", 200),
-        (("up/m",), "up/n", 403),
-        (("up/*",), "up/n", 200),
-        (("up/*",), "two/n", 403),
-        (("m",), "up/m", 403),  # by the name that the client sends, wherever it leads
-        (("fast",), "fast", 200),
-        (("fast",), "up/m", 403),
-        (("up/*",), "fast", 403),
-        (("fast",), "Fast", 403),
-        (("fast",), " fast", 403),
-        (("f[a]st", "f?st"), "fast", 403),
-        (("nowhere",), "nowhere", 404),
-        (("fast",), "nowhere", 403),  # not a word about which models there are
-    ],
-)
-async def test_which_models_a_key_may_use(models: tuple[str, ...], asked: str, status: int) -> None:
-    gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
-    client = await gateway.ask(model=asked)
-    assert client.status == status, client.body
-    assert len(gateway.upstreams.sent) == (status == 200)
+ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
+    ((), "up/m", 200),
+    (("up/m",), "up/m", 200),
+    (("up/m",), "up/n", 403),
+    (("up/*",), "up/n", 200),
+    (("up/*",), "two/n", 403),
+    (("m",), "up/m", 403),  # by the name that the client sends, not by its route
+    (("fast",), "fast", 200),
+    (("fast",), "up/m", 403),
+    (("up/*",), "fast", 403),
+    (("fast",), "Fast", 403),
+    (("fast",), " fast", 403),
+    (("f[a]st", "f?st"), "fast", 403),
+    (("nowhere",), "nowhere", 404),
+    (("fast",), "nowhere", 403),  # nothing about existing models
+]
+
+
+async def test_models_that_a_key_may_use() -> None:
+    for models, requested, status in ALLOWED_MODELS:
+        gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
+        client = await gateway.ask(model=requested)
+        assert client.status == status, client.body
+        assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
 
 
 @dialects
-async def test_a_refused_model_is_told_in_the_dialect(protocol: str) -> None:
+async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
     client = await gateway.ask(protocol)
     assert client.status == 403
@@ -86,7 +86,7 @@ async def test_a_refused_model_is_told_in_the_dialect(protocol: str) -> None:
     assert "retry-after" not in client.headers
 
 
-async def test_a_name_from_outside_is_told_in_bounds_and_visibly() -> None:
+async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
     gateway = limited(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
     message = error_of(await gateway.ask(model="x\n" * 9999))["message"]
     assert "\n" not in message
@@ -98,8 +98,8 @@ async def test_a_name_from_outside_is_told_in_bounds_and_visibly() -> None:
 WITHOUT_MODEL = {"/v1/responses/{id}/cancel"}
 
 
-async def test_every_path_that_takes_a_model_asks_whether_the_key_may_use_it() -> None:
-    """Whatever is added later: a new path that lets a forbidden model pass fails here."""
+async def test_every_endpoint_with_a_model_checks_the_models_of_the_key() -> None:
+    """A new endpoint that accepts a forbidden model fails here."""
     gateway = limited(CHAT, keys={"red": {"models": ("other",)}})
     paths = [
         route.path
@@ -114,7 +114,7 @@ async def test_every_path_that_takes_a_model_asks_whether_the_key_may_use_it() -
     assert gateway.upstreams.sent == []
 
 
-async def test_the_default_model_is_asked_about_too() -> None:
+async def test_the_default_model_is_checked_too() -> None:
     keys = {"red": {"models": ("up/a",)}, "blue": {"models": ("up/b",)}}
     gateway = limited(CHAT, keys=keys, default_model="up/a")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -142,8 +142,8 @@ async def test_the_list_of_models_has_only_those_of_the_key() -> None:
     assert {"fast", "slow"} <= {each["id"] for each in blue["data"]}
 
 
-async def test_what_was_never_admitted_is_not_sent() -> None:
-    """The endpoint that forgets to ask sends nothing."""
+async def test_a_refused_request_is_not_sent() -> None:
+    """An endpoint without the check sends nothing."""
 
     class Forgetful(ProtocolEndpoint):
         async def serve(self, call: ClientRequest) -> None:
@@ -168,12 +168,12 @@ async def test_requests_by_the_minute(protocol: str) -> None:
     assert statuses == [200, 200, 429]
     assert len(gateway.upstreams.sent) == 2
     assert (await gateway.ask(protocol, key="blue")).status == 200
-    gateway.clock.now += 30  # room comes back steadily, not at the full minute
+    gateway.clock.now += 30  # the limit recovers steadily, not at the full minute
     assert [(await gateway.ask(protocol)).status for _ in range(2)] == [200, 429]
 
 
-# What the libraries of each vendor read, and what they are not told.
-TOLD = {
+# The headers that the libraries of each vendor read.
+REPORTED = {
     CHAT: {
         "x-ratelimit-limit-requests": "2",
         "x-ratelimit-remaining-requests": "0",
@@ -185,12 +185,12 @@ TOLD = {
         "anthropic-ratelimit-requests-reset": "2026-11-21T12:00:30Z",
     },
 }
-TOLD[RESPONSES] = TOLD[CHAT]
+REPORTED[RESPONSES] = REPORTED[CHAT]
 
 
 @dialects
 @pytest.mark.parametrize("streams", [False, True])
-async def test_a_limit_is_told_in_the_dialect(protocol: str, streams: bool) -> None:
+async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
     for _ in range(2):
         await gateway.ask(protocol)
@@ -201,10 +201,12 @@ async def test_a_limit_is_told_in_the_dialect(protocol: str, streams: bool) -> N
         "the client key red may use 2 requests a minute; try again in 30.000s" in error_of(client)["message"]
     )
     assert (client.headers["retry-after"], client.headers["retry-after-ms"]) == ("30", "30000")
-    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == TOLD[protocol]
+    assert {name: value for name, value in client.headers.items() if "ratelimit" in name} == REPORTED[
+        protocol
+    ]
 
 
-async def test_the_simple_api_is_told_when_to_come_back() -> None:
+async def test_the_simple_api_reports_when_to_try_again() -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}}, default_model="up/m")
     body = {"messages": [{"role": "user", "content": "Hi"}]}
     assert (await gateway.call("/chat/json", body)).status == 200
@@ -214,27 +216,27 @@ async def test_the_simple_api_is_told_when_to_come_back() -> None:
     assert not [name for name in client.headers if "ratelimit" in name]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "wait", "told"),
-    [
-        (CHAT, 0.0, "0s"),
-        (CHAT, 0.0121, "0.013s"),
-        (CHAT, 12.5, "12.5s"),
-        (CHAT, 60.0, "1m0s"),
-        (RESPONSES, 3725.25, "62m5.25s"),
-        (CHAT, -5.0, "0s"),
-        (MESSAGES, 0.5, "2026-11-21T12:00:01Z"),
-        (MESSAGES, 86400.0, "2026-11-22T12:00:00Z"),
-        (MESSAGES, -5.0, "2026-11-21T12:00:00Z"),
-    ],
-)
-async def test_how_the_end_of_a_limit_is_written(protocol: str, wait: float, told: str) -> None:
-    headers = dict(
-        limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
-    )
-    assert next(value for name, value in headers.items() if "reset" in name) == told
-    assert int(headers["retry-after"]) >= max(0.0, wait)
-    assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000
+LIMIT_ENDS: list[tuple[str, float, str]] = [
+    (CHAT, 0.0, "0s"),
+    (CHAT, 0.0121, "0.013s"),
+    (CHAT, 12.5, "12.5s"),
+    (CHAT, 60.0, "1m0s"),
+    (RESPONSES, 3725.25, "62m5.25s"),
+    (CHAT, -5.0, "0s"),
+    (MESSAGES, 0.5, "2026-11-21T12:00:01Z"),
+    (MESSAGES, 86400.0, "2026-11-22T12:00:00Z"),
+    (MESSAGES, -5.0, "2026-11-21T12:00:00Z"),
+]
+
+
+async def test_the_header_for_the_end_of_a_limit() -> None:
+    for protocol, wait, reported in LIMIT_ENDS:
+        headers = dict(
+            limit_headers(PROTOCOLS[protocol].rate_limit_headers, "tokens", 9, now=NOON, until=NOON + wait)
+        )
+        assert next(value for name, value in headers.items() if "reset" in name) == reported, (protocol, wait)
+        assert int(headers["retry-after"]) >= max(0.0, wait), (protocol, wait)
+        assert int(headers["retry-after-ms"]) >= max(0.0, wait) * 1000, (protocol, wait)
 
 
 async def test_counting_and_listing_are_no_requests() -> None:
@@ -268,7 +270,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
-async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: str, streams: bool) -> None:
+async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, streams: bool) -> None:
     script = (STREAMS if streams else ANSWERS)[upstream]
     gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
     client = await gateway.ask(protocol, streams=streams)
@@ -277,13 +279,13 @@ async def test_tokens_are_counted_when_they_are_known(protocol: str, upstream: s
     assert refused.status == 429
     name = "anthropic-ratelimit-tokens-limit" if protocol == MESSAGES else "x-ratelimit-limit-tokens"
     assert refused.headers[name] == f"{TOKENS - 1}"
-    # One token too many: there is room again when it has come back.
+    # One token too many: the next request passes when it has recovered.
     assert int(refused.headers["retry-after-ms"]) == 60_000 // (TOKENS - 1)
     gateway.clock.now += 60 / (TOKENS - 1)
     assert (await gateway.ask(protocol)).status == 200
 
 
-async def test_a_key_within_its_tokens_goes_on() -> None:
+async def test_a_key_within_its_tokens_is_not_limited() -> None:
     gateway = limited(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
     assert [(await gateway.ask()).status for _ in range(4)] == [200, 200, 200, 429]
 
@@ -310,11 +312,11 @@ async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
     assert (await gateway.ask()).status == 200
 
 
-# Clients that leave, and upstreams that tell no figures.
+# Clients that leave, and upstreams that report no usage.
 
 
 class Leaver(FakeClient):
-    """Leaves when it has seen so much of the answer."""
+    """Leaves when it has received so much of the response."""
 
     def __init__(self, body: bytes, seen: bytes) -> None:
         super().__init__(body, leaves_after=None)
@@ -354,7 +356,7 @@ async def test_a_client_that_leaves_pays_for_what_it_got(
     assert (await gateway.ask(protocol)).status == 429
 
 
-async def test_a_client_that_leaves_before_a_word_pays_for_its_prompt() -> None:
+async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -> None:
     script = ANSWERS[CHAT]
     slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
     gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
@@ -365,14 +367,14 @@ async def test_a_client_that_leaves_before_a_word_pays_for_its_prompt() -> None:
 
 
 async def test_a_relayed_stream_without_figures_is_estimated() -> None:
-    """A Chat client that does not ask for usage is told none, nor is a relay."""
+    """A Chat client that does not request usage gets none, neither translated nor relayed."""
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     assert (await gateway.ask(CHAT, streams=True)).status == 200
     assert (await gateway.ask(CHAT)).status == 429
 
 
 @pytest.mark.parametrize("status", [400, 500])
-async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
+async def test_an_error_of_the_upstream_uses_no_tokens(status: int) -> None:
     gateway = limited(
         CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
     )
@@ -384,7 +386,7 @@ async def test_an_error_of_the_upstream_takes_no_tokens(status: int) -> None:
 
 
 class Broken(MemoryAccountStore):
-    """A store that fails as it is told: an error, or silence."""
+    """A store that fails on demand: an error, or silence."""
 
     def __init__(self, silent: bool) -> None:
         super().__init__()
@@ -399,10 +401,8 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("no route to the store")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_refuses_nobody(
-    silent: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
+async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.LogCaptureFixture) -> None:
     store = Broken(silent)
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
     begun = anyio.current_time()
@@ -427,13 +427,13 @@ class Untouchable(MemoryAccountStore):
     add = total  # type: ignore[assignment]
 
 
-async def test_a_key_without_limits_asks_no_store() -> None:
+async def test_a_key_without_limits_uses_no_store() -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
     assert (await gateway.ask()).status == 200
 
 
-async def test_what_is_counted_when_the_server_stops() -> None:
-    """A request that is cancelled in its middle has used what it has used."""
+async def test_requests_are_counted_when_the_server_stops() -> None:
+    """A request that is cancelled in its middle is charged for its tokens so far."""
     slow = stream(*(chunk({"content": word}) for word in WORDS))
     slow.body = [*slow.body, Sleep(3600)]
     gateway = limited(CHAT, slow, ANSWERS[CHAT], keys={"red": {"tokens_per_minute": 10}})
@@ -442,7 +442,7 @@ async def test_what_is_counted_when_the_server_stops() -> None:
     assert (await gateway.ask()).status == 429
 
 
-def test_the_record_knows_nothing_of_limits() -> None:
+def test_the_record_has_nothing_about_limits() -> None:
     assert "cost_usd" not in RequestRecord(id="a", protocol=CHAT, path="/").as_dict()
     assert (
         RequestRecord(id="a", protocol=CHAT, path="/", cost_usd=1.23456789e-5).as_dict()["cost_usd"]
@@ -450,8 +450,8 @@ def test_the_record_knows_nothing_of_limits() -> None:
     )
 
 
-async def test_a_whole_answer_without_figures_is_estimated() -> None:
-    answer = whole(chat_answer({"content": "Hello"}, usage=None))
-    gateway = limited(CHAT, answer, keys={"red": {"tokens_per_minute": 5}})
+async def test_a_whole_response_without_usage_is_estimated() -> None:
+    response = whole(chat_answer({"content": "Hello"}, usage=None))
+    gateway = limited(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
     assert (await gateway.ask()).status == 200
     assert (await gateway.ask()).status == 429

@@ -1,6 +1,6 @@
-"""Limits and accounts in a file: what is counted or changed outlives the gateway, and two gateways know it.
+"""Limits and accounts in a file: counts and changes outlive the gateway, and two gateways share them.
 
-In real time, for the store has a thread; the wall clock of the limits stands still.
+In real time, because the store has a thread; the wall clock of the limits stands still.
 """
 
 import json
@@ -18,12 +18,12 @@ from dragoman_server.settings.secret import Secret
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 
-# An answer of the scripts is 3 tokens in and 4 out: a dollar.
+# A response of the scripts is 3 tokens in and 4 out: a dollar.
 PRICES = (Price(model="*", input=100_000.0, output=175_000.0),)
 
 
 async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: int) -> list[int | None]:
-    """What a gateway answers from its start to its end."""
+    """Return the statuses of one gateway from its start to its end."""
     gateway = limited(
         CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
     )
@@ -41,7 +41,7 @@ async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: i
         ({"tokens_per_minute": 7}, 0, [200, 200], [429, 429]),
     ],
 )
-async def test_what_is_spent_stays_spent(
+async def test_spending_outlives_the_gateway(
     limits: dict[str, object], later: float, first: list[int], second: list[int], tmp_path: Path
 ) -> None:
     clock, file = Clock(), tmp_path / "accounts.db"
@@ -62,7 +62,7 @@ async def test_two_gateways_spend_one_budget(tmp_path: Path) -> None:
         assert [(await each.ask()).status for each in (one, other, one, other)] == [200, 200, 429, 429]
 
 
-async def test_what_the_operator_changes_outlives_the_gateway(tmp_path: Path) -> None:
+async def test_changes_of_the_operator_outlive_the_gateway(tmp_path: Path) -> None:
     file, admin = str(tmp_path / "accounts.db"), "admin-0123456789-0123456789-0123456789"
     found = []
     for method, path in (
@@ -76,7 +76,7 @@ async def test_what_the_operator_changes_outlives_the_gateway(tmp_path: Path) ->
         async with gateway.app.lifespan():
             await gateway.app(http_scope(path, method, {"x-api-key": admin}), client.receive, client.send)
         assert client.status == 200
-        answer = json.loads(client.body)
-        account = answer["accounts"][0] if "accounts" in answer else answer
+        response = json.loads(client.body)
+        account = response["accounts"][0] if "accounts" in response else response
         found.append((account["id"], account["state"]))
     assert found == [("up/default", state) for state in ("disabled", "disabled", "ready", "ready")]

@@ -1,6 +1,6 @@
-"""A gateway goes on when its store of accounts is slow or dead, and tells it afterwards what it has missed.
+"""A gateway goes on when its store of accounts is slow or dead, and sends it afterwards the changes that it has missed.
 
-The store is a fake that answers, fails or hangs as the test says; time is virtual.
+The store is a fake that responds, fails or hangs; time is virtual.
 """
 
 import logging
@@ -132,8 +132,8 @@ def made() -> tuple[FakeStore, ResilientStore]:
 
 
 async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
-    answer = await store.take(candidates, None, lease, now)
-    return answer.account if isinstance(answer, AccountGrant) else None
+    response = await store.take(candidates, None, lease, now)
+    return response.account if isinstance(response, AccountGrant) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
@@ -201,17 +201,17 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: 
     assert careful.local_decisions == (call in ("take", "spend", "spend later", "total"))
 
 
-async def test_after_a_few_failures_nobody_waits_any_more() -> None:
+async def test_after_a_few_failures_no_request_waits() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.HANGS
         await take_until_open(careful)
-        asked, began = len(store.asked), anyio.current_time()
+        requested, began = len(store.asked), anyio.current_time()
         for call in CALLS.values():
             await call(careful)
         assert anyio.current_time() == began
-        assert len(store.asked) == asked
+        assert len(store.asked) == requested
 
 
 async def test_single_failures_do_not_open_it() -> None:
@@ -226,7 +226,7 @@ async def test_single_failures_do_not_open_it() -> None:
         assert careful.local_decisions == 10
 
 
-async def test_it_closes_by_itself_without_a_request_that_waits_for_that() -> None:
+async def test_the_breaker_closes_without_a_waiting_request() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
@@ -271,7 +271,7 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
     ]
 
 
-async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.HANGS
@@ -282,7 +282,7 @@ async def test_a_hang_is_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
 # Decisions of its own.
 
 
-async def test_its_own_decisions_start_from_what_was_known() -> None:
+async def test_local_decisions_start_from_the_last_known_state() -> None:
     store, careful = made()
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
     async with careful.running():
@@ -306,7 +306,7 @@ async def test_its_own_decisions_start_from_what_was_known() -> None:
         assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
 
 
-async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> None:
+async def test_accounts_take_turns_during_the_failure() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -317,10 +317,10 @@ async def test_what_is_used_meanwhile_is_seen_so_that_accounts_take_turns() -> N
         assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
 
 
-# What it has missed.
+# Missed changes.
 
 
-async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
+async def test_changes_are_sent_in_order_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -343,7 +343,7 @@ async def test_changes_are_told_in_their_order_when_it_works_again() -> None:
         assert await store.total("budget", NOW) == 1.5
 
 
-async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_never_opened() -> None:
+async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -356,7 +356,7 @@ async def test_a_single_change_that_was_lost_is_told_again_though_the_breaker_ne
         assert not careful.is_open
 
 
-async def test_what_is_said_while_something_is_left_to_say_comes_after_it() -> None:
+async def test_a_change_during_the_replay_is_sent_after_it() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -370,7 +370,7 @@ async def test_what_is_said_while_something_is_left_to_say_comes_after_it() -> N
         assert careful.health() == {"up/a": Health()}
 
 
-async def test_what_another_gateway_changes_meanwhile_is_seen() -> None:
+async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -393,7 +393,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
         assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
 
 
-async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_works_again() -> None:
+async def test_unread_spending_is_counted_after_recovery() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -408,7 +408,7 @@ async def test_tokens_and_money_that_nobody_asked_about_are_counted_when_it_work
         assert await store.spend([(KEY, 1.0)], NOW, at_once=True) > NOW
 
 
-async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_to_arrive() -> None:
+async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -421,7 +421,7 @@ async def test_troubles_are_not_counted_twice_but_rests_and_disabling_are_sure_t
         assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
-async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
+async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -434,7 +434,7 @@ async def test_room_that_may_have_been_taken_in_vain_is_given_back() -> None:
         assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
-async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
+async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
     store, careful = made()
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
@@ -448,7 +448,7 @@ async def test_room_of_a_request_that_left_meanwhile_is_given_back() -> None:
         assert (careful.local_decisions, careful.is_open) == (0, False)
 
 
-async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -> None:
+async def test_a_change_that_always_fails_is_given_up() -> None:
     class Stubborn(FakeStore):
         async def disable(self, account: str, cause: str) -> None:
             self.asked.append(f"disable {account}")
@@ -465,7 +465,7 @@ async def test_what_never_works_is_left_in_the_end_and_stands_in_nobodys_way() -
         assert not careful.is_open
 
 
-async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
+async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
     store, careful = made()
     async with careful.running():
         store.mood = Mood.FAILS
@@ -478,7 +478,7 @@ async def test_what_it_has_missed_is_bounded_and_the_newest_is_kept() -> None:
         assert store.asked == [f"failed up/{number}" for number in range(500, 1500)]
 
 
-async def test_a_success_that_is_no_news_is_not_told() -> None:
+async def test_a_success_that_changes_nothing_is_not_sent() -> None:
     store, careful = made()
     async with careful.running():
         await careful.succeeded("up/a", remaining=None)

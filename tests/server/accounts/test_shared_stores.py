@@ -1,4 +1,4 @@
-"""Stores of accounts that several gateways share, and what becomes of them when file or server are in trouble.
+"""Stores of accounts that several gateways share, also when file or server fail.
 
 On both backends, with a real file and a real server.
 """
@@ -37,8 +37,9 @@ from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
-# For what takes milliseconds, on a machine that does other things as well.
+# For calls of milliseconds, on a busy machine.
 PATIENCE_S = 20.0
 
 
@@ -73,15 +74,15 @@ async def cool(store: AccountStore, account: str, after: float = 1000.0, now: fl
 
 
 async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
-    answer = await store.take(candidates, None, "lease", now)
-    return answer.account if isinstance(answer, AccountGrant) else None
+    response = await store.take(candidates, None, "lease", now)
+    return response.account if isinstance(response, AccountGrant) else None
 
 
 async def until(true: Callable[[], bool]) -> float:
-    """How long it took, in seconds."""
+    """Wait until the condition holds, and return how many seconds it took."""
     began = time.perf_counter()
     with anyio.fail_after(PATIENCE_S):
-        while not true():  # noqa: ASYNC110  nobody tells a test that a view has changed
+        while not true():  # noqa: ASYNC110  there is no event for a changed view
             await anyio.sleep(0.001)
     return time.perf_counter() - began
 
@@ -90,7 +91,7 @@ async def until(true: Callable[[], bool]) -> float:
 
 
 async def test_a_cool_down_is_in_the_others_view_at_once(kind: Kind) -> None:
-    """Nobody asks anything: the other one is told."""
+    """Without a call, the other gateway gets the change."""
     one, other = kind(), kind()
     async with one.running(), other.running():
         times = []
@@ -104,7 +105,7 @@ async def test_a_cool_down_is_in_the_others_view_at_once(kind: Kind) -> None:
         assert times[10] < 0.1
 
 
-async def test_nobody_takes_what_another_one_has_cooled_or_disabled_whatever_its_view(kind: Kind) -> None:
+async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(kind: Kind) -> None:
     one, other = kind(), kind()
     async with one.running(), other.running():
         for number in range(20):
@@ -115,10 +116,10 @@ async def test_nobody_takes_what_another_one_has_cooled_or_disabled_whatever_its
                 await one.disable(account.account, "by hand")
             # There was no time for the news.
             assert await take(other, account, B) == "up/b"
-            assert not other.health()[account.account].usable(NOW), "now it knows"
+            assert not other.health()[account.account].usable(NOW), "now it has the change"
 
 
-async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind) -> None:
+async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) -> None:
     three = Candidate("up/c", requests=Rate("three", 3, 60.0))
     one, other = kind(), kind()
     async with one.running(), other.running():
@@ -134,7 +135,7 @@ async def test_rates_leases_conversations_and_counters_are_everybodys(kind: Kind
         assert await one.total("budget", NOW) == 2.5
 
 
-async def test_a_later_one_knows_what_the_earlier_ones_knew(kind: Kind) -> None:
+async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
     one = kind()
     async with one.running():
         await cool(one, "up/a")
@@ -145,7 +146,7 @@ async def test_a_later_one_knows_what_the_earlier_ones_knew(kind: Kind) -> None:
 
 
 async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
-    """Each of them was worked out from what was known, and none overwrites another."""
+    """Each change is based on the known state, and none overwrites another."""
     stores = [kind() for _ in range(3)]
     many = 5
     patient = REST.__class__(max_failures=1000, window_s=1000.0)
@@ -165,12 +166,12 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
-async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) -> None:
+async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> None:
     model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     stores, calls = (kind(), kind()), Calls(seed)
 
     def known(store: AccountStore) -> dict[str, Health]:
-        """Without what is told only to those who ask."""
+        """Return the health without fields that only a call returns."""
         fresh = Health()
         rows = {account: (health.cooldown_until, health) for account, health in store.health().items()}
         healths = {account: _unused(health) for account, (_, health) in rows.items()}
@@ -178,14 +179,14 @@ async def test_it_is_all_the_same_which_gateway_is_asked(kind: Kind, seed: int) 
 
     async with stores[0].running(), stores[1].running():
         for number in range(150):
-            words, call = calls.next()
+            name, call = calls.next()
             store = stores[number % 3 % 2]
-            if words.startswith("succeeded"):
-                # Most successes are no news, so the store looks at its view alone.
+            if name.startswith("succeeded"):
+                # Most successes change nothing, so the store reads only its view.
                 await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
             expected = await call(model)
             calls.took(expected)
-            assert await call(store) == expected, words
+            assert await call(store) == expected, name
         for store in stores:
             await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
 
@@ -248,6 +249,7 @@ def modes(folder: Path) -> set[int]:
     return {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
 
 
+@one_backend
 async def test_the_file_outlives_the_store_and_is_private(tmp_path: Path) -> None:
     store = SQLiteAccountStore(str(tmp_path / "a.db"))
     async with store.running():
@@ -263,8 +265,9 @@ BAD_FILES = {
 }
 
 
+@one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
-async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
+async def test_a_file_of_another_program_is_an_error_at_the_start(tmp_path: Path, name: str) -> None:
     statement, message = BAD_FILES[name]
     path = tmp_path / "a.db"
     if statement:
@@ -281,7 +284,7 @@ async def test_a_file_that_is_not_ours_is_an_error_at_the_start(tmp_path: Path, 
     assert path.read_bytes() == before
 
 
-async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(tmp_path: Path) -> None:
+async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
     async with store.running(), AsyncExitStack() as running:
@@ -307,7 +310,7 @@ async def test_a_locked_file_is_an_error_and_holds_up_nobody_who_will_not_wait(t
                 pass
 
 
-async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> None:
+async def test_an_abandoned_call_is_not_begun(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
     async with store.running(), anyio.create_task_group() as tasks:
@@ -323,7 +326,8 @@ async def test_what_nobody_waits_for_any_more_is_not_begun(tmp_path: Path) -> No
         assert await store.total("waits for the lock", NOW) == 1.0
 
 
-async def test_outside_its_block_it_says_so(tmp_path: Path) -> None:
+@one_backend
+async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
         await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
 
@@ -337,7 +341,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-async def test_without_a_server_every_call_fails_at_once_and_says_where_it_should_be() -> None:
+async def test_without_a_server_every_call_fails_at_once_and_names_its_address() -> None:
     store = ValkeyAccountStore("valkey://:hunter2@127.0.0.1:1/0")
     async with store.running():
         with pytest.raises(AccountStoreError, match=r"127\.0\.0\.1:1: ") as caught:
@@ -345,6 +349,7 @@ async def test_without_a_server_every_call_fails_at_once_and_says_where_it_shoul
     assert "hunter2" not in str(caught.value)
 
 
+@one_backend
 async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
     server.command("CONFIG", "SET", "requirepass", "hunter2%/@")
     right = ValkeyAccountStore(server.url.replace("://", "://default:hunter2%25%2F%40@"))
@@ -383,7 +388,7 @@ async def test_with_tls_the_server_has_to_prove_its_name(
                     await take(store, A)
 
 
-async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: ValkeyServer) -> None:
+async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
         assert await take(store, A) == "up/a"
@@ -391,7 +396,7 @@ async def test_scripts_that_the_server_has_forgotten_are_sent_again(server: Valk
         assert await take(store, A) == "up/a"
 
 
-async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: ValkeyServer) -> None:
+async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
@@ -404,8 +409,8 @@ async def test_what_a_server_that_starts_anew_has_forgotten_it_is_told(server: V
             assert third.health()["up/a"].disabled == "by hand"
 
 
-async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
-    """A gateway that comes back late must not undo what has been decided since."""
+async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
+    """A gateway that comes back late must not undo later decisions."""
     store = ValkeyAccountStore(server.url)
     async with store.running():
         await store.reset("up/a")
@@ -418,7 +423,7 @@ async def test_what_the_server_knows_it_keeps(server: ValkeyServer) -> None:
         }
 
 
-async def test_what_changed_while_it_was_away_a_gateway_reads_when_it_is_back(server: ValkeyServer) -> None:
+async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
         await one.disable("up/a", "by hand")
@@ -452,7 +457,7 @@ async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
 
 
 @pytest.mark.promise("R11")
-async def test_the_server_is_killed_and_started_again_and_every_request_has_its_answer(
+async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_response(
     server: ValkeyServer,
 ) -> None:
     store, plain = (
@@ -461,7 +466,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
     )
     times: list[float] = []
     limited = Candidate("up/limited", max_concurrent_requests=1)
-    resting = Candidate("up/resting")
+    cooling = Candidate("up/resting")
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
@@ -472,13 +477,13 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
     async with store.running():
         await store.take([limited], None, "held", NOW)
         await cool(store, "up/resting")
-        await request(resting, limited)
+        await request(cooling, limited)
         server.kill()
         for _ in range(200):
-            await request(resting, limited)
+            await request(cooling, limited)
         assert store.is_open
         assert store.local_decisions >= 200
-        # What is learned meanwhile counts here at once, and for all when the server is back.
+        # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
         await store.disable("up/bad", "by hand")
         assert await take(store, Candidate("up/late"), Candidate("up/bad")) is None
@@ -486,7 +491,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
         await until(lambda: not store.is_open)
         decisions = store.local_decisions
         for _ in range(20):
-            await request(resting)
+            await request(cooling)
         assert store.local_decisions == decisions
         async with plain.running():
             await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))
@@ -499,7 +504,7 @@ async def test_the_server_is_killed_and_started_again_and_every_request_has_its_
 
 
 @pytest.mark.promise("R11")
-async def test_the_server_hangs_and_goes_on_and_every_request_has_its_answer(server: ValkeyServer) -> None:
+async def test_the_server_hangs_and_goes_on_and_every_request_gets_a_response(server: ValkeyServer) -> None:
     store = ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore())
     async with store.running():
         assert await take(store, A) == "up/a"

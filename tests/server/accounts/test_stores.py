@@ -1,6 +1,6 @@
-"""The stores of accounts: who has room, what is known of whom. Every test runs over all of them, on both backends.
+"""The stores of accounts: free accounts and the health of each. Every test runs over all of them, on both backends.
 
-The store in memory is the model: whatever is asked, the others answer the same, to the last bit.
+The store in memory is the model: every call returns the same from the others, to the last bit.
 """
 
 import math
@@ -62,9 +62,9 @@ async def take(
     conversation: str | None = None,
     lease: str = "l",
 ) -> str | float:
-    """The account, or from when on there is room, in seconds after NOW."""
-    answer = await store.take(candidates, conversation, lease, now)
-    return answer.account if isinstance(answer, AccountGrant) else answer.until - NOW
+    """Return the account, or the time of the next free one in seconds after NOW."""
+    response = await store.take(candidates, conversation, lease, now)
+    return response.account if isinstance(response, AccountGrant) else response.until - NOW
 
 
 async def fail(
@@ -73,7 +73,7 @@ async def fail(
     await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
 
 
-# Room.
+# Limits of accounts.
 
 
 async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind) -> None:
@@ -84,7 +84,7 @@ async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind)
         assert store.health() == {"up/b": Health(last_used=NOW)}
 
 
-async def test_nobody_to_choose_from(kind: Kind) -> None:
+async def test_no_account_to_choose_from(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await store.take([], None, "lease", NOW) == NoRoom(math.inf)
@@ -107,14 +107,14 @@ async def test_a_burst_is_whole_though_sevenths_are_not_exact(kind: Kind) -> Non
         assert await take(store, seven, now=NOW + 0.3) == pytest.approx(0.3 + 60 / 7)
 
 
-async def test_who_has_no_room_is_passed_over(kind: Kind) -> None:
+async def test_accounts_at_their_limit_are_passed_over(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        answers = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
-        assert answers == ["up/a", "up/a", "up/a", "up/a", "up/b"]
+        responses = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
+        assert responses == ["up/a", "up/a", "up/a", "up/a", "up/b"]
 
 
-async def test_without_room_it_is_told_when_the_first_one_has_some(kind: Kind) -> None:
+async def test_without_a_free_account_the_time_of_the_first_is_reported(kind: Kind) -> None:
     slow = Candidate("up/b", requests=Rate("up/b:requests", 1, 300.0))
     store = kind()
     async with store.running():
@@ -133,7 +133,7 @@ async def test_tokens_are_a_debt_that_is_paid_off(kind: Kind) -> None:
         assert await take(store, TOKENS, now=NOW + 90.0) == "up/a"
 
 
-async def test_so_many_at_once(kind: Kind) -> None:
+async def test_the_limit_of_concurrent_requests(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, lease="first") == "up/a"
@@ -144,7 +144,7 @@ async def test_so_many_at_once(kind: Kind) -> None:
         assert await take(store, ONE_AT_ONCE, lease="second") == "up/a"
 
 
-async def test_what_nobody_gives_back_is_free_again_in_the_end(kind: Kind) -> None:
+async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, lease="of a gateway that died") == "up/a"
@@ -155,16 +155,16 @@ async def test_what_nobody_gives_back_is_free_again_in_the_end(kind: Kind) -> No
 async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
     five = Candidate("up/a", max_concurrent_requests=5)
     store = kind()
-    answers: list[str | float] = []
+    responses: list[str | float] = []
 
     async def request(number: int) -> None:
-        answers.append(await take(store, five, lease=str(number)))
+        responses.append(await take(store, five, lease=str(number)))
 
     async with store.running():
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(request, number)
-        assert sorted(answers, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
+        assert sorted(responses, key=str) == [LEASE_RETRY_S] * 15 + ["up/a"] * 5
 
 
 # Conversations.
@@ -179,7 +179,7 @@ async def test_a_conversation_stays_with_its_account(kind: Kind) -> None:
         assert await take(store, B, A) == "up/b"
 
 
-async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> None:
+async def test_a_conversation_moves_from_a_full_account_and_stays_there(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
@@ -189,7 +189,7 @@ async def test_it_moves_when_there_is_no_room_and_stays_there(kind: Kind) -> Non
         assert await take(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
 
 
-async def test_it_is_forgotten_after_a_while_from_its_last_request_on(kind: Kind) -> None:
+async def test_a_conversation_expires_after_its_last_request(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await take(store, A, B, conversation="c")
@@ -198,7 +198,7 @@ async def test_it_is_forgotten_after_a_while_from_its_last_request_on(kind: Kind
         assert await take(store, B, A, conversation="c", now=NOW + 3 * CONVERSATION_S - 2) == "up/b"
 
 
-async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(kind: Kind) -> None:
+async def test_of_too_many_conversations_the_least_recent_is_dropped(kind: Kind) -> None:
     store = kind()
     async with store.running():
         for number in range(MOST_CONVERSATIONS):
@@ -216,7 +216,7 @@ async def test_the_one_unused_for_longest_is_forgotten_when_there_are_too_many(k
 # Health.
 
 
-async def test_one_that_rests_has_no_room_until_then(kind: Kind) -> None:
+async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await fail(store, "up/a", ErrorAction.COOL_DOWN, after=30.0)
@@ -226,7 +226,7 @@ async def test_one_that_rests_has_no_room_until_then(kind: Kind) -> None:
         assert await take(store, A, now=NOW + 30) == "up/a"
 
 
-async def test_one_that_is_disabled_has_none_until_it_is_reset(kind: Kind) -> None:
+async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await store.disable("up/a", "by hand")
@@ -289,7 +289,7 @@ async def test_more_than_ever_fits_needs_a_full_rate_and_becomes_a_debt(kind: Ki
         assert await store.spend([(KEY_TOKENS, 0.0)], NOW + 0.6, at_once=True) == pytest.approx(NOW + 30.6)
 
 
-async def test_what_is_known_afterwards_counts_in_any_case(kind: Kind) -> None:
+async def test_usage_is_counted_afterwards_in_any_case(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert await store.spend([(KEY_TOKENS, 90.0)], NOW, at_once=False) == 0.0
@@ -314,18 +314,18 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.each_choice
-async def test_whatever_is_asked_the_answer_is_the_models(kind: Kind, seed: int) -> None:
+async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: int) -> None:
     model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
     store, calls = kind(), Calls(seed)
     taken: set[str] = set()
     async with store.running():
         for _ in range(250):
-            words, call = calls.next()
+            text, call = calls.next()
             expected = await call(model)
             calls.took(expected)
             if isinstance(expected, AccountGrant):
                 taken.add(expected.account)
-            assert await call(store) == expected, words
-            assert store.health() == model.health(), words
+            assert await call(store) == expected, text
+            assert store.health() == model.health(), text
     assert taken == {each.account for each in CANDIDATES}, "the calls are of no use"
-    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not asked"
+    assert not isinstance(store, ResilientStore) or store.local_decisions == 0, "the server was not called"

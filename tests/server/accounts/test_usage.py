@@ -1,4 +1,4 @@
-"""What a request took: the upstream's word where there is one, else an estimate that says so."""
+"""The usage of a request: reported by the upstream, else a marked estimate."""
 
 import json
 from typing import Any
@@ -16,26 +16,26 @@ FRAME = b"data: " + json.dumps(chunk({"content": "word "})).encode() + b"\n\n"
 HEAD = b'data: {"instructions": "' + b"x" * 9000 + b'"}\n\n'
 
 
-@pytest.mark.parametrize(
-    ("pieces", "least", "most"),
-    [
-        ([], 0, 0),
-        ([b"x" * 400], 100, 100),  # a whole answer
-        ([b"x" * 200, b"x" * 200], 100, 100),
-        ([FRAME], 1, 1),
-        ([FRAME] * 50, 50, 60),  # a token in an event
-        ([FRAME + FRAME] * 25, 50, 60),
-        ([FRAME, *[FRAME.replace(b"word ", b"word " * 100)] * 10], 1000, 1500),  # many in an event
-        ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # what is repeated of the request is no answer
-        ([FRAME, *[b": keepalive\n\n"] * 10], 1, 11),
-        ([b""], 0, 0),
-    ],
-)
-def test_what_was_sent_is_measured(pieces: list[bytes], least: int, most: int) -> None:
-    meter = Meter()
-    for piece in pieces:
-        meter.add(piece)
-    assert least <= meter.tokens() <= most
+MEASURED: list[tuple[list[bytes], int, int]] = [
+    ([], 0, 0),
+    ([b"x" * 400], 100, 100),  # a whole response
+    ([b"x" * 200, b"x" * 200], 100, 100),
+    ([FRAME], 1, 1),
+    ([FRAME] * 50, 50, 60),  # a token in an event
+    ([FRAME + FRAME] * 25, 50, 60),
+    ([FRAME, *[FRAME.replace(b"word ", b"word " * 100)] * 10], 1000, 1500),  # many in an event
+    ([HEAD + FRAME, *[FRAME] * 10], 11, 15),  # repeated parts of the request are no output
+    ([FRAME, *[b": keepalive\n\n"] * 10], 1, 11),
+    ([b""], 0, 0),
+]
+
+
+def test_sent_bytes_are_measured_in_tokens() -> None:
+    for pieces, least, most in MEASURED:
+        meter = Meter()
+        for piece in pieces:
+            meter.add(piece)
+        assert least <= meter.tokens() <= most, pieces
 
 
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
@@ -55,51 +55,49 @@ def record(**more: Any) -> RequestRecord:
     return RequestRecord(id="a", protocol=CHAT, path="/", **({"status": 200, "outcome": "completed"} | more))
 
 
-@pytest.mark.parametrize(
-    ("known", "meter", "expected", "estimated"),
-    [
-        # The upstream's word counts, whatever was sent.
-        ({"input_tokens": 5, "output_tokens": 6}, 100, (5, 6), None),
-        ({"input_tokens": 0, "output_tokens": 0}, 100, (0, 0), None),
-        # One figure is missing.
-        ({"input_tokens": 5}, 100, (5, 100), True),
-        ({"output_tokens": 6}, 100, ("prompt", 6), True),
-        # A client that leaves: Messages begins with a figure from before there was any output.
-        ({"input_tokens": 5, "output_tokens": 1, "outcome": "client_left"}, 100, (5, 100), True),
-        ({"input_tokens": 5, "output_tokens": 900, "outcome": "client_left"}, 100, (5, 900), True),
-        ({"outcome": "client_left"}, 100, ("prompt", 100), True),
-        ({"outcome": "client_left", "status": None}, 0, ("prompt", 0), True),
-        ({"outcome": "cancelled"}, 100, ("prompt", 100), True),
-        # A stream that broke off.
-        ({"outcome": "failed", "input_tokens": 5, "output_tokens": 1}, 100, (5, 100), True),
-        # Errors are no answers, however long they are.
-        ({"outcome": "failed", "status": 500}, 100, (None, None), None),
-        ({"outcome": "failed", "status": 429}, 100, (None, None), None),
-        ({"outcome": "failed", "status": None}, 0, (None, None), None),
-        # But what was used before the error was.
-        ({"outcome": "failed", "status": 502, "input_tokens": 5, "output_tokens": 6}, 1, (5, 6), None),
-    ],
-)
-def test_what_counts(
-    known: dict[str, Any], meter: int, expected: tuple[Any, Any], estimated: bool | None
-) -> None:
-    seen = record(**known)
-    usage = usage_of(seen, planned(CHAT, MESSAGES), measured(meter))
-    tokens_in, tokens_out = expected
-    if tokens_in == "prompt":
-        assert usage.input is not None
-        assert 5 < usage.input < 20
-    else:
-        assert usage.input == tokens_in
-    if meter and isinstance(tokens_out, int) and estimated:
-        assert tokens_out <= (usage.output or 0) <= tokens_out * 1.2
-    else:
-        assert usage.output == tokens_out
-    assert seen.estimated is estimated
-    assert (seen.input_tokens, seen.output_tokens) == (usage.input, usage.output)
+COUNTED: list[tuple[dict[str, Any], int, tuple[Any, Any], bool | None]] = [
+    # The usage that the upstream reports counts, whatever was sent.
+    ({"input_tokens": 5, "output_tokens": 6}, 100, (5, 6), None),
+    ({"input_tokens": 0, "output_tokens": 0}, 100, (0, 0), None),
+    # One figure is missing.
+    ({"input_tokens": 5}, 100, (5, 100), True),
+    ({"output_tokens": 6}, 100, ("prompt", 6), True),
+    # A client that leaves: Messages begins with a figure from before there was any output.
+    ({"input_tokens": 5, "output_tokens": 1, "outcome": "client_left"}, 100, (5, 100), True),
+    ({"input_tokens": 5, "output_tokens": 900, "outcome": "client_left"}, 100, (5, 900), True),
+    ({"outcome": "client_left"}, 100, ("prompt", 100), True),
+    ({"outcome": "client_left", "status": None}, 0, ("prompt", 0), True),
+    ({"outcome": "cancelled"}, 100, ("prompt", 100), True),
+    # A stream that broke off.
+    ({"outcome": "failed", "input_tokens": 5, "output_tokens": 1}, 100, (5, 100), True),
+    # Errors are no output, however long they are.
+    ({"outcome": "failed", "status": 500}, 100, (None, None), None),
+    ({"outcome": "failed", "status": 429}, 100, (None, None), None),
+    ({"outcome": "failed", "status": None}, 0, (None, None), None),
+    # But usage before the error counts.
+    ({"outcome": "failed", "status": 502, "input_tokens": 5, "output_tokens": 6}, 1, (5, 6), None),
+]
 
 
-def test_caches_are_the_upstreams_word() -> None:
+def test_reported_usage_counts_and_estimates_fill_its_gaps() -> None:
+    for known, meter, expected, estimated in COUNTED:
+        seen = record(**known)
+        usage = usage_of(seen, planned(CHAT, MESSAGES), measured(meter))
+        tokens_in, tokens_out = expected
+        if tokens_in == "prompt":
+            assert usage.input is not None, (known, meter)
+            assert 5 < usage.input < 20, (known, meter)
+        else:
+            assert usage.input == tokens_in, (known, meter)
+        if meter and isinstance(tokens_out, int) and estimated:
+            assert tokens_out <= (usage.output or 0) <= tokens_out * 1.2, (known, meter)
+        else:
+            assert usage.output == tokens_out, (known, meter)
+        assert seen.estimated is estimated, (known, meter)
+        assert (seen.input_tokens, seen.output_tokens) == (usage.input, usage.output), (known, meter)
+
+
+def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
     seen = record(input_tokens=5, output_tokens=6, cached_tokens=3, cache_write_tokens=1)
     assert usage_of(seen, planned(CHAT, CHAT), measured(0)) == Usage(
         input=5, output=6, cached=3, cache_write=1
@@ -109,12 +107,10 @@ def test_caches_are_the_upstreams_word() -> None:
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
-    """By its words, not by its bytes: an image of a megabyte is no million tokens."""
-    words = "word " * 1000
+    """By its text, not by its bytes: an image of a megabyte is no million tokens."""
+    text = "word " * 1000
     body = ask(client) | (
-        {"input": words}
-        if client == PROTOCOL_NAMES[2]
-        else {"messages": [{"role": "user", "content": words}]}
+        {"input": text} if client == PROTOCOL_NAMES[2] else {"messages": [{"role": "user", "content": text}]}
     )
     usage = usage_of(record(), planned(client, upstream, body), measured(1))
     assert usage.input is not None
@@ -127,15 +123,15 @@ def test_an_image_in_a_relay_is_an_image() -> None:
     assert (usage_of(record(), planned(CHAT, CHAT, body), measured(1)).input or 0) < 5000
 
 
-def test_several_answers_have_several_prompts() -> None:
-    """An upstream that gives one at a time is asked as often."""
+def test_several_choices_have_several_prompts() -> None:
+    """An upstream that gives one choice at a time gets as many requests."""
     one = usage_of(record(), planned(CHAT, MESSAGES), measured(1)).input
     three = usage_of(record(), planned(CHAT, MESSAGES, ask(CHAT) | {"n": 3}), measured(1)).input
     assert one is not None
     assert three == 3 * one
 
 
-def test_a_relay_that_nobody_can_read_is_estimated_by_its_size() -> None:
+def test_an_unreadable_relayed_body_is_estimated_by_its_size() -> None:
     body = ask(CHAT) | {"messages": [{"role": "who", "content": {"a": "word " * 100}}]}
     plan = planned(CHAT, CHAT, body)
     assert usage_of(record(), plan, measured(1)).input == plan.context.prompt_tokens > 50

@@ -1,7 +1,6 @@
 """The tables of hosts and model families, row by row: a client's request in, the upstream's out.
 
-Every row has a case, and no case says the same without its row: so a row that says nothing, or that nobody knows the
-use of, fails here.
+Every row has a case, and each case fails without its row, so a row without an effect fails here.
 """
 
 import json
@@ -24,11 +23,11 @@ CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_respons
 Json = dict[str, Any]
 
 URLS = {provider.name: provider.base_url for provider in PROVIDERS}
-NOBODY, LOCAL = "https://llm.example/v1", "http://127.0.0.1:8000/v1"
+UNKNOWN, LOCAL = "https://llm.example/v1", "http://127.0.0.1:8000/v1"
 
 
 def sent(url: str, client: str, upstream: str, model: str, body: Json) -> Json:
-    """What reaches the upstream of a client's request."""
+    """Return the request that the upstream gets for a client's request."""
     settings = UpstreamSettings(name="up", protocol=upstream, base_url=url)
     capabilities = capabilities_for(Settings(), settings, model)
     translator = RequestTranslator(
@@ -38,13 +37,13 @@ def sent(url: str, client: str, upstream: str, model: str, body: Json) -> Json:
     return found
 
 
-# Hosts. One conversation of a Messages client at all of them, with something of all that hosts differ in.
+# Hosts. All get one conversation of a Messages client, which has something of all that hosts differ in.
 
 SCHEMA = {"type": "object", "properties": {}, "additionalProperties": False}
 MARK = {"type": "ephemeral"}
 USER = "u" * 150
 HASH = sha256(USER.encode()).hexdigest()
-ASKED: Json = {
+REQUEST: Json = {
     "max_tokens": 4000,
     "system": [
         {"type": "text", "text": "Be brief."},
@@ -93,13 +92,13 @@ MARKED = {
     ],
 }
 HI = {"role": "user", "content": "Hi\n\nthere"}
-CALLED: Json = {"role": "assistant", "content": None, "tool_calls": [call()]}
-DONE = {"role": "tool", "tool_call_id": "toolu_1", "content": "done"}
+TOOL_CALL: Json = {"role": "assistant", "content": None, "tool_calls": [call()]}
+TOOL_RESULT = {"role": "tool", "tool_call_id": "toolu_1", "content": "done"}
 NOTE = {"role": "user", "content": "Note."}
-# A server of which nothing is known.
+# An unknown server.
 PLAIN: Json = {
     "model": "some-model",
-    "messages": [SYSTEM, HI, {**CALLED, "reasoning_content": "Hm."}, DONE, NOTE],
+    "messages": [SYSTEM, HI, {**TOOL_CALL, "reasoning_content": "Hm."}, TOOL_RESULT, NOTE],
     "tools": [tool()],
     "tool_choice": "required",
     "parallel_tool_calls": False,
@@ -108,14 +107,14 @@ PLAIN: Json = {
     "stop": ["END"],
 }
 NEWER_LIMIT: Json = {"max_tokens": None, "max_completion_tokens": 4000}
-IN_REASONING: Json = {"messages": [SYSTEM, HI, {**CALLED, "reasoning": "Hm."}, DONE, NOTE]}
+IN_REASONING: Json = {"messages": [SYSTEM, HI, {**TOOL_CALL, "reasoning": "Hm."}, TOOL_RESULT, NOTE]}
 SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 
-# name -> what is otherwise than at a server of which nothing is known; None for what is left out.
+# name -> members that differ from the request for an unknown server; None for what is left out.
 HOSTS: dict[str, Json] = {
     "openai": {
         **NEWER_LIMIT,
-        "messages": [SYSTEM, HI, CALLED, DONE, NOTE],
+        "messages": [SYSTEM, HI, TOOL_CALL, TOOL_RESULT, NOTE],
         "tools": [tool(strict=True)],
         "user": HASH,
     },
@@ -139,8 +138,8 @@ HOSTS: dict[str, Json] = {
         "messages": [
             SYSTEM,
             HI,
-            {**CALLED, "tool_calls": [call("dtsmvwhki")]},
-            {**DONE, "tool_call_id": "dtsmvwhki", "content": "done\n\n<user>\nNote.\n</user>"},
+            {**TOOL_CALL, "tool_calls": [call("dtsmvwhki")]},
+            {**TOOL_RESULT, "tool_call_id": "dtsmvwhki", "content": "done\n\n<user>\nNote.\n</user>"},
         ],
         "tools": [tool(strict=True)],
     },
@@ -152,38 +151,44 @@ HOSTS: dict[str, Json] = {
     "dashscope": {"enable_thinking": False},
     # "Function call is missing a thought_signature in functionCall parts."
     "gemini": {
-        "messages": [SYSTEM, HI, {**CALLED, "tool_calls": [call(extra_content=SIGNATURE)]}, DONE, NOTE]
+        "messages": [
+            SYSTEM,
+            HI,
+            {**TOOL_CALL, "tool_calls": [call(extra_content=SIGNATURE)]},
+            TOOL_RESULT,
+            NOTE,
+        ]
     },
 }
 
 
-@pytest.mark.parametrize("name", HOSTS)
-def test_what_a_host_is_sent(name: str) -> None:
-    expected = {key: value for key, value in {**PLAIN, **HOSTS[name]}.items() if value is not None}
-    assert sent(URLS[name], MESSAGES, CHAT, "some-model", ASKED) == expected
+def test_the_chat_request_for_each_host() -> None:
+    for name in HOSTS:
+        expected = {key: value for key, value in {**PLAIN, **HOSTS[name]}.items() if value is not None}
+        assert sent(URLS[name], MESSAGES, CHAT, "some-model", REQUEST) == expected, name
 
 
-@pytest.mark.parametrize(
-    ("url", "more"),
-    [
-        (NOBODY, {}),
-        # People's own servers take it.
-        (LOCAL, {"top_k": 5}),
-        ("http://[::1]:8000/v1", {"top_k": 5}),
-        ("http://10.0.0.7/v1", {"top_k": 5}),
-        ("http://vllm:8000/v1", {"top_k": 5}),
-        ("http://gpu.local/v1", {"top_k": 5}),
-        ("https://api.openai.com.evil.example/v1", {}),
-    ],
-)
-def test_what_an_unknown_host_is_sent(url: str, more: Json) -> None:
-    assert sent(url, MESSAGES, CHAT, "some-model", ASKED) == {**PLAIN, **more}
+UNKNOWN_HOSTS: list[tuple[str, Json]] = [
+    (UNKNOWN, {}),
+    # People's own servers take it.
+    (LOCAL, {"top_k": 5}),
+    ("http://[::1]:8000/v1", {"top_k": 5}),
+    ("http://10.0.0.7/v1", {"top_k": 5}),
+    ("http://vllm:8000/v1", {"top_k": 5}),
+    ("http://gpu.local/v1", {"top_k": 5}),
+    ("https://api.openai.com.evil.example/v1", {}),
+]
+
+
+def test_the_chat_request_for_an_unknown_host() -> None:
+    for url, more in UNKNOWN_HOSTS:
+        assert sent(url, MESSAGES, CHAT, "some-model", REQUEST) == {**PLAIN, **more}, url
 
 
 @pytest.mark.parametrize(
     ("name", "model", "wish", "expected"),
     [
-        # "minimal goes to low, medium to high": DeepSeek knows best what it makes of them.
+        # "minimal goes to low, medium to high": DeepSeek converts them itself.
         (
             "deepseek",
             "deepseek-v4-pro",
@@ -191,26 +196,26 @@ def test_what_an_unknown_host_is_sent(url: str, more: Json) -> None:
             {"thinking": {"type": "enabled"}, "reasoning_effort": "medium"},
         ),
         ("openrouter", "qwen/qwen3.8-max", "max", {"reasoning": {"effort": "max"}}),
-        # It is `reasoning_effort` that OpenAI takes no tools beside.
+        # OpenAI accepts no tools beside `reasoning_effort`.
         ("openrouter", "openai/gpt-5.6", "high", {"reasoning": {"effort": "high"}}),
         ("openai", "gpt-5.6", "high", {"reasoning_effort": "none"}),
     ],
 )
-def test_how_a_host_is_told_how_much_to_think(name: str, model: str, wish: str, expected: Json) -> None:
-    asked = {**ASKED, "tool_choice": {"type": "auto"}, "output_config": {"effort": wish}}
-    found = sent(URLS[name], MESSAGES, CHAT, model, asked)
+def test_the_reasoning_setting_of_a_host(name: str, model: str, wish: str, expected: Json) -> None:
+    requested = {**REQUEST, "tool_choice": {"type": "auto"}, "output_config": {"effort": wish}}
+    found = sent(URLS[name], MESSAGES, CHAT, model, requested)
     assert {
         key: found[key] for key in found.keys() & {"thinking", "reasoning", "reasoning_effort"}
     } == expected
 
 
-def test_models_of_claude_get_later_system_text_as_the_users_words_in_chat() -> None:
-    found = sent(NOBODY, RESPONSES, CHAT, "anthropic/claude-opus-5-5", {"input": CORRECTED["messages"]})
+def test_claude_models_get_later_system_text_in_a_user_message_in_chat() -> None:
+    found = sent(UNKNOWN, RESPONSES, CHAT, "anthropic/claude-opus-5-5", {"input": CORRECTED["messages"]})
     assert found["messages"][-1] == {"role": "user", "content": "<system>\nBe kind.\n</system>\n\nAnd?"}
 
 
-# What a Responses client may say that means something at OpenAI alone.
-SAID: Json = {
+# Settings of a Responses client that only OpenAI has.
+OPENAI_SETTINGS: Json = {
     "input": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
     "metadata": {"k": "v"},
     "prompt_cache_key": "k",
@@ -222,7 +227,7 @@ SAID: Json = {
     "user": "u",
     "top_logprobs": 2,
 }
-HEARD: Json = {
+WITHOUT_OPENAI_SETTINGS: Json = {
     "model": "some-model",
     "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
     "logprobs": True,
@@ -230,11 +235,11 @@ HEARD: Json = {
 }
 DEVELOPER = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
 NO_LOGPROBS: Json = {"logprobs": None, "top_logprobs": None}
-OF_OPENAI: dict[str, Json] = {
+OPENAI_MEMBERS: dict[str, Json] = {
     "openai": {
         "messages": DEVELOPER,
         "verbosity": "low",
-        **{name: SAID[name] for name in SAID.keys() - {"input", "text"}},
+        **{name: OPENAI_SETTINGS[name] for name in OPENAI_SETTINGS.keys() - {"input", "text"}},
     },
     "openrouter": {"messages": DEVELOPER, "verbosity": "low", "user": "u"},
     "xai": {"messages": DEVELOPER},
@@ -245,91 +250,98 @@ OF_OPENAI: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("name", [provider.name for provider in PROVIDERS if provider.protocol == CHAT])
-def test_what_means_something_at_openai_alone_stays_there(name: str) -> None:
-    expected = {
-        key: value for key, value in {**HEARD, **OF_OPENAI.get(name, {})}.items() if value is not None
-    }
-    assert sent(URLS[name], RESPONSES, CHAT, "some-model", SAID) == expected
+def test_settings_that_only_openai_has_are_sent_only_there() -> None:
+    for provider in PROVIDERS:
+        if provider.protocol != CHAT:
+            continue
+        name = provider.name
+        expected = {
+            key: value
+            for key, value in {**WITHOUT_OPENAI_SETTINGS, **OPENAI_MEMBERS.get(name, {})}.items()
+            if value is not None
+        }
+        assert sent(URLS[name], RESPONSES, CHAT, "some-model", OPENAI_SETTINGS) == expected, name
 
 
-def test_a_list_of_allowed_tools_goes_to_openai_alone() -> None:
+def test_a_list_of_allowed_tools_is_sent_only_to_openai() -> None:
     tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in "fg"]
     allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
-    asked = {"input": "Hi", "tools": tools, "tool_choice": allowed}
-    elsewhere = sent(NOBODY, RESPONSES, CHAT, "some-model", asked)
+    requested = {"input": "Hi", "tools": tools, "tool_choice": allowed}
+    elsewhere = sent(UNKNOWN, RESPONSES, CHAT, "some-model", requested)
     assert (elsewhere["tools"], elsewhere["tool_choice"]) == ([tool()], "required")
-    found = sent(URLS["openai"], RESPONSES, CHAT, "gpt-4.1", asked)
+    found = sent(URLS["openai"], RESPONSES, CHAT, "gpt-4.1", requested)
     assert (len(found["tools"]), found["tool_choice"]["type"]) == (2, "allowed_tools")
 
 
-def test_the_vendor_of_messages_runs_tools() -> None:
+def test_only_anthropic_gets_hosted_tools_in_messages() -> None:
     function = {"type": "function", "name": "f", "parameters": SCHEMA}
-    asked = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
+    requested = {"input": "Hi", "tools": [{"type": "web_search"}, function]}
 
     def names(url: str) -> list[str]:
-        return [each["name"] for each in sent(url, RESPONSES, MESSAGES, "some-model", asked)["tools"]]
+        return [each["name"] for each in sent(url, RESPONSES, MESSAGES, "some-model", requested)["tools"]]
 
-    assert (names(URLS["anthropic"]), names(NOBODY)) == (["web_search", "f"], ["f"])
+    assert (names(URLS["anthropic"]), names(UNKNOWN)) == (["web_search", "f"], ["f"])
 
 
-def test_openai_searches_the_web_in_responses_alone() -> None:
+def test_openai_searches_the_web_only_in_responses() -> None:
     # "Unknown parameter: 'web_search_options'."
     function = {"name": "f", "input_schema": SCHEMA}
-    asked = {**ASKED, "tools": [{"type": "web_search_20250305", "name": "web_search"}, function]}
-    chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", asked)
+    requested = {**REQUEST, "tools": [{"type": "web_search_20250305", "name": "web_search"}, function]}
+    chat = sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", requested)
     assert ("web_search_options" in chat, len(chat["tools"])) == (False, 1)
-    assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", asked)["tools"]) == 2
+    assert len(sent(URLS["openai"], MESSAGES, RESPONSES, "gpt-5.6", requested)["tools"]) == 2
     with pytest.raises(RequestRefused, match="does not run"):
-        sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**asked, "tools": asked["tools"][:1]})
+        sent(URLS["openai"], MESSAGES, CHAT, "gpt-5.6", {**requested, "tools": requested["tools"][:1]})
 
 
-def test_openai_gets_everything_that_is_its_own() -> None:
-    expected = {**HEARD, **OF_OPENAI["openai"]}
-    assert sent(URLS["openai"], RESPONSES, CHAT, "some-model", SAID) == expected
+def test_openai_gets_all_its_own_settings() -> None:
+    expected = {**WITHOUT_OPENAI_SETTINGS, **OPENAI_MEMBERS["openai"]}
+    assert sent(URLS["openai"], RESPONSES, CHAT, "some-model", OPENAI_SETTINGS) == expected
 
 
 def test_every_host_has_a_case() -> None:
-    assert {provider.name for provider in PROVIDERS} == {*HOSTS, *OF_OPENAI, "anthropic"}
+    assert {provider.name for provider in PROVIDERS} == {*HOSTS, *OPENAI_MEMBERS, "anthropic"}
 
 
 CHAT_HOSTS = [provider for provider in PROVIDERS if CHAT in provider.protocols]
 
 
-@pytest.mark.parametrize("provider", CHAT_HOSTS, ids=lambda provider: provider.name)
-def test_no_host_would_be_sent_the_same_without_its_row(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = provider.base_url
-
-    def both() -> list[Json]:
-        return [sent(url, MESSAGES, CHAT, "m", ASKED), sent(url, RESPONSES, CHAT, "m", SAID)]
-
-    before = both()
-    monkeypatch.setattr(_providers, "PROVIDERS", tuple(each for each in PROVIDERS if each is not provider))
-    assert both() != before
+def both_requests(url: str) -> list[Json]:
+    return [sent(url, MESSAGES, CHAT, "m", REQUEST), sent(url, RESPONSES, CHAT, "m", OPENAI_SETTINGS)]
 
 
-@pytest.mark.parametrize("provider", CHAT_HOSTS, ids=lambda provider: provider.name)
-def test_other_hosts_of_a_provider_are_sent_the_same(provider: Provider) -> None:
-    own = sent(provider.base_url, MESSAGES, CHAT, "m", ASKED)
-    for host in provider.hosts:
-        assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", ASKED) == own
+def test_each_row_of_a_host_decides_a_request() -> None:
+    for provider in CHAT_HOSTS:
+        before = both_requests(provider.base_url)
+        others = tuple(each for each in PROVIDERS if each is not provider)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_providers, "PROVIDERS", others)
+            assert both_requests(provider.base_url) != before, provider.name
+
+
+def test_other_hosts_of_a_provider_get_the_same_request() -> None:
+    for provider in CHAT_HOSTS:
+        own = sent(provider.base_url, MESSAGES, CHAT, "m", REQUEST)
+        for host in provider.hosts:
+            assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", REQUEST) == own, host
 
 
 def test_deepseek_gets_no_images() -> None:
     # "unknown variant `image_url`, expected `text`", in every turn after the one that had it.
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [image]}
-    asked = {**ASKED, "messages": [*ASKED["messages"][:2], {"role": "user", "content": [result, image]}]}
-    words = "[image: left out, you cannot see images]"
-    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", asked)["messages"][-2:]
-    assert found == [{**DONE, "content": words}, {"role": "user", "content": words}]
+    requested = {
+        **REQUEST,
+        "messages": [*REQUEST["messages"][:2], {"role": "user", "content": [result, image]}],
+    }
+    text = "[image: left out, you cannot see images]"
+    found = sent(URLS["deepseek"], MESSAGES, CHAT, "some-model", requested)["messages"][-2:]
+    assert found == [{**TOOL_RESULT, "content": text}, {"role": "user", "content": text}]
 
 
-def test_what_a_host_refuses_of_chat_it_may_take_elsewhere() -> None:
-    asked = {"messages": [HI], "user": "u", "max_tokens": 9}
-    found = sent("https://api.deepseek.com/anthropic", CHAT, MESSAGES, "some-model", asked)
+def test_refused_chat_parameters_are_sent_in_other_protocols() -> None:
+    requested = {"messages": [HI], "user": "u", "max_tokens": 9}
+    found = sent("https://api.deepseek.com/anthropic", CHAT, MESSAGES, "some-model", requested)
     assert found["metadata"] == {"user_id": "u"}
 
 
@@ -338,14 +350,14 @@ def test_what_a_host_refuses_of_chat_it_may_take_elsewhere() -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A model of the family, what is asked of it, and members of what is sent (None: left out)."""
+    """A model of the family, members of the client's request, and members of the upstream's (None: left out)."""
 
     model: str
-    asked: Json
+    requested: Json
     sent: Json
     client: str = MESSAGES
     upstream: str = CHAT
-    url: str = field(default=NOBODY)
+    url: str = field(default=UNKNOWN)
 
 
 FORMAT: Json = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
@@ -357,39 +369,41 @@ SCHEMA_KEPT: Json = {
 }
 JSON_MODE: Json = {"response_format": {"type": "json_object"}}
 OFF: Json = {"thinking": {"type": "disabled"}}
-WARM: Json = {"temperature": 0.5}
-NO_WARMTH: Json = {"temperature": None}
+TEMPERATURE: Json = {"temperature": 0.5}
+NO_TEMPERATURE: Json = {"temperature": None}
 STOP: Json = {"stop_sequences": ["END"]}
 STOPS: Json = {"stop": ["END"]}
 ONE_CALL: Json = {
     "tools": [{"name": "f", "input_schema": SCHEMA}],
     "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
 }
-SPOKEN: Json = {"messages": [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Hi"}]}
+ASSISTANT_FIRST: Json = {
+    "messages": [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Hi"}]
+}
 WITH_TOOLS: Json = {"tools": [{"name": "f", "input_schema": SCHEMA}], "output_config": {"effort": "low"}}
 CACHED: Json = {"system": [{"type": "text", "text": "S", "cache_control": MARK}]}
 POINT = {"type": "text", "text": "S", "prompt_cache_breakpoint": {"mode": "explicit"}}
 BREAKPOINT: Json = {"messages": [{"role": "system", "content": [POINT]}, {"role": "user", "content": "Hi"}]}
 
 
-def effort(word: str) -> Json:
-    return {"output_config": {"effort": word}}
+def effort(value: str) -> Json:
+    return {"output_config": {"effort": value}}
 
 
-def asks(word: str | None) -> Json:
-    return {"reasoning_effort": word}
+def reasoning_effort(value: str | None) -> Json:
+    return {"reasoning_effort": value}
 
 
-def claude(model: str, asked: Json, sent: Json) -> Case:
-    return Case(model, asked, sent, CHAT, MESSAGES, URLS["anthropic"])
+def claude(model: str, requested: Json, sent: Json) -> Case:
+    return Case(model, requested, sent, CHAT, MESSAGES, URLS["anthropic"])
 
 
-def gpt(model: str, asked: Json, sent: Json) -> Case:
-    return Case(model, asked, sent, url=URLS["openai"])
+def gpt(model: str, requested: Json, sent: Json) -> Case:
+    return Case(model, requested, sent, url=URLS["openai"])
 
 
-def at(name: str, model: str, asked: Json, sent: Json) -> Case:
-    return Case(model, asked, sent, url=URLS[name])
+def at(name: str, model: str, requested: Json, sent: Json) -> Case:
+    return Case(model, requested, sent, url=URLS[name])
 
 
 PAIR: Json = {"temperature": 0.2, "top_p": 0.9}
@@ -409,12 +423,12 @@ CORRECTED: Json = {
 
 CASES: dict[tuple[str, str | None], Case] = {
     ("claude-*", "anthropic"): claude("claude-opus-5-5", CORRECTED, CORRECTED),
-    ("claude-*", None): claude("claude-opus-5-5", WARM, NO_WARMTH),
+    ("claude-*", None): claude("claude-opus-5-5", TEMPERATURE, NO_TEMPERATURE),
     ("claude-fable-*", None): claude(
-        "claude-fable-5-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}
+        "claude-fable-5-1", reasoning_effort("none"), {"thinking": None, "output_config": {"effort": "low"}}
     ),
     ("claude-mythos-*", None): claude(
-        "claude-mythos-1", asks("none"), {"thinking": None, "output_config": {"effort": "low"}}
+        "claude-mythos-1", reasoning_effort("none"), {"thinking": None, "output_config": {"effort": "low"}}
     ),
     ("claude-opus-4-7*", None): claude(
         "claude-opus-4-7",
@@ -451,95 +465,100 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_KEPT),
     ("chatgpt-*", None): gpt("chatgpt-4o-latest", FORMAT, JSON_MODE),
     ("o1*", None): gpt("o1", ONE_CALL, {"parallel_tool_calls": None}),
-    ("o3*", None): gpt("o3", WARM, NO_WARMTH),
+    ("o3*", None): gpt("o3", TEMPERATURE, NO_TEMPERATURE),
     ("o3-mini*", None): gpt("o3-mini", ONE_CALL, {"parallel_tool_calls": None}),
-    ("o4*", None): gpt("o4-mini", WARM, NO_WARMTH),
-    ("gpt-5*", None): gpt("gpt-5.5", WARM, NO_WARMTH),
-    ("gpt-5", None): gpt("gpt-5", effort("max"), asks("high")),
-    ("gpt-5-20*", None): gpt("gpt-5-2025-08-07", effort("max"), asks("high")),
-    ("gpt-5-mini*", None): gpt("gpt-5-mini", effort("max"), asks("high")),
-    ("gpt-5-nano*", None): gpt("gpt-5-nano", effort("max"), asks("high")),
-    ("gpt-5-codex*", None): gpt("gpt-5-codex", effort("max"), asks("high")),
-    ("gpt-5-pro*", None): gpt("gpt-5-pro", effort("low"), asks("high")),
-    ("gpt-5-1*", None): gpt("gpt-5.1", effort("max"), asks("high")),
-    ("gpt-5-1-codex*", None): gpt("gpt-5.1-codex-mini", OFF, asks("low")),
-    ("gpt-5-1-codex-max*", None): gpt("gpt-5.1-codex-max", effort("max"), asks("xhigh")),
-    ("gpt-5-6*", None): gpt("gpt-5.6", effort("max"), asks("max")),
-    ("gpt-5-[1-4]", None): gpt("gpt-5.2", WARM, WARM),
-    ("gpt-5-[1-4]-*", None): gpt("gpt-5.2-2025-12-11", WARM, WARM),
-    ("gpt-5-[1-4]-codex*", None): gpt("gpt-5.2-codex", WARM, NO_WARMTH),
-    ("gpt-5-[1-4]-pro*", None): gpt("gpt-5.4-pro", WARM, NO_WARMTH),
-    ("gpt-5-[4-6]", None): gpt("gpt-5.6", WITH_TOOLS, asks("none")),
-    ("gpt-5-[4-6]-*", None): gpt("gpt-5.6-luna", WITH_TOOLS, asks("none")),
-    ("gpt-6*", None): gpt("gpt-6-sol", WARM, NO_WARMTH),
+    ("o4*", None): gpt("o4-mini", TEMPERATURE, NO_TEMPERATURE),
+    ("gpt-5*", None): gpt("gpt-5.5", TEMPERATURE, NO_TEMPERATURE),
+    ("gpt-5", None): gpt("gpt-5", effort("max"), reasoning_effort("high")),
+    ("gpt-5-20*", None): gpt("gpt-5-2025-08-07", effort("max"), reasoning_effort("high")),
+    ("gpt-5-mini*", None): gpt("gpt-5-mini", effort("max"), reasoning_effort("high")),
+    ("gpt-5-nano*", None): gpt("gpt-5-nano", effort("max"), reasoning_effort("high")),
+    ("gpt-5-codex*", None): gpt("gpt-5-codex", effort("max"), reasoning_effort("high")),
+    ("gpt-5-pro*", None): gpt("gpt-5-pro", effort("low"), reasoning_effort("high")),
+    ("gpt-5-1*", None): gpt("gpt-5.1", effort("max"), reasoning_effort("high")),
+    ("gpt-5-1-codex*", None): gpt("gpt-5.1-codex-mini", OFF, reasoning_effort("low")),
+    ("gpt-5-1-codex-max*", None): gpt("gpt-5.1-codex-max", effort("max"), reasoning_effort("xhigh")),
+    ("gpt-5-6*", None): gpt("gpt-5.6", effort("max"), reasoning_effort("max")),
+    ("gpt-5-[1-4]", None): gpt("gpt-5.2", TEMPERATURE, TEMPERATURE),
+    ("gpt-5-[1-4]-*", None): gpt("gpt-5.2-2025-12-11", TEMPERATURE, TEMPERATURE),
+    ("gpt-5-[1-4]-codex*", None): gpt("gpt-5.2-codex", TEMPERATURE, NO_TEMPERATURE),
+    ("gpt-5-[1-4]-pro*", None): gpt("gpt-5.4-pro", TEMPERATURE, NO_TEMPERATURE),
+    ("gpt-5-[4-6]", None): gpt("gpt-5.6", WITH_TOOLS, reasoning_effort("none")),
+    ("gpt-5-[4-6]-*", None): gpt("gpt-5.6-luna", WITH_TOOLS, reasoning_effort("none")),
+    ("gpt-6*", None): gpt("gpt-6-sol", TEMPERATURE, NO_TEMPERATURE),
     ("gpt-5-[6-9]*", "openai"): gpt("gpt-5.6", CACHED, BREAKPOINT),
     ("gpt-6*", "openai"): gpt("gpt-6-sol", CACHED, BREAKPOINT),
-    ("gpt-5*chat*", None): gpt("gpt-5.5-chat-latest", WARM, WARM),
+    ("gpt-5*chat*", None): gpt("gpt-5.5-chat-latest", TEMPERATURE, TEMPERATURE),
     ("grok-*", None): at("xai", "grok-4.5", STOP, {"stop": None}),
-    ("grok-4-3*", None): at("xai", "grok-4.3", OFF, asks("none")),
+    ("grok-4-3*", None): at("xai", "grok-4.3", OFF, reasoning_effort("none")),
     ("grok-2*", None): at("xai", "grok-2-1212", STOP, STOPS),
     ("grok-3*", None): at("xai", "grok-3", STOP, STOPS),
-    ("grok-3-mini*", None): at("xai", "grok-3-mini", effort("medium"), asks("low")),
-    ("grok-4", None): at("xai", "grok-4", effort("high"), asks(None)),
-    ("grok-4-0*", None): at("xai", "grok-4-0709", effort("high"), asks(None)),
-    ("grok-4-1*", None): at("xai", "grok-4.1", effort("high"), asks(None)),
-    ("grok-4-20*", None): at("xai", "grok-4.20-beta", effort("high"), asks(None)),
-    ("grok-4-fast*", None): at("xai", "grok-4-fast", effort("high"), asks(None)),
-    ("grok-code*", None): at("xai", "grok-code-fast-1", effort("high"), asks(None)),
+    ("grok-3-mini*", None): at("xai", "grok-3-mini", effort("medium"), reasoning_effort("low")),
+    ("grok-4", None): at("xai", "grok-4", effort("high"), reasoning_effort(None)),
+    ("grok-4-0*", None): at("xai", "grok-4-0709", effort("high"), reasoning_effort(None)),
+    ("grok-4-1*", None): at("xai", "grok-4.1", effort("high"), reasoning_effort(None)),
+    ("grok-4-20*", None): at("xai", "grok-4.20-beta", effort("high"), reasoning_effort(None)),
+    ("grok-4-fast*", None): at("xai", "grok-4-fast", effort("high"), reasoning_effort(None)),
+    ("grok-code*", None): at("xai", "grok-code-fast-1", effort("high"), reasoning_effort(None)),
     ("grok-*non-reasoning*", None): at("xai", "grok-4-1-fast-non-reasoning", STOP, STOPS),
     ("*[sx]tral-*", None): Case(
         "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
-        {"messages": ASKED["messages"]},
+        {"messages": REQUEST["messages"]},
         {
             "messages": [
                 HI,
-                {**CALLED, "reasoning_content": "Hm."},
-                {**DONE, "content": "done\n\n<user>\nNote.\n</user>"},
+                {**TOOL_CALL, "reasoning_content": "Hm."},
+                {**TOOL_RESULT, "content": "done\n\n<user>\nNote.\n</user>"},
             ]
         },
     ),
     ("devstral-*", None): Case(
         "Devstral-Small-2507",
-        SPOKEN,
+        ASSISTANT_FIRST,
         {
             "messages": [
                 {"role": "user", "content": "(The assistant speaks first.)"},
-                *SPOKEN["messages"],
+                *ASSISTANT_FIRST["messages"],
             ]
         },
     ),
-    ("mistral-small-latest", "mistral"): at("mistral", "mistral-small-latest", effort("max"), asks("high")),
-    ("mistral-small-26*", "mistral"): at("mistral", "mistral-small-2603", effort("max"), asks("high")),
-    ("mistral-medium-3-5*", "mistral"): at("mistral", "mistral-medium-3.5", effort("max"), asks("high")),
-    ("mistral-large-4*", "mistral"): at("mistral", "mistral-large-4", effort("low"), asks("low")),
-    ("gpt-oss*", "groq"): at("groq", "openai/gpt-oss-20b", effort("max"), asks("high")),
+    ("mistral-small-latest", "mistral"): at(
+        "mistral", "mistral-small-latest", effort("max"), reasoning_effort("high")
+    ),
+    ("mistral-small-26*", "mistral"): at(
+        "mistral", "mistral-small-2603", effort("max"), reasoning_effort("high")
+    ),
+    ("mistral-medium-3-5*", "mistral"): at(
+        "mistral", "mistral-medium-3.5", effort("max"), reasoning_effort("high")
+    ),
+    ("mistral-large-4*", "mistral"): at("mistral", "mistral-large-4", effort("low"), reasoning_effort("low")),
+    ("gpt-oss*", "groq"): at("groq", "openai/gpt-oss-20b", effort("max"), reasoning_effort("high")),
     ("kimi-k2*", "groq"): at("groq", "moonshotai/kimi-k2-instruct", FORMAT, SCHEMA_KEPT),
     ("llama-4*", "groq"): at("groq", "meta-llama/llama-4-scout", FORMAT, SCHEMA_KEPT),
-    ("kimi-*", "moonshot"): at("moonshot", "kimi-k3", WARM, NO_WARMTH),
+    ("kimi-*", "moonshot"): at("moonshot", "kimi-k3", TEMPERATURE, NO_TEMPERATURE),
     ("kimi-k2*", "moonshot"): at("moonshot", "kimi-k2.6", OFF, OFF),
     ("kimi-for-coding*", "moonshot"): at("moonshot", "kimi-for-coding", OFF, OFF),
-    ("moonshot-v1*", "moonshot"): at("moonshot", "moonshot-v1-8k", effort("high"), asks(None)),
-    ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.3", effort("low"), asks("low")),
+    ("moonshot-v1*", "moonshot"): at("moonshot", "moonshot-v1-8k", effort("high"), reasoning_effort(None)),
+    ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.3", effort("low"), reasoning_effort("low")),
     ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_KEPT),
-    ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, asks("none")),
+    ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, reasoning_effort("none")),
 }
 
 
-def answered(case: Case) -> Json:
-    """The members of what is sent that the case is about."""
-    body = {"max_tokens": 9000, "messages": [{"role": "user", "content": "Hi"}], **case.asked}
+def request_members(case: Case) -> Json:
+    """Return the members of the upstream's request that the case is about."""
+    body = {"max_tokens": 9000, "messages": [{"role": "user", "content": "Hi"}], **case.requested}
     found = sent(case.url, case.client, case.upstream, case.model, body)
     return {name: found.get(name) for name in case.sent}
 
 
-@pytest.mark.parametrize("row", CASES, ids=lambda row: f"{row[0]}-{row[1]}")
-def test_what_a_model_is_sent_because_of_its_row(
-    row: tuple[str, str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert answered(CASES[row]) == CASES[row].sent
-    rows = tuple(family for family in MODEL_FAMILIES if (family.pattern, family.provider) != row)
-    monkeypatch.setattr(_model_families, "MODEL_FAMILIES", rows)
-    assert answered(CASES[row]) != CASES[row].sent
+def test_each_row_of_a_family_decides_the_request() -> None:
+    for row, case in CASES.items():
+        assert request_members(case) == case.sent, row
+        others = tuple(family for family in MODEL_FAMILIES if (family.pattern, family.provider) != row)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_model_families, "MODEL_FAMILIES", others)
+            assert request_members(case) != case.sent, row
 
 
 def test_every_family_has_a_case_of_a_model_of_its_own() -> None:
@@ -549,7 +568,7 @@ def test_every_family_has_a_case_of_a_model_of_its_own() -> None:
         assert (pattern, provider) in fits
 
 
-# Where it is written, and when it was looked up.
+# The source of each row, and the date it was read.
 
 
 def test_every_row_has_a_source_and_a_date() -> None:

@@ -1,4 +1,4 @@
-"""What a model at an upstream takes: hosts, families and configuration, laid one over the other."""
+"""Capabilities of a model at an upstream: hosts, families and configuration, each overriding the one before."""
 
 import dataclasses
 from typing import Any, get_type_hints
@@ -23,19 +23,22 @@ from dragoman_server.settings import (
 from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
-NOBODY = "http://127.0.0.1:9000/v1"
+UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
 SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_penalty", "logprobs"})
 
 
-def upstream(url: str = NOBODY, **said: Any) -> UpstreamSettings:
+def upstream(url: str = UNKNOWN_HOST, **configured: Any) -> UpstreamSettings:
     protocol = "anthropic_messages" if url == ANTHROPIC else "openai_chat"
-    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **said)
+    return UpstreamSettings(name="up", protocol=protocol, base_url=url, **configured)
 
 
 def capabilities(
-    model: str = "some-model", url: str = NOBODY, rows: tuple[ModelCapabilitySettings, ...] = (), **said: Any
+    model: str = "some-model",
+    url: str = UNKNOWN_HOST,
+    rows: tuple[ModelCapabilitySettings, ...] = (),
+    **configured: Any,
 ) -> Capabilities:
-    own = upstream(url, **said)
+    own = upstream(url, **configured)
     return capabilities_for(Settings(upstreams=(own,), capabilities=rows), own, model)
 
 
@@ -46,7 +49,7 @@ def test_every_capability_is_a_field_of_the_core() -> None:
     assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
 
 
-def test_every_choice_is_one_that_the_core_knows() -> None:
+def test_every_choice_is_valid_in_the_core() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
         key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
         for choice in key.choices:
@@ -62,15 +65,15 @@ def test_defaults_are_the_cores() -> None:
     assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_what_hosts_take_could_stand_in_a_file(provider: Any) -> None:
-    for name, value in provider.capabilities.items():
-        if value is not None:
-            given = list(value) if isinstance(value, tuple) else value
-            assert check_value(UPSTREAM_KEYS[name], given, given) == value
+def test_capabilities_of_hosts_are_valid_settings() -> None:
+    for provider in PROVIDERS:
+        for name, value in provider.capabilities.items():
+            if value is not None:
+                given = list(value) if isinstance(value, tuple) else value
+                assert check_value(UPSTREAM_KEYS[name], given, given) == value, provider.name
 
 
-def test_what_families_take_could_stand_in_a_file() -> None:
+def test_capabilities_of_families_are_valid_settings() -> None:
     for family in MODEL_FAMILIES:
         assert family.provider in (None, *(provider.name for provider in PROVIDERS))
         assert family.pattern == normalized_model_name(family.pattern)
@@ -85,7 +88,7 @@ def test_what_families_take_could_stand_in_a_file() -> None:
 COMPATIBLE = {"max_tokens_field": "max_tokens", "efforts": ("low", "medium", "high")}
 HOSTED = frozenset({"web_search", "code_execution", "mcp"})
 HOSTS: dict[str, dict[str, Any]] = {
-    NOBODY: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
+    UNKNOWN_HOST: {**COMPATIBLE, "hosted_tools": frozenset(), "reasoning_setting": "reasoning_effort"},
     "https://api.openai.com.evil.example/v1": COMPATIBLE,
     "https://api.x.ai/v1": COMPATIBLE,
     OPENAI: {
@@ -117,13 +120,13 @@ HOSTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("url", HOSTS)
-def test_what_a_host_takes(url: str) -> None:
-    found = capabilities(url=url)
-    assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url]
+def test_capabilities_of_a_host() -> None:
+    for url in HOSTS:
+        found = capabilities(url=url)
+        assert {name: getattr(found, name) for name in HOSTS[url]} == HOSTS[url], url
 
 
-def test_the_simulator_takes_everything_a_chat_server_can() -> None:
+def test_the_simulator_accepts_all_parameters_of_chat() -> None:
     found = capabilities_for(Settings(), SIMULATOR_UPSTREAM, "echo")
     assert found.max_tokens_field == "max_completion_tokens"
     assert found.efforts == ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -230,7 +233,7 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
     (OPENAI, "gpt-5.5"): {"cache_marks": "none"},
     (OPENAI, "gpt-5.6-luna"): {"cache_marks": "breakpoint"},
     (OPENAI, "gpt-6"): {"cache_marks": "breakpoint"},
-    (NOBODY, "gpt-6"): {"cache_marks": "none"},
+    (UNKNOWN_HOST, "gpt-6"): {"cache_marks": "none"},
     ("https://api.x.ai/v1", "grok-4.5"): {"efforts": ("low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4.3"): {"efforts": ("none", "low", "medium", "high")},
     ("https://api.x.ai/v1", "grok-4"): {
@@ -248,15 +251,15 @@ OTHERS: dict[tuple[str, str], dict[str, Any]] = {
         "call_ids": "alnum9",
     },
     ("https://api.mistral.ai/v1", "magistral-medium-latest"): {"reasoning_setting": None},
-    (NOBODY, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
+    (UNKNOWN_HOST, "mistral-small-latest"): {"efforts": ("low", "medium", "high")},
     ("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"): {
         "efforts": ("low", "medium", "high"),
         "reasoning_setting": "reasoning_effort",
         "structured_output": "schema",
     },
-    (NOBODY, "devstral:24b"): {"turn_order": "alternate"},
-    (NOBODY, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
-    (NOBODY, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
+    (UNKNOWN_HOST, "devstral:24b"): {"turn_order": "alternate"},
+    (UNKNOWN_HOST, "mixtral:8x7b"): {"turn_order": "no_user_after_tool"},
+    (UNKNOWN_HOST, "qwen3-30b"): {"efforts": ("low", "medium", "high"), "refuses": frozenset()},
 }
 FAMILIES = {
     **{(ANTHROPIC, model): takes for model, takes in CLAUDE.items()},
@@ -265,22 +268,25 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize(("url", "model"), FAMILIES, ids=lambda part: str(part).rpartition("//")[2])
-def test_what_a_family_takes(url: str, model: str) -> None:
-    expected = FAMILIES[url, model]
-    found = capabilities(model, url)
-    assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
-        name: value for name, value in expected.items() if name != "refuses"
-    }
-    if "refuses" in expected:
-        # What the host refuses of any model comes to it.
-        assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses
+def test_capabilities_of_a_model_family() -> None:
+    for url, model in FAMILIES:
+        expected = FAMILIES[url, model]
+        found = capabilities(model, url)
+        assert {name: getattr(found, name) for name in expected if name != "refuses"} == {
+            name: value for name, value in expected.items() if name != "refuses"
+        }, (url, model)
+        if "refuses" in expected:
+            # The host's own refusals are added.
+            assert found.refuses == expected["refuses"] | capabilities("some-model", url).refuses, (
+                url,
+                model,
+            )
 
 
 # The configuration.
 
 
-def test_who_says_something_later_says_it_over_the_others() -> None:
+def test_later_sources_override_earlier_ones() -> None:
     model = "claude-haiku-4-5"
     assert capabilities(model, ANTHROPIC).thinking == "budget"
     assert capabilities(model, ANTHROPIC, thinking="adaptive").thinking == "adaptive"
@@ -294,27 +300,27 @@ def test_who_says_something_later_says_it_over_the_others() -> None:
     assert (found.thinking, found.mid_system, found.cache_marks) == ("budget", True, "breakpoint")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "model", "fits"),
-    [
-        ("qwen3", "qwen3", True),
-        ("qwen3", "qwen3-8b", False),
-        ("qwen3*", "qwen3-8b", True),
-        ("*", "anything/at:all", True),
-        ("Qwen3", "qwen3", False),
-        ("m[1m]", "m[1m]", True),
-        ("m[1m]", "m1", False),
-        ("m?", "mx", False),
-    ],
-)
-def test_the_pattern_of_a_row(pattern: str, model: str, fits: bool) -> None:
-    assert (
-        capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
-        is fits
-    )
+PATTERNS: list[tuple[str, str, bool]] = [
+    ("qwen3", "qwen3", True),
+    ("qwen3", "qwen3-8b", False),
+    ("qwen3*", "qwen3-8b", True),
+    ("*", "anything/at:all", True),
+    ("Qwen3", "qwen3", False),
+    ("m[1m]", "m[1m]", True),
+    ("m[1m]", "m1", False),
+    ("m?", "mx", False),
+]
 
 
-def test_a_row_can_empty_what_was_said() -> None:
+def test_the_pattern_of_a_row() -> None:
+    for pattern, model, fits in PATTERNS:
+        assert (
+            capabilities(model, rows=(ModelCapabilitySettings(model=pattern, tool_images=True),)).tool_images
+            is fits
+        ), (pattern, model)
+
+
+def test_a_row_can_set_an_empty_list() -> None:
     row = ModelCapabilitySettings(model="gpt-5*", refuses=(), efforts=("low",))
     found = capabilities("gpt-5.2", OPENAI, (row,))
     assert (found.refuses, found.efforts) == (frozenset(), ("low",))
@@ -326,35 +332,39 @@ def test_no_efforts_is_no_reasoning() -> None:
 
 
 @pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
-def test_max_tokens_are_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
+def test_max_tokens_is_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
     one = upstream(max_tokens=own)
     settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
     assert capabilities_for(settings, one, "m").max_tokens == limit
 
 
-@pytest.mark.parametrize(
-    ("version", "model", "said", "takes"),
-    [
-        ("auto", "claude-opus-4-6", None, True),
-        ("auto", "claude-opus-4-7", None, False),
-        ("auto", "claude-opus-4-7", True, True),
-        ("auto", "other", None, True),
-        ("2023-06-01", "claude-opus-4-6", None, True),
-        ("2023-06-01", "claude-opus-5", None, False),
-        ("vertex-2023-10-16", "claude-opus-4-6", None, True),
-        ("2026-10-21", "claude-opus-4-6", None, False),
-        ("2027-01-01", "other", None, False),
-        ("2026-10-21", "claude-opus-4-6", True, True),
-        ("2023-06-01", "claude-opus-4-6", False, False),
-    ],
-)
-def test_sampling_goes_with_version_and_model(
-    version: str, model: str, said: bool | None, takes: bool
-) -> None:
-    assert capabilities(model, ANTHROPIC, anthropic_version=version, sampling=said).sampling is takes
+SAMPLING_BY_VERSION: list[tuple[str, str, bool | None, bool]] = [
+    ("auto", "claude-opus-4-6", None, True),
+    ("auto", "claude-opus-4-7", None, False),
+    ("auto", "claude-opus-4-7", True, True),
+    ("auto", "other", None, True),
+    ("2023-06-01", "claude-opus-4-6", None, True),
+    ("2023-06-01", "claude-opus-5", None, False),
+    ("vertex-2023-10-16", "claude-opus-4-6", None, True),
+    ("2026-10-21", "claude-opus-4-6", None, False),
+    ("2027-01-01", "other", None, False),
+    ("2026-10-21", "claude-opus-4-6", True, True),
+    ("2023-06-01", "claude-opus-4-6", False, False),
+]
 
 
-def test_what_was_worked_out_is_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sampling_depends_on_api_version_and_model() -> None:
+    for version, model, configured, takes in SAMPLING_BY_VERSION:
+        assert (
+            capabilities(model, ANTHROPIC, anthropic_version=version, sampling=configured).sampling is takes
+        ), (
+            version,
+            model,
+            configured,
+        )
+
+
+def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     one = upstream()
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")

@@ -1,4 +1,4 @@
-"""What an upstream cannot do and the gateway does for it, through the application: `n`, `stop`, figures of usage."""
+"""Parameters that the gateway implements for upstreams that lack them, through the application: `n`, `stop`, usage."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def item(text: str) -> dict[str, Any]:
 # n.
 
 
-async def test_several_answers_are_asked_for_one_by_one_and_their_usage_is_summed(
+async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gateway = scripted(MESSAGES, said("a"), said("b"), said("c"))
@@ -56,10 +56,10 @@ async def test_several_answers_are_asked_for_one_by_one_and_their_usage_is_summe
     assert (line["input_tokens"], line["output_tokens"]) == (9, 12)
 
 
-async def test_several_answers_in_one_stream() -> None:
+async def test_several_choices_in_one_stream() -> None:
     gateway = scripted(RESPONSES, *[whole(responses_answer([item(text)])) for text in "ab"])
-    asked = {**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
-    client = await gateway.call(PATHS[CHAT], asked)
+    requested = {**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
+    client = await gateway.call(PATHS[CHAT], requested)
     texts = {0: "", 1: ""}
     found = events_in(client.body)
     for each in found:
@@ -70,14 +70,14 @@ async def test_several_answers_in_one_stream() -> None:
     assert client.body.endswith(b"data: [DONE]\n\n")
 
 
-async def test_an_upstream_with_choices_is_asked_once() -> None:
+async def test_an_upstream_with_choices_gets_one_request() -> None:
     gateway = scripted(CHAT, whole(chat_answer({"content": "a"})))
     await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
     assert [sent.body["n"] for sent in gateway.sent] == [3]
 
 
 @pytest.mark.promise("S7")
-async def test_more_answers_than_the_gateway_asks_for() -> None:
+async def test_more_choices_than_the_gateway_allows() -> None:
     gateway = scripted(MESSAGES, said("a"))
     client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
@@ -112,8 +112,8 @@ def streamed(*texts: str) -> Script:
 async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
     gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
-    answer = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
-    body = json.loads(answer.body)
+    response = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
+    body = json.loads(response.body)
     assert not {"stop", "stop_sequences"} & gateway.sent[0].body.keys()
     if client == CHAT:
         assert body["choices"][0]["message"]["content"] == "one\n"
@@ -121,30 +121,34 @@ async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client:
     else:
         assert [block["text"] for block in body["content"]] == ["one\n"]
         assert (body["stop_reason"], body["stop_sequence"]) == ("stop_sequence", "END")
-    assert "dragoman-loss" not in answer.headers
+    assert "dragoman-loss" not in response.headers
 
 
 async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
     script = streamed("one E", "N", "D two", " three")
     script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
     gateway = scripted(RESPONSES, script)
-    answer = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
     texts = [
-        each["choices"][0]["delta"].get("content") or "" for each in events_in(answer.body) if each["choices"]
+        each["choices"][0]["delta"].get("content") or ""
+        for each in events_in(response.body)
+        if each["choices"]
     ]
     assert "".join(texts) == "one "
-    assert answer.body.endswith(b"data: [DONE]\n\n")
+    assert response.body.endswith(b"data: [DONE]\n\n")
     (door,) = gateway.upstreams.doors
     assert door.open_count == 0
     assert door.closed_at is not None
-    assert door.closed_at < 60, "nobody waits for what the client will not see"
+    assert door.closed_at < 60, "the client does not wait for bytes that it will not get"
 
 
 async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
     gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
-    answer = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
     texts = [
-        each["choices"][0]["delta"].get("content") or "" for each in events_in(answer.body) if each["choices"]
+        each["choices"][0]["delta"].get("content") or ""
+        for each in events_in(response.body)
+        if each["choices"]
     ]
     assert "".join(texts) == "one ENCEN"
 
@@ -157,7 +161,7 @@ async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
     [(True, True), (True, False), (False, True)],
     ids=["stream", "stream, cut between finish and usage", "whole"],
 )
-async def test_figures_that_nobody_told_are_estimates_and_say_so(
+async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
     streams: bool, done: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = "Hello there, this is an answer."
@@ -181,7 +185,7 @@ async def test_figures_that_nobody_told_are_estimates_and_say_so(
     assert line["estimated"] is True
 
 
-async def test_a_chat_upstream_is_asked_for_figures() -> None:
+async def test_usage_is_requested_of_a_chat_upstream() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     script = stream(
         chunk({"role": "assistant", "content": "Hello"}), chunk({}, "stop"), chunk(usage=usage), done=True
@@ -189,21 +193,21 @@ async def test_a_chat_upstream_is_asked_for_figures() -> None:
     gateway = scripted(CHAT, script)
     client = await gateway.call(PATHS[MESSAGES], {**ASK, "max_tokens": 9, "stream": True})
     assert gateway.sent[0].body["stream_options"] == {"include_usage": True}
-    told = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
-    assert (told["input_tokens"], told["output_tokens"]) == (3, 4)
+    reported = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
+    assert (reported["input_tokens"], reported["output_tokens"]) == (3, 4)
 
 
-@pytest.mark.parametrize("asked", [True, False])
-async def test_figures_are_shown_to_a_chat_client_that_asked(asked: bool) -> None:
-    options = {"stream_options": {"include_usage": True}} if asked else {}
+@pytest.mark.parametrize("requested", [True, False])
+async def test_a_chat_client_gets_usage_only_if_it_requested_it(requested: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if requested else {}
     client = await scripted(MESSAGES, said("Hello")).call(PATHS[CHAT], {**ASK, "stream": True, **options})
-    assert any(each.get("usage") for each in events_in(client.body)) is asked
+    assert any(each.get("usage") for each in events_in(client.body)) is requested
 
 
 # Settings that a model refuses.
 
 
-async def test_settings_that_the_model_refuses_are_left_out_and_told() -> None:
+async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> None:
     gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream={"refuses": ("temperature",)})
     body = {"model": "up/m", "input": "Hi", "temperature": 0.5, "top_p": 0.5}
     client = await gateway.call(PATHS[RESPONSES], body)
@@ -215,11 +219,11 @@ async def test_settings_that_the_model_refuses_are_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("model", "effort"), [("m", "high"), ("gpt-5-mini", "minimal"), ("gpt-5.1", "none"), ("little", None)]
 )
-async def test_the_effort_is_one_that_the_model_takes(model: str, effort: str | None) -> None:
+async def test_the_effort_is_one_that_the_model_accepts(model: str, effort: str | None) -> None:
     said = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
     gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=said)
-    asked = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
-    body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": asked}}
+    requested = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
+    body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": requested}}
     client = await gateway.call(PATHS[RESPONSES], body)
     assert gateway.sent[0].body.get("reasoning_effort") == effort
     assert "/reasoning/effort" in client.headers["dragoman-loss"]

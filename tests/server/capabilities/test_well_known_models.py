@@ -1,6 +1,6 @@
-"""What reaches the models of well-known families: a client's request in, the upstream's out.
+"""Requests for models of well-known families: a client's request in, the upstream's out.
 
-Each case is a request that the vendor is known to refuse as it came; the row of the family is what mends it.
+Each case is a request that the vendor is known to refuse unchanged; the row of the family makes it valid.
 """
 
 import json
@@ -88,20 +88,18 @@ CLAUDE: list[tuple[str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]] 
 ]
 
 
-@pytest.mark.parametrize(("model", "asked", "sent", "lost"), CLAUDE)
-def test_what_a_claude_model_is_asked(
-    model: str, asked: dict[str, Any], sent: dict[str, Any], lost: list[tuple[str, str]]
-) -> None:
-    body, losses = translated(CHAT, MESSAGES, model, asked)
-    assert {name: body.get(name) for name in sent} == sent
-    assert losses == lost
+def test_the_request_for_a_claude_model() -> None:
+    for model, requested, sent, lost in CLAUDE:
+        body, losses = translated(CHAT, MESSAGES, model, requested)
+        assert {name: body.get(name) for name in sent} == sent, (model, requested)
+        assert losses == lost, (model, requested)
 
 
 @pytest.mark.parametrize(
     ("model", "continues"),
     [("claude-opus-5", False), ("claude-sonnet-4-6", False), ("claude-sonnet-4-5", True)],
 )
-def test_a_prefill_becomes_a_question_where_the_model_takes_none(model: str, continues: bool) -> None:
+def test_a_prefill_becomes_a_question_if_the_model_accepts_none(model: str, continues: bool) -> None:
     body, losses = translated(
         CHAT, MESSAGES, model, {"messages": [HI, {"role": "assistant", "content": "{"}]}
     )
@@ -137,10 +135,8 @@ GPT: list[tuple[str, str, dict[str, Any], dict[str, Any], list[tuple[str, str]]]
 ]
 
 
-@pytest.mark.parametrize(("upstream", "model", "asked", "sent", "lost"), GPT)
-def test_what_a_gpt_model_is_asked(
-    upstream: str, model: str, asked: dict[str, Any], sent: dict[str, Any], lost: list[tuple[str, str]]
-) -> None:
-    body, losses = translated(MESSAGES, upstream, model, asked)
-    assert {name: body.get(name) for name in sent} == sent
-    assert sorted(losses) == sorted(lost)
+def test_the_request_for_a_gpt_model() -> None:
+    for upstream, model, requested, sent, lost in GPT:
+        body, losses = translated(MESSAGES, upstream, model, requested)
+        assert {name: body.get(name) for name in sent} == sent, (upstream, model, requested)
+        assert sorted(losses) == sorted(lost), (upstream, model, requested)

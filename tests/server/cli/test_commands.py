@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from command.process import Server
 from sdk_clients.processes import Simulator
 
-from dragoman_server.capabilities.providers import PROVIDERS, Provider
+from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.banner import (
     Example,
     Line,
@@ -110,7 +110,7 @@ def test_a_wrong_flag_is_reported_like_a_wrong_file() -> None:
     ]
 
 
-def test_check_says_what_it_checked_and_warns() -> None:
+def test_check_prints_what_it_checked_and_warns() -> None:
     Path("other.toml").write_text(LOCAL + '[models]\nfast = "local/x"\n')
     public = ("--host", "0.0.0.0", "--allow-public-without-keys")
     result = run("config", "check", "--config", "other.toml", *public, LOCAL_KEY=CANARY)
@@ -139,7 +139,7 @@ def test_show_with_origin_prints_the_precedence() -> None:
     assert CANARY not in result.output
 
 
-def test_what_show_prints_is_toml() -> None:
+def test_config_show_prints_toml() -> None:
     Path("dragoman.toml").write_text(LOCAL + '[models]\n"gpt-4.1" = "local/x"\n')
     result = run("config", "show", LOCAL_KEY=CANARY)
     server = [line for line in result.stdout.splitlines() if line.startswith(("server.", "models."))]
@@ -177,7 +177,7 @@ def test_the_banner_names_the_upstreams_and_masks_their_keys() -> None:
     assert CANARY not in "\n".join(texts)
 
 
-def test_the_banner_names_the_simulator_where_it_is_asked_for() -> None:
+def test_the_banner_names_the_simulator_if_it_is_on() -> None:
     lines = lines_of("server.simulator = true\n" + LOCAL, LOCAL_KEY=CANARY)
     assert lines[3].text == "  sim: built in, needs no key"
 
@@ -205,53 +205,53 @@ def upstream(name: str, *models: str) -> UpstreamSettings:
     return UpstreamSettings(name=name, protocol="openai_chat", base_url="http://a/v1", models=models)
 
 
-TOLD: ModelLists = {
+REPORTED: ModelLists = {
     "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
     "b": "it answered with status 404",
 }
 
 
-@pytest.mark.parametrize(
-    ("settings", "lists", "example"),
-    [
-        (Settings(), {}, Example("sim/echo")),
-        # What people have named comes first.
-        (
-            Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
-            {},
-            Example("a/d"),
-        ),
-        (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), TOLD, Example("m")),
-        (
-            Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
-            {},
-            Example("a/y"),
-        ),
-        (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), TOLD, Example("m", 32_768)),
-        (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
-        (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
-        # Then what an upstream lists that can be talked to.
-        (Settings(upstreams=(upstream("b"), upstream("a"))), TOLD, Example("a/small", 32_768)),
-        (Settings(upstreams=(upstream("a"),)), {}, None),
-        (Settings(upstreams=(upstream("b"),)), TOLD, None),
-    ],
-)
-def test_the_example_is_a_real_model(settings: Settings, lists: ModelLists, example: Example | None) -> None:
-    assert example_of(settings, lists) == example
+EXAMPLE_MODELS: list[tuple[Settings, ModelLists, Example | None]] = [
+    (Settings(), {}, Example("sim/echo")),
+    # Names of the configuration come first.
+    (
+        Settings(server=ServerSettings(default_model="a/d"), upstreams=(upstream("a", "x"),)),
+        {},
+        Example("a/d"),
+    ),
+    (Settings(upstreams=(upstream("a", "x"),), models={"m-*": "a/y", "m": "a/x"}), REPORTED, Example("m")),
+    (
+        Settings(upstreams=(upstream("a", "x"),), models={"n-*": "a/*", "m-*": ("a/y", "a/x")}),
+        {},
+        Example("a/y"),
+    ),
+    (Settings(upstreams=(upstream("a"),), models={"m": "a/small"}), REPORTED, Example("m", 32_768)),
+    (Settings(upstreams=(upstream("a"), upstream("b", "x", "y"))), {}, Example("b/x")),
+    (Settings(upstreams=(replace(upstream("a", "x"), default_model="y"),)), {}, Example("a/y")),
+    # Then models that an upstream lists.
+    (Settings(upstreams=(upstream("b"), upstream("a"))), REPORTED, Example("a/small", 32_768)),
+    (Settings(upstreams=(upstream("a"),)), {}, None),
+    (Settings(upstreams=(upstream("b"),)), REPORTED, None),
+]
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_with_a_key_alone_every_line_has_a_model_of_that_provider(provider: Provider) -> None:
-    variable = provider.keys[0][0]
-    model = f"{provider.name}/{provider.capabilities['default_model']}"
-    copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
-    assert len(copied) == 6
-    for text in copied:
-        assert model in text
-        assert "sim/" not in text
+def test_the_model_of_the_example() -> None:
+    for settings, lists, example in EXAMPLE_MODELS:
+        assert example_of(settings, lists) == example, settings
 
 
-def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
+def test_with_one_key_every_command_uses_a_model_of_that_provider() -> None:
+    for provider in PROVIDERS:
+        variable = provider.keys[0][0]
+        model = f"{provider.name}/{provider.capabilities['default_model']}"
+        copied = [line.text for line in lines_of("", **{variable: CANARY}) if line.style is Style.COMMAND]
+        assert len(copied) == 6, provider.name
+        for text in copied:
+            assert model in text, provider.name
+            assert "sim/" not in text, provider.name
+
+
+def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
     texts = [line.text for line in lines_of("")]
     assert texts[1:5] == [
         "Upstreams",
@@ -262,7 +262,7 @@ def test_with_the_simulator_alone_the_banner_says_what_to_set() -> None:
     ]
 
 
-def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None:
+def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
     Path("dragoman.toml").write_text(LOCAL)
     loaded = load(environ={"LOCAL_KEY": CANARY})
     texts = [
@@ -275,7 +275,7 @@ def test_where_no_model_is_known_the_banner_says_why_and_what_to_write() -> None
     assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
 
 
-def test_claude_code_is_told_the_context_of_the_model() -> None:
+def test_claude_code_gets_the_context_window_of_the_model() -> None:
     made = commands("http://127.0.0.1:8080", Example("local/qwen3", 32_768))
     assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in made["Claude Code"]
     assert (
@@ -286,27 +286,27 @@ def test_claude_code_is_told_the_context_of_the_model() -> None:
 @pytest.mark.parametrize("model", ["sim/echo", 'it\'s "odd" $HOME'])
 def test_the_commands_survive_a_shell(model: str) -> None:
     url = "http://127.0.0.1:8080"
-    words = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
-    assert list(words) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
+    arguments = {title: shlex.split(command) for title, command in commands(url, Example(model)).items()}
+    assert list(arguments) == ["curl", "simple API", "OpenAI SDK", "Anthropic SDK", "Claude Code", "Codex"]
 
     for title, path in (("curl", "/v1/chat/completions"), ("simple API", "/chat/stream")):
-        curl = words[title]
+        curl = arguments[title]
         assert url + path in curl
         assert json.loads(curl[curl.index("-d") + 1])["model"] == model
 
     for title, base in (("OpenAI SDK", url + "/v1"), ("Anthropic SDK", url)):
-        assert words[title][:2] == ["python", "-c"]
-        strings = [n.value for n in ast.walk(ast.parse(words[title][2])) if isinstance(n, ast.Constant)]
+        assert arguments[title][:2] == ["python", "-c"]
+        strings = [n.value for n in ast.walk(ast.parse(arguments[title][2])) if isinstance(n, ast.Constant)]
         assert {base, model} <= set(strings)
 
-    assert words["Claude Code"] == [
+    assert arguments["Claude Code"] == [
         f"ANTHROPIC_BASE_URL={url}",
         "ANTHROPIC_AUTH_TOKEN=any",
         f"ANTHROPIC_MODEL={model}",
         "claude",
     ]
 
-    codex = words["Codex"]
+    codex = arguments["Codex"]
     assert codex[:3] == ["codex", "-c", "model_provider=dragoman"]
     assert codex[-2:] == ["-m", model]
     # Codex reads the value of -c as TOML.
@@ -420,7 +420,7 @@ SECRET = "a-secret-of-some-length-0123456789-wq7zk"
 
 
 def add(name: str, **environ: str) -> tuple[str, str]:
-    """A new key, and the configuration with it."""
+    """Return a new key, and the configuration with it."""
     result = run("keys", "add", name, DRAGOMAN_SECRET=SECRET, **environ)
     assert result.exit_code == 0
     key, _, lines = result.stdout.partition("\n")
@@ -428,7 +428,7 @@ def add(name: str, **environ: str) -> tuple[str, str]:
 
 
 @pytest.mark.promise("S2")
-def test_a_key_is_shown_once_and_its_hash_is_known() -> None:
+def test_a_key_is_printed_once_with_its_hash() -> None:
     key, lines = add("ci")
     assert re.fullmatch(r"drk_[A-Za-z0-9_-]{43}", key)
     Path("dragoman.toml").write_text(lines)
@@ -475,9 +475,7 @@ def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
         (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key of the name 'odl'; there are old"),
     ],
 )
-def test_what_the_key_commands_refuse(
-    arguments: tuple[str, ...], environ: dict[str, str], message: str
-) -> None:
+def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
     if environ:
         Path("dragoman.toml").write_text(add("old")[1])
     result = run("keys", *arguments, **environ)
@@ -491,7 +489,8 @@ BEHIND = '\n# Names.\n[models]\n"a[b]" = "sim/echo"  # \u2028 [[client_keys]]\n'
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("name", ["first", "middle", "last"])
-def test_a_revoked_key_is_gone_and_nothing_else(name: str, mark: str) -> None:
+@pytest.mark.each_choice
+def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
     tables = {
         each: f'[[client_keys]]\nname = "{each}"\nhash = "{"0" * 64}"\n'
         for each in ("first", "middle", "last")
@@ -518,11 +517,11 @@ def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: 
     Path("dragoman.toml").write_text(text)
     result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    told = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
-    assert told in result.stderr
+    reported = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
+    assert reported in result.stderr
 
 
-def test_a_file_that_went_away_is_told() -> None:
+def test_a_file_that_disappeared_is_reported() -> None:
     with pytest.raises(ConfigEditError, match=r"cannot read gone\.toml: No such file"):
         remove_client_key(Path("gone.toml"), 0)
 

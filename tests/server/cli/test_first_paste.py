@@ -1,4 +1,4 @@
-"""A real gateway process before a fake server: what it prints reaches a model, and so does what agents ask for."""
+"""A real gateway process before a fake server: what it prints reaches a model, and so do requests of agents."""
 
 import http.client
 import json
@@ -16,7 +16,7 @@ from command.process import Server
 
 pytestmark = pytest.mark.process
 
-ANSWER = {
+RESPONSE = {
     "id": "a",
     "object": "chat.completion",
     "created": 1,
@@ -31,7 +31,7 @@ class Gateway(Server):
 
 
 class Fake(ThreadingHTTPServer):
-    """A server of Chat Completions that has these models. asked: those that were asked for."""
+    """A server of Chat Completions that has these models. asked: the requested ones."""
 
     def __init__(self, models: list[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -56,7 +56,9 @@ class _Handler(BaseHTTPRequestHandler):
         model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
         self.server.asked.append(model)
         known = model in self.server.models
-        self._answer(200 if known else 404, ANSWER if known else {"error": {"message": f"no model {model}"}})
+        self._answer(
+            200 if known else 404, RESPONSE if known else {"error": {"message": f"no model {model}"}}
+        )
 
     def _answer(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
@@ -94,9 +96,9 @@ def message(model: str) -> dict[str, Any]:
 
 
 def run_curl(gateway: Gateway) -> tuple[int, str]:
-    """What the printed curl line does."""
-    words = shlex.split(next(line for line in gateway.output if line.startswith("  curl ")))
-    return post(gateway, urlsplit(words[1]).path, json.loads(words[words.index("-d") + 1]))
+    """Send the request of the printed curl line."""
+    text = shlex.split(next(line for line in gateway.output if line.startswith("  curl ")))
+    return post(gateway, urlsplit(text[1]).path, json.loads(text[text.index("-d") + 1]))
 
 
 def named(directory: Path, fake: Fake) -> tuple[str, ...]:
@@ -124,7 +126,7 @@ def test_a_key_with_a_base_url_of_ones_own() -> None:
         assert fake.asked == ["qwen3"]
 
 
-def test_where_nobody_can_know_the_error_says_the_line_to_add(tmp_path: Path) -> None:
+def test_without_a_known_model_the_error_has_the_line_to_add(tmp_path: Path) -> None:
     with serving("qwen3", "llama") as fake, Gateway(*named(tmp_path, fake)).ready() as gateway:
         status, body = post(gateway, "/v1/messages", message("claude-opus-5-5"))
     assert status == 404

@@ -10,7 +10,7 @@ from config_text import CANARY, FULL, LOCAL, SECRET, errors, load_text
 from dragoman._wire.json import MAX_DOCUMENT_BYTES
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.cli.config_commands import config_lines, setting_rows
-from dragoman_server.config.loader import ConfigError, load
+from dragoman_server.config.loader import load
 from dragoman_server.config.problems import nearest
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
@@ -170,64 +170,64 @@ def test_the_admin_key_is_a_key_of_its_own() -> None:
     assert load_text(KEY, environ).settings.server.admin_key == Secret(admin)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[capabilities]\n", "capabilities: expected an array of tables, found a table"),
-        ("[[capabilities]]\n", "capabilities[0].model: missing"),
-        ("[[capabilities]]\nmodel = 'm'\nprotocol = 'x'\n", "capabilities[0].protocol: unknown key"),
-        (
-            "[[capabilities]]\nmodel = 'm'\nupstream = 'sin'\n",
-            'capabilities[0].upstream: names no upstream; did you mean "sim"?',
-        ),
-        (
-            "[[capabilities]]\nmodel = 'm'\nupstream = 'other'\n",
-            "capabilities[0].upstream: names no upstream; there are sim",
-        ),
-        (
-            "[[capabilities]]\nmodel = 'm'\nefforts = ['hi']\n",
-            'capabilities[0].efforts[0]: unknown effort "hi"',
-        ),
-        (
-            "[[capabilities]]\nmodel = 'm'\nrefuses = ['temprature']\n",
-            'capabilities[0].refuses[0]: unknown refuse "temprature"; did you mean "temperature"?',
-        ),
-        ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
-        (
-            "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
-            "client_keys[0].hash: is no hash of a key: write what `dragoman keys add` printed",
-        ),
-        (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
-        (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
-        ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
-        ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
-        (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
-        (
-            KEY + "requests_per_minute = 0\n",
-            "client_keys[0].requests_per_minute: 0 is out of range: from 1 to 1000000",
-        ),
-        (
-            KEY + "tokens_per_minute = 1.5\n",
-            "client_keys[0].tokens_per_minute: expected an integer, found a float",
-        ),
-        (KEY + "budget = '5'\n", "client_keys[0].budget: expected a number of US dollars, found a string"),
-        (KEY + "budget = true\n", "client_keys[0].budget: expected a number of US dollars, found a boolean"),
-        (KEY + "budget = -1\n", "client_keys[0].budget: -1 is out of range: from 0 to 1e+09 US dollars"),
-        (KEY + "budget = nan\n", "client_keys[0].budget: nan is out of range"),
-        (KEY + "budget_period = 'week'\n", 'client_keys[0].budget_period: unknown budget_period "week"'),
-        (
-            KEY + "budget = 1\n",
-            "client_keys[0].budget: needs [[prices]]: without a price, a key with a budget may use no model",
-        ),
-        ("[[prices]]\nmodel = 'm'\ninput = 1\n", "prices[0].output: missing"),
-        (PRICE + "cached = 1\n", 'prices[0].cached: unknown key; did you mean "cached_input"?'),
-        (PRICE + PRICE, 'prices[1].model: "m" has a price already'),
-    ],
-)
-def test_what_is_wrong_with_them(text: str, problem: str) -> None:
-    found = errors(text)
-    assert [line for line in found if problem in line], found
-    assert "sk-secret" not in "".join(found)
+INVALID: list[tuple[str, str]] = [
+    ("[capabilities]\n", "capabilities: expected an array of tables, found a table"),
+    ("[[capabilities]]\n", "capabilities[0].model: missing"),
+    ("[[capabilities]]\nmodel = 'm'\nprotocol = 'x'\n", "capabilities[0].protocol: unknown key"),
+    (
+        "[[capabilities]]\nmodel = 'm'\nupstream = 'sin'\n",
+        'capabilities[0].upstream: names no upstream; did you mean "sim"?',
+    ),
+    (
+        "[[capabilities]]\nmodel = 'm'\nupstream = 'other'\n",
+        "capabilities[0].upstream: names no upstream; there are sim",
+    ),
+    (
+        "[[capabilities]]\nmodel = 'm'\nefforts = ['hi']\n",
+        'capabilities[0].efforts[0]: unknown effort "hi"',
+    ),
+    (
+        "[[capabilities]]\nmodel = 'm'\nrefuses = ['temprature']\n",
+        'capabilities[0].refuses[0]: unknown refuse "temprature"; did you mean "temperature"?',
+    ),
+    ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
+    (
+        "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
+        "client_keys[0].hash: is no hash of a key: write what `dragoman keys add` printed",
+    ),
+    (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
+    (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
+    ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
+    ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
+    (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
+    (
+        KEY + "requests_per_minute = 0\n",
+        "client_keys[0].requests_per_minute: 0 is out of range: from 1 to 1000000",
+    ),
+    (
+        KEY + "tokens_per_minute = 1.5\n",
+        "client_keys[0].tokens_per_minute: expected an integer, found a float",
+    ),
+    (KEY + "budget = '5'\n", "client_keys[0].budget: expected a number of US dollars, found a string"),
+    (KEY + "budget = true\n", "client_keys[0].budget: expected a number of US dollars, found a boolean"),
+    (KEY + "budget = -1\n", "client_keys[0].budget: -1 is out of range: from 0 to 1e+09 US dollars"),
+    (KEY + "budget = nan\n", "client_keys[0].budget: nan is out of range"),
+    (KEY + "budget_period = 'week'\n", 'client_keys[0].budget_period: unknown budget_period "week"'),
+    (
+        KEY + "budget = 1\n",
+        "client_keys[0].budget: needs [[prices]]: without a price, a key with a budget may use no model",
+    ),
+    ("[[prices]]\nmodel = 'm'\ninput = 1\n", "prices[0].output: missing"),
+    (PRICE + "cached = 1\n", 'prices[0].cached: unknown key; did you mean "cached_input"?'),
+    (PRICE + PRICE, 'prices[1].model: "m" has a price already'),
+]
+
+
+def test_errors_in_other_tables() -> None:
+    for text, problem in INVALID:
+        found = errors(text)
+        assert [line for line in found if problem in line], found
+        assert "sk-secret" not in "".join(found), text
 
 
 # The file.
@@ -288,54 +288,51 @@ def test_a_byte_order_mark_is_no_key() -> None:
     assert load_text(b"\xef\xbb\xbfserver.port = 1\n").settings.server.port == 1
 
 
-def test_what_a_variable_holds_is_not_expanded_again() -> None:
+def test_the_value_of_a_variable_is_not_expanded_again() -> None:
     settings = load_text(LOCAL + 'api_key = "${A}"\n', {"A": "$${A}"}).settings
     assert settings.upstreams[0].api_key == Secret("$${A}")
 
 
-def test_names_that_come_from_variables_are_known_to_aliases() -> None:
+def test_aliases_may_use_names_that_come_from_variables() -> None:
     text = LOCAL.replace('"local"', '"${NAME}"') + '[models]\na = "mine/x"\n'
     assert load_text(text, {"NAME": "mine"}).settings.models == {"a": "mine/x"}
 
 
+LOOPBACK_HOSTS = ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost", "dev.localhost"]
+PUBLIC_HOSTS = [
+    "0.0.0.0",
+    "::",
+    "::ffff:0.0.0.0",
+    "::ffff:10.0.0.1",
+    "fe80::1",
+    "10.0.0.1",
+    "box",
+    "127.0.0.1.example",
+    "localhost.example",
+    "0",
+]
+
+
 @pytest.mark.promise("S14")
-@pytest.mark.parametrize(
-    ("host", "warned"),
-    [
-        ("127.0.0.1", 0),
-        ("127.9.9.9", 0),
-        ("::1", 0),
-        ("::ffff:127.0.0.1", 0),
-        ("localhost", 0),
-        ("dev.localhost", 0),
-        ("0.0.0.0", 1),
-        ("::", 1),
-        ("::ffff:0.0.0.0", 1),
-        ("::ffff:10.0.0.1", 1),
-        ("fe80::1", 1),
-        ("10.0.0.1", 1),
-        ("box", 1),
-        ("127.0.0.1.example", 1),
-        ("localhost.example", 1),
-        ("0", 1),
-    ],
-)
-def test_a_public_bind_needs_keys_or_a_word(host: str, warned: int) -> None:
-    flags = {"host": host, "allow_public_without_keys": "true"}
-    assert len(load(environ={}, flags=flags).warnings) == warned
-    if not warned:
-        assert load(environ={}, flags={"host": host}).settings.server.host == host
-        return
-    with pytest.raises(ConfigError) as caught:
-        load(environ={}, flags={"host": host})
-    assert str(caught.value) == (
-        f"command line: --host: {host} can be reached from other machines, and there are no client keys, so whoever "
-        "can connect could use your upstreams: make a key with `dragoman keys add`, or set "
-        "allow_public_without_keys = true where something else decides who may connect"
-    )
+def test_a_loopback_host_needs_no_keys() -> None:
+    for host in LOOPBACK_HOSTS:
+        loaded = load(environ={}, flags={"host": host})
+        assert (loaded.settings.server.host, loaded.warnings) == (host, ()), host
+
+
+@pytest.mark.promise("S14")
+def test_a_public_host_needs_keys_or_a_setting() -> None:
     keys = f'[[client_keys]]\nname = "ci"\nhash = "{"0" * 64}"\n'
-    loaded = load_text(keys, {"DRAGOMAN_HOST": host, "DRAGOMAN_SECRET": SECRET})
-    assert loaded.warnings == ()
+    for host in PUBLIC_HOSTS:
+        assert errors("", host=host) == [
+            f"command line: --host: {host} can be reached from other machines, and there are no client keys, so "
+            "whoever can connect could use your upstreams: make a key with `dragoman keys add`, or set "
+            "allow_public_without_keys = true where something else decides who may connect"
+        ], host
+        flags = {"host": host, "allow_public_without_keys": "true"}
+        assert len(load(environ={}, flags=flags).warnings) == 1, host
+        with_keys = load_text(keys, {"DRAGOMAN_HOST": host, "DRAGOMAN_SECRET": SECRET})
+        assert with_keys.warnings == (), host
 
 
 def test_an_empty_list_of_keys_is_no_list() -> None:
@@ -343,7 +340,7 @@ def test_an_empty_list_of_keys_is_no_list() -> None:
     assert line.startswith("dragoman.toml:3: server.host: 0.0.0.0 can be reached from other machines")
 
 
-def test_keys_that_are_wrong_are_the_one_fault_of_a_public_bind() -> None:
+def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
     (line,) = errors(
         '[server]\nhost = "0.0.0.0"\n[[client_keys]]\nname = "ci"\n', {"DRAGOMAN_SECRET": SECRET}
     )
@@ -379,14 +376,19 @@ def test_one_base_url_serves_both_conventions(
 # Upstreams that the environment is enough for.
 
 
-@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.name)
-def test_a_key_in_the_environment_makes_an_upstream(provider: object) -> None:
-    assert isinstance(provider, type(PROVIDERS[0]))
-    for variable, auth in provider.keys:
-        (upstream,) = load(environ={variable: CANARY}).settings.upstreams
-        assert (upstream.name, upstream.base_url, upstream.auth) == (provider.name, provider.base_url, auth)
-        assert (upstream.protocol, upstream.protocols) == (provider.protocol, provider.protocols)
-        assert upstream.api_key == Secret(CANARY)
+def test_a_key_in_the_environment_makes_an_upstream() -> None:
+    for provider in PROVIDERS:
+        for variable, auth in provider.keys:
+            (upstream,) = load(environ={variable: CANARY}).settings.upstreams
+            assert (upstream.name, upstream.base_url, upstream.auth) == (
+                provider.name,
+                provider.base_url,
+                auth,
+            ), variable
+            assert (upstream.protocol, upstream.protocols) == (provider.protocol, provider.protocols), (
+                variable
+            )
+            assert upstream.api_key == Secret(CANARY), variable
 
 
 @pytest.mark.parametrize(
@@ -398,18 +400,18 @@ def test_a_key_in_the_environment_makes_an_upstream(provider: object) -> None:
         ("https://api.openai.com.evil.example/v1", ("openai_chat",)),
     ],
 )
-def test_what_an_openai_key_speaks(url: str | None, protocols: tuple[str, ...]) -> None:
+def test_the_protocols_of_an_openai_key(url: str | None, protocols: tuple[str, ...]) -> None:
     environ = {"OPENAI_API_KEY": CANARY} | ({"OPENAI_BASE_URL": url} if url else {})
     (upstream,) = load(environ=environ).settings.upstreams
     assert upstream.protocols == protocols
 
 
-def test_what_a_host_is_known_for_is_set_where_nobody_set_it() -> None:
+def test_settings_of_a_known_host_are_defaults() -> None:
     url = LOCAL.replace("127.0.0.1:9000", "api.openai.com")
     assert load_text(url).settings.upstreams[0].counts_tokens
     assert not load_text(url + "counts_tokens = false\n").settings.upstreams[0].counts_tokens
     assert not load_text(LOCAL).settings.upstreams[0].counts_tokens
-    # What models take is worked out later, when it is known which one is asked for.
+    # Capabilities of a model are resolved later, for each requested model.
     assert list(load_text(url).settings.upstreams[0].explicit_values()) == []
 
 

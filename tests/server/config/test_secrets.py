@@ -1,4 +1,4 @@
-"""Configuration: nothing secret is shown, by whatever way."""
+"""Configuration: no secret is shown in any way."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ def _working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.promise("S3")
-def test_a_secret_shows_itself_to_reveal_alone() -> None:
+def test_a_secret_is_only_shown_by_reveal() -> None:
     secret = Secret(CANARY)
     assert secret.reveal() == CANARY
     for text in (
@@ -76,26 +76,27 @@ def test_a_canary_is_in_no_output(caplog: pytest.LogCaptureFixture) -> None:
     assert pickle.loads(pickle.dumps(loaded.settings)) == loaded.settings
 
 
-# Whatever the fault, a value that came out of a variable is not quoted.
-@pytest.mark.parametrize(
-    "value", [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
-)
+# No error quotes a value that came out of a variable.
+VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY}\n", f"http://h:{CANARY}"]
+
+
 @pytest.mark.promise("S3")
-def test_no_error_quotes_what_a_variable_held(value: str) -> None:
-    for key in [*UPSTREAM_KEYS, "headers"]:
-        faulty = {
-            "protocols": '["openai_chat", "${V}"]',
-            "models": '["${V}", "${V}"]',
-            "headers": '{ "${V}" = "a", b = "${V}\\n" }',
-        }.get(key, '"${V}"')
-        table = {"name": '"local"', "protocol": '"openai_chat"', "base_url": '"http://a/v1"', key: faulty}
-        text = "[[upstreams]]\n" + "".join(f"{name} = {toml}\n" for name, toml in table.items())
-        message = ""
-        try:
-            load_text(text, {"V": value})
-        except ConfigError as error:
-            message = f"{error} {error!r}"
-        assert CANARY not in message, key
+def test_no_error_quotes_the_value_of_a_variable() -> None:
+    for value in VALUES:
+        for key in [*UPSTREAM_KEYS, "headers"]:
+            faulty = {
+                "protocols": '["openai_chat", "${V}"]',
+                "models": '["${V}", "${V}"]',
+                "headers": '{ "${V}" = "a", b = "${V}\\n" }',
+            }.get(key, '"${V}"')
+            table = {"name": '"local"', "protocol": '"openai_chat"', "base_url": '"http://a/v1"', key: faulty}
+            text = "[[upstreams]]\n" + "".join(f"{name} = {toml}\n" for name, toml in table.items())
+            message = ""
+            try:
+                load_text(text, {"V": value})
+            except ConfigError as error:
+                message = f"{error} {error!r}"
+            assert CANARY not in message, key
 
 
 def test_no_error_quotes_an_expanded_alias_or_server_setting() -> None:

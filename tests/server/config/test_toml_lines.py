@@ -1,9 +1,8 @@
-"""Where the keys of a TOML document stand."""
+"""The lines of the keys of a TOML document."""
 
 import json
 import tomllib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,14 +37,14 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "path", "line"), LINES)
-def test_the_line_of_a_key(text: str, path: tuple[str | int, ...], line: int | None) -> None:
-    try:
-        tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        # Line ends in inline tables are new in TOML 1.1; the walk knows both versions.
-        assert text == "t = [{a = 1}, {a = 2,\n b = 3}]"
-    assert TomlLines(text).line_of(path) == line
+def test_the_line_of_a_key() -> None:
+    for text, path, line in LINES:
+        try:
+            tomllib.loads(text)
+        except tomllib.TOMLDecodeError:
+            # Line ends in inline tables are new in TOML 1.1; the walk supports both versions.
+            assert text == "t = [{a = 1}, {a = 2,\n b = 3}]", (text, path)
+        assert TomlLines(text).line_of(path) == line, (text, path)
 
 
 def paths_of(value: object, path: tuple[str | int, ...] = ()) -> set[tuple[str | int, ...]]:
@@ -73,7 +72,7 @@ def toml_value(value: object) -> str:
 
 KEYS = st.text(st.characters(codec="utf-8"), max_size=6)
 SCALARS = st.one_of(st.integers(-9, 9), st.booleans(), KEYS)
-# An inline table must stand in one line, so it holds no arrays.
+# An inline table must be in one line, so it has no arrays.
 VALUES = st.recursive(
     st.one_of(SCALARS, st.dictionaries(KEYS, st.one_of(st.integers(0, 9), st.booleans()), max_size=3)),
     lambda inner: st.lists(inner, max_size=3),
@@ -86,9 +85,7 @@ TABLES = st.dictionaries(KEYS, VALUES, max_size=4)
     top=TABLES,
     tables=st.dictionaries(KEYS, st.one_of(TABLES, st.lists(TABLES, min_size=1, max_size=3)), max_size=3),
 )
-def test_every_key_of_any_document_is_found_where_it_stands(
-    top: dict[str, object], tables: dict[str, object]
-) -> None:
+def test_every_key_of_any_document_has_its_line(top: dict[str, object], tables: dict[str, object]) -> None:
     lines: list[str] = []
     expected: dict[tuple[str | int, ...], int] = {}
 

@@ -1,17 +1,35 @@
-"""The walk of a request in docs/architecture.md names files and functions that exist."""
+"""The files and functions that guides name exist: the walk of a request, and the table of questions."""
 
 import importlib
 import re
 from pathlib import Path
 
-TEXT = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text()
-STEPS = re.findall(r"`([\w/]+)\.py` `([\w.]+)`", TEXT)
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = {"dragoman": ROOT / "sansio/dragoman", "dragoman_server": ROOT / "server/dragoman_server"}
 
 
-def test_every_step_of_the_walk_is_there() -> None:
-    assert len(STEPS) > 20
-    for path, name in STEPS:
-        found = importlib.import_module("dragoman_server." + path.replace("/", "."))
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_files_and_functions_that_a_page_names_are_there(page: str) -> None:
+    text = (ROOT / page).read_text()
+    names = re.findall(r"`([\w/]+)\.py` `([\w.]+)`", text)
+    assert len(names) > 10
+    for path, name in names:
+        package = next(each for each, folder in PACKAGES.items() if (folder / f"{path}.py").is_file())
+        found = importlib.import_module(f"{package}.{path.replace('/', '.')}")
         for part in name.split("."):
             found = getattr(found, part)
-        assert callable(found)
+
+
+def test_folders_and_tables_that_the_guide_for_contributors_names_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = [name for name in re.findall(r"`([\w/]+)/`", text) if "dragoman" not in name]
+    for name in folders:
+        assert any((folder / name).is_dir() for folder in (*PACKAGES.values(), ROOT)), name
+    protocols = [
+        PACKAGES["dragoman"] / "protocols" / name for name in ("anthropic_messages", "openai_responses")
+    ]
+    for name in ("PARAMS", "PARAM_NAMES", "PARAM_TYPES", "STOP_REASONS", "STOP_REASON_NAMES"):
+        assert name in text
+        assert all(f"\n{name}: " in (folder / "tables.py").read_text() for folder in protocols)

@@ -1,4 +1,4 @@
-"""docs/models.md: its examples load, and what it says of names, places and limits is so."""
+"""docs/models.md: its examples load, and its names, places and limits are right."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_there_are_examples() -> None:
 @pytest.mark.parametrize(
     ("fact", "fields"), [("tokens that it reads", CONTEXT_FIELDS), ("tokens that it writes", OUTPUT_FIELDS)]
 )
-def test_where_limits_are_looked_for(fact: str, fields: tuple[tuple[str, ...], ...]) -> None:
+def test_the_places_of_context_limits(fact: str, fields: tuple[tuple[str, ...], ...]) -> None:
     names = ", ".join("`" + ".".join(path) + "`" for path in fields)
     assert f"\n| {fact} | {names} |\n" in TEXT
 

@@ -1,4 +1,4 @@
-"""docs/security.md: its configurations load, its commands run, and what it says of bounds is what the code has."""
+"""docs/security.md: its configurations load, its commands run, and its bounds are those of the code."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ def test_an_example_loads(text: str) -> None:
     assert load(environ={"DRAGOMAN_SECRET": SECRET}).warnings == ()
 
 
-def test_the_refusal_is_what_the_command_says() -> None:
+def test_the_refusal_is_the_text_of_the_command() -> None:
     _, _, host = shlex.split(REFUSAL[0])
     with pytest.raises(ConfigError) as caught:
         load(environ={}, flags={"host": host})
@@ -69,7 +69,7 @@ def test_the_commands_run_in_their_order() -> None:
 
 
 @pytest.mark.promise("S7")
-def test_what_it_says_of_paths_prefixes_and_bounds() -> None:
+def test_its_paths_prefixes_and_bounds() -> None:
     assert all(f"`{path}`" in TEXT for path in _OPEN_PATHS)
     assert f"begin with `{CLIENT_KEY_PREFIX}`" in TEXT
     upstream = (attempt.MAX_ERROR_BYTES, attempt.MAX_RESPONSE_BYTES, MAX_EVENT_BYTES)

@@ -8,5 +8,5 @@ PAGE = Path(__file__).parents[3] / "docs" / "simulator.md"
 
 
 def test_the_table_of_models_is_current() -> None:
-    # When this fails: put what `python -m dragoman_server.simulator.table` prints into the page.
+    # If this fails, put the output of `python -m dragoman_server.simulator.table` into the page.
     assert markdown() in PAGE.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""The application as a server drives it: routes, errors in the right dialect, CORS, secrets, log lines."""
+"""The application as a server drives it: routes, errors in the right protocol, CORS, secrets, log lines."""
 
 import io
 import json
@@ -57,7 +57,7 @@ ANTHROPIC = {"anthropic-version": "2023-06-01"}
 
 
 class FakeUpstreams(UpstreamClient):
-    """The application's client, behind which every request meets one door."""
+    """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
         self.door = FakeDoor(script)
@@ -77,7 +77,7 @@ class FakeUpstreams(UpstreamClient):
 
 
 class BrokenUpstreams(FakeUpstreams):
-    """A bug: what is raised is no UpstreamError."""
+    """A bug: it raises no UpstreamError."""
 
     def open(self, *arguments: Any, **more: Any) -> Any:
         raise ZeroDivisionError("a bug")
@@ -122,13 +122,13 @@ def message_of(client: FakeClient) -> str:
     return message
 
 
-def check_refusal(protocol: str, client: FakeClient, status: int) -> None:
-    assert client.status == status
-    assert check_error(protocol, status, client.body) == []
-    assert client.headers["content-type"] == "application/json"
-    assert client.headers["content-length"] == str(len(client.body))
+def check_refusal(protocol: str, client: FakeClient, status: int, request: object = None) -> None:
+    assert client.status == status, request
+    assert check_error(protocol, status, client.body) == [], request
+    assert client.headers["content-type"] == "application/json", request
+    assert client.headers["content-length"] == str(len(client.body)), request
     own = client.headers["dragoman-request-id"]
-    assert client.headers["request-id"] == client.headers["x-request-id"] == own
+    assert client.headers["request-id"] == client.headers["x-request-id"] == own, request
 
 
 # Log lines.
@@ -158,7 +158,7 @@ class LogLines(list[dict[str, Any]]):
         return line
 
 
-# Errors in the dialect of the path.
+# Errors in the protocol of the path.
 
 DEEP = b'{"model": "up/m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 BAD_BODIES: dict[str, tuple[bytes, str]] = {
@@ -285,60 +285,60 @@ async def test_a_path_without_an_endpoint(
         assert json.loads(client.body)["error"]["code"] == "unknown_url"
 
 
-@pytest.mark.parametrize(
-    ("path", "rest", "base"),
-    [
-        ("/chat/completions", "/chat/completions", "/v1"),
-        ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
-        ("/api/v1/chat/completions", "/chat/completions", "/v1"),
-        ("/openai/chat/completions", "/chat/completions", "/v1"),
-        ("/responses", "/responses", "/v1"),
-        ("/responses/compact", "/responses", "/v1"),
-        ("/messages", "/messages", "/v1"),
-        ("/messages/count_tokens", "/messages", "/v1"),
-        ("/v1/v1/messages", "/v1/messages", ""),
-        ("/anthropic/v1/messages", "/v1/messages", ""),
-        ("/models", "/models", "/v1"),
-        ("/v1/v1/models", "/v1/models", ""),
-        ("/v1/chat/json", "/chat/json", ""),
-    ],
-)
+WRONG_PATHS: list[tuple[str, str, str]] = [
+    ("/chat/completions", "/chat/completions", "/v1"),
+    ("/v1/v1/chat/completions", "/v1/chat/completions", ""),
+    ("/api/v1/chat/completions", "/chat/completions", "/v1"),
+    ("/openai/chat/completions", "/chat/completions", "/v1"),
+    ("/responses", "/responses", "/v1"),
+    ("/responses/compact", "/responses", "/v1"),
+    ("/messages", "/messages", "/v1"),
+    ("/messages/count_tokens", "/messages", "/v1"),
+    ("/v1/v1/messages", "/v1/messages", ""),
+    ("/anthropic/v1/messages", "/v1/messages", ""),
+    ("/models", "/models", "/v1"),
+    ("/v1/v1/models", "/v1/models", ""),
+    ("/v1/chat/json", "/chat/json", ""),
+]
+
+
 @pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
-@pytest.mark.each_choice
-async def test_a_wrong_base_url_is_told_the_right_one(
-    path: str, rest: str, base: str, headers: dict[str, str]
-) -> None:
-    app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
-    client = await call(app, path, headers={"host": "gate.test:8080", **headers})
-    protocol = MESSAGES if headers else CHAT
-    check_refusal(protocol, client, 404)
-    assert message_of(client) == (
-        f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
-    )
+async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[str, str]) -> None:
+    for path, rest, base in WRONG_PATHS:
+        app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
+        client = await call(app, path, headers={"host": "gate.test:8080", **headers})
+        protocol = MESSAGES if headers else CHAT
+        check_refusal(protocol, client, 404, path)
+        assert message_of(client) == (
+            f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
+        ), path
 
 
-@pytest.mark.parametrize("path", ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"])
-async def test_another_path_tells_what_there_is(path: str) -> None:
-    app, _ = app_of()
-    assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path))
+OTHER_PATHS = ["/v1/threads/t1/messages", "/v1/embeddings", "/messagesx", "/v2/messages"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "protocol", "allowed"),
-    [
-        ("GET", "/v1/chat/completions", CHAT, {"POST"}),
-        ("GET", "/v1/messages", MESSAGES, {"POST"}),
-        ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
-        ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
-        ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
-    ],
-)
-async def test_a_method_that_is_not_allowed(method: str, path: str, protocol: str, allowed: set[str]) -> None:
-    app, _ = app_of()
-    client = await call(app, path, method=method)
-    check_refusal(protocol, client, 405)
-    assert set(client.headers["allow"].split(", ")) == allowed
-    assert message_of(client).startswith(f"{method} is not allowed here; allowed: ")
+async def test_another_path_lists_the_endpoints() -> None:
+    for path in OTHER_PATHS:
+        app, _ = app_of()
+        assert "; this gateway serves POST /v1/chat/completions" in message_of(await call(app, path)), path
+
+
+METHODS: list[tuple[str, str, str, set[str]]] = [
+    ("GET", "/v1/chat/completions", CHAT, {"POST"}),
+    ("GET", "/v1/messages", MESSAGES, {"POST"}),
+    ("DELETE", "/v1/responses", RESPONSES, {"POST"}),
+    ("POST", "/v1/models", CHAT, {"GET", "HEAD"}),
+    ("PUT", "/healthz", CHAT, {"GET", "HEAD"}),
+]
+
+
+async def test_a_method_that_is_not_allowed() -> None:
+    for method, path, protocol, allowed in METHODS:
+        app, _ = app_of()
+        client = await call(app, path, method=method)
+        check_refusal(protocol, client, 405, (method, path))
+        assert set(client.headers["allow"].split(", ")) == allowed, (method, path)
+        assert message_of(client).startswith(f"{method} is not allowed here; allowed: "), (method, path)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -368,7 +368,7 @@ async def test_an_upstream_that_is_down(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: LogLines) -> None:
+async def test_an_internal_error_is_reported_without_its_text(protocol: str, lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = await call(app, PATHS[protocol], asking(protocol, stream=True))
     check_refusal(protocol, client, 500)
@@ -380,7 +380,7 @@ async def test_an_internal_error_is_told_without_its_text(protocol: str, lines: 
 
 
 async def test_a_stream_that_a_bug_ends_is_cut(lines: LogLines) -> None:
-    """The server must hear of it, or it would end the body as if it were complete."""
+    """The server must get the exception, or it would end the body as if it were complete."""
     app, _ = app_of(START, Sleep(1), "no bytes")
     client = FakeClient(asking(CHAT, stream=True))
     with pytest.raises(ExceptionGroup):
@@ -412,7 +412,7 @@ async def test_a_bug_outside_of_the_endpoints(
 
 
 class Gone(FakeClient):
-    """A client that left, on a server which says so at `send`: from the message of this number on."""
+    """A client that left, on a server whose `send` raises from the message of this number on."""
 
     def __init__(self, body: bytes, after: int) -> None:
         super().__init__(body)
@@ -434,14 +434,14 @@ async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines:
     assert lines.one()["outcome"] == "client_left"
 
 
-async def test_a_client_that_leaves_before_its_last_words(lines: LogLines) -> None:
+async def test_a_client_that_leaves_before_the_error_response(lines: LogLines) -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = Gone(asking(CHAT), 0)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
     assert [line.get("outcome") for line in lines.read()] == [None, "failed"]
 
 
-async def test_last_words_have_a_deadline() -> None:
+async def test_an_error_response_has_a_deadline() -> None:
     app = create_app(settings_of(), client=BrokenUpstreams(Script()))
     client = FakeClient(asking(CHAT), pace=3600)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
@@ -451,7 +451,7 @@ async def test_last_words_have_a_deadline() -> None:
 # Log lines of requests.
 
 
-async def test_the_line_of_an_answer(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response(lines: LogLines) -> None:
     app, _ = app_of(START, Sleep(2), END)
     client = await call(app, PATHS[MESSAGES], asking(MESSAGES, stream=True, container="c"))
     line = lines.one()
@@ -481,7 +481,7 @@ async def test_the_line_of_an_answer(lines: LogLines) -> None:
     }
 
 
-async def test_the_line_of_an_answer_that_breaks_off(lines: LogLines) -> None:
+async def test_the_log_line_of_a_response_that_breaks_off(lines: LogLines) -> None:
     app, _ = app_of(START, UpstreamBroken("http://127.0.0.1:9: the connection broke"))
     await call(app, PATHS[CHAT], asking(CHAT, stream=True))
     line = lines.one()
@@ -529,6 +529,7 @@ async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
     ("version", "connection"), [("1.1", "keep-alive"), ("1.0", "keep-alive"), ("2", None)]
 )
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+@pytest.mark.each_choice
 async def test_the_headers_of_a_stream(protocol: str, version: str, connection: str | None) -> None:
     app, _ = app_of(START + END)
     client = await call(app, PATHS[protocol], asking(protocol, stream=True), http_version=version)
@@ -539,16 +540,19 @@ async def test_the_headers_of_a_stream(protocol: str, version: str, connection: 
     assert "content-length" not in client.headers
 
 
-@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models", "/", "/nothing"])
-async def test_options_alone_are_empty(path: str) -> None:
-    app, _ = app_of()
-    client = await call(app, path, method="OPTIONS")
-    assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0")
-    assert {"GET", "POST"} <= set(client.headers["allow"].split(", "))
+OPTIONS_PATHS = [*PATHS.values(), "/v1/models", "/", "/nothing"]
+
+
+async def test_options_without_a_preflight_is_empty() -> None:
+    for path in OPTIONS_PATHS:
+        app, _ = app_of()
+        client = await call(app, path, method="OPTIONS")
+        assert (client.status, client.body, client.headers["content-length"]) == (200, b"", "0"), path
+        assert {"GET", "POST"} <= set(client.headers["allow"].split(", ")), path
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
+async def test_the_first_request_of_claude_code(method: str) -> None:
     app, _ = app_of()
     client = await call(app, "/api/hello", method=method)
     assert client.status == 200
@@ -561,21 +565,28 @@ async def test_what_claude_code_opens_its_connection_with(method: str) -> None:
 ORIGIN = "https://app.example"
 
 
+PREFLIGHT_PATHS = [*PATHS.values(), "/v1/models"]
+
+
 @pytest.mark.parametrize("origins", [("*",), (ORIGIN, "https://b.example")])
-@pytest.mark.parametrize("path", [*PATHS.values(), "/v1/models"])
-async def test_a_preflight(path: str, origins: tuple[str, ...]) -> None:
-    app, _ = app_of(settings=settings_of(cors_origins=origins))
-    asked = {
-        "origin": ORIGIN,
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
-    }
-    client = await call(app, path, method="OPTIONS", headers=asked)
-    assert client.status == 200
-    assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN)
-    assert {"GET", "POST", "OPTIONS"} <= set(client.headers["access-control-allow-methods"].split(", "))
-    assert client.headers["access-control-allow-headers"] == asked["access-control-request-headers"]
-    assert "access-control-allow-credentials" not in client.headers
+async def test_a_preflight(origins: tuple[str, ...]) -> None:
+    for path in PREFLIGHT_PATHS:
+        app, _ = app_of(settings=settings_of(cors_origins=origins))
+        requested = {
+            "origin": ORIGIN,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization, x-api-key, x-stainless-lang",
+        }
+        client = await call(app, path, method="OPTIONS", headers=requested)
+        assert client.status == 200, path
+        assert client.headers["access-control-allow-origin"] == ("*" if origins == ("*",) else ORIGIN), path
+        assert {"GET", "POST", "OPTIONS"} <= set(
+            client.headers["access-control-allow-methods"].split(", ")
+        ), path
+        assert (
+            client.headers["access-control-allow-headers"] == requested["access-control-request-headers"]
+        ), path
+        assert "access-control-allow-credentials" not in client.headers, path
 
 
 @pytest.mark.parametrize("origins", [(ORIGIN,), ()])
@@ -585,6 +596,16 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
     client = await call(app, PATHS[CHAT], method="OPTIONS", headers=headers)
     check_refusal(CHAT, client, 403)
     assert "access-control-allow-origin" not in client.headers
+
+
+READ_REQUESTS: list[tuple[str, str, bytes, int]] = [
+    ("POST", "/v1/chat/completions", asking(CHAT), 200),
+    ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
+    ("POST", "/v1/messages", b"{", 400),
+    ("GET", "/v1/messages", b"", 405),
+    ("GET", "/nothing", b"", 404),
+    ("GET", "/v1/models", b"", 200),
+]
 
 
 @pytest.mark.promise("S15")
@@ -598,39 +619,22 @@ async def test_a_preflight_from_elsewhere(origins: tuple[str, ...]) -> None:
         ((), ORIGIN, None),
     ],
 )
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("POST", "/v1/chat/completions", asking(CHAT), 200),
-        ("POST", "/v1/messages", asking(MESSAGES, stream=True), 200),
-        ("POST", "/v1/messages", b"{", 400),
-        ("GET", "/v1/messages", b"", 405),
-        ("GET", "/nothing", b"", 404),
-        ("GET", "/v1/models", b"", 200),
-    ],
-)
-@pytest.mark.each_choice
-async def test_who_may_read_an_answer(
-    origins: tuple[str, ...],
-    origin: str,
-    allowed: str | None,
-    method: str,
-    path: str,
-    body: bytes,
-    status: int,
+async def test_pages_that_may_read_a_response(
+    origins: tuple[str, ...], origin: str, allowed: str | None
 ) -> None:
-    app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
-    client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
-    assert client.status == (403 if allowed is None else status)
-    assert client.headers.get("access-control-allow-origin") == allowed
-    assert "access-control-allow-credentials" not in client.headers
-    if allowed not in (None, "*"):
-        assert "origin" in client.headers["vary"].lower()
+    for method, path, body, status in READ_REQUESTS:
+        app, _ = app_of(START + END, settings=settings_of(cors_origins=origins))
+        client = await call(app, path, body, method, {"origin": origin, "cookie": "a=b"})
+        assert client.status == (403 if allowed is None else status), (method, path)
+        assert client.headers.get("access-control-allow-origin") == allowed, (method, path)
+        assert "access-control-allow-credentials" not in client.headers, (method, path)
+        if allowed not in (None, "*"):
+            assert "origin" in client.headers["vary"].lower(), (method, path)
 
 
-# Relays: what goes out and what comes back is what came in, byte for byte.
+# Relays: requests and responses are the same, byte for byte.
 
-# Spelled as no writer of ours would: blanks, escapes, numbers, a name twice, one that nobody knows.
+# Unlike our writers: blanks, escapes, numbers, a name twice, an unknown one.
 ODD = (
     b'\r\n{ "zz_unknown" : {"b":1.00,"a":[ ]} ,"zz_unknown":-0.0, "model" :\t"up/m", "user": "\\u0068\\u00e9 \\/",'
     b'"max_tokens":1e2, "stream":STREAM,"input":"Hi","messages" : [ {"content": "Hi" ,"role":"user"}]} \n'
@@ -649,20 +653,20 @@ DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key"
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
     body = ODD.replace(b"STREAM", str(stream).lower().encode())
-    answer = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    response = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
     if stream:
-        answer = ODD_STREAMS[protocol]
+        response = ODD_STREAMS[protocol]
     # In pieces that respect nothing.
-    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    pieces = [response[at : at + 7] for at in range(0, len(response), 7)]
     app, door = app_of(*pieces, settings=settings_of(protocol))
     client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
     assert client.status == 200
     assert door.content == body.replace(b'"up/m"', b'"m"')
     assert {name for name, _ in door.sent_headers} <= DECLARED
-    assert client.body == answer
+    assert client.body == response
 
 
-# Routing depends on the path alone.
+# Routing depends only on the path.
 
 ROUTING = [
     {"headers": {"host": "evil.example"}},
@@ -677,31 +681,31 @@ ROUTING = [
 
 
 @pytest.mark.promise("S1")
-@pytest.mark.parametrize("scope", ROUTING, ids=range(len(ROUTING)))
-async def test_nothing_but_the_path_routes(scope: dict[str, Any]) -> None:
-    app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
-    client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
-    assert json.loads(client.body)["type"] == "message"
-    assert door.url == "http://127.0.0.1:9/v1/chat/completions"
+async def test_only_the_path_decides_the_route() -> None:
+    for scope in ROUTING:
+        app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
+        client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
+        assert json.loads(client.body)["type"] == "message", scope
+        assert door.url == "http://127.0.0.1:9/v1/chat/completions", scope
+
+
+LOOKALIKES = [
+    "/v1%2Fmessages",
+    "/v1/mess%61ges",
+    "//v1/messages",
+    "/v1//messages",
+    "/x/../v1/messages",
+    "/V1/messages",
+]
 
 
 @pytest.mark.promise("S1")
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1%2Fmessages",
-        "/v1/mess%61ges",
-        "//v1/messages",
-        "/v1//messages",
-        "/x/../v1/messages",
-        "/V1/messages",
-    ],
-)
-async def test_a_path_that_only_looks_alike(path: str) -> None:
-    app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
-    client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
-    assert client.status == 404
-    assert "location" not in client.headers
+async def test_a_path_that_only_looks_alike() -> None:
+    for path in LOOKALIKES:
+        app, _ = app_of(settings=settings_of(allowed_hosts=("*",)))
+        client = await call(app, path, asking(MESSAGES), headers={"host": "evil.example"})
+        assert client.status == 404, path
+        assert "location" not in client.headers, path
 
 
 # Secrets.
@@ -726,7 +730,7 @@ UPSTREAM_NOISE = [
     ("x-internal", "upstream-canary-5"),
     ("server", "upstream-canary-6"),
 ]
-ANSWERS: dict[str, dict[str, Any]] = {
+REPLIES: dict[str, dict[str, Any]] = {
     "a stream": {"body": [START + END]},
     "an error": {"body": [b'{"error":{"message":"no","type":"invalid_request_error"}}'], "status": 401},
     "no JSON": {"body": [b"<html>no</html>"], "status": 503},
@@ -737,11 +741,13 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("response", REPLIES)
 @pytest.mark.each_choice
-async def test_secrets_stay_on_their_side(protocol: str, stream: bool, answer: str, lines: LogLines) -> None:
+async def test_secrets_stay_on_their_side(
+    protocol: str, stream: bool, response: str, lines: LogLines
+) -> None:
     settings = settings_of()
-    script = Script(headers=UPSTREAM_NOISE, **ANSWERS[answer])
+    script = Script(headers=UPSTREAM_NOISE, **REPLIES[response])
     upstreams = FakeUpstreams(script)
     app = create_app(settings, client=upstreams)
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
@@ -796,7 +802,7 @@ async def test_ready_while_the_lifespan_lasts() -> None:
     assert (await call(app, "/healthz", method="GET")).status == 200
 
 
-async def test_the_root_says_who_is_there() -> None:
+async def test_the_root_names_the_gateway() -> None:
     app, _ = app_of()
     client = await call(app, "/", method="GET")
     assert client.status == 200
@@ -807,13 +813,13 @@ async def test_the_root_says_who_is_there() -> None:
     assert (await call(app, "/", method="HEAD")).status == 200
 
 
-async def test_not_ready_without_anything_to_ask() -> None:
+async def test_not_ready_without_an_upstream() -> None:
     app = create_app(Settings(server=ServerSettings(simulator=False)), client=FakeUpstreams(Script()))
     async with app.lifespan():
         assert (await call(app, "/readyz", method="GET")).status == 503
 
 
-async def test_the_simulator_answers_without_an_upstream() -> None:
+async def test_the_simulator_responds_without_an_upstream() -> None:
     app = create_app(Settings(), client=FakeUpstreams(Script()))
     client = await call(app, PATHS[CHAT], asking(CHAT, model="anything"))
     assert client.status == 200
@@ -822,7 +828,7 @@ async def test_the_simulator_answers_without_an_upstream() -> None:
 async def test_lifespan_messages_open_and_close_the_client() -> None:
     upstreams = FakeUpstreams(Script())
     app = create_app(settings_of(), client=upstreams)
-    sent: list[str] = []
+    sent = []
     inbox = ["lifespan.startup", "lifespan.shutdown"]
 
     async def receive() -> MutableMapping[str, Any]:
@@ -854,8 +860,8 @@ async def test_mounted_in_another_application() -> None:
         outer.router.lifespan_context(outer),
         httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http,
     ):
-        answer = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
-        assert answer.json()["content"][0]["text"] == "Hi"
+        response = await http.post("/llm/v1/messages", json={**BODIES[MESSAGES], "model": "sim/echo"})
+        assert response.json()["content"][0]["text"] == "Hi"
         assert (await http.get("/llm/readyz")).status_code == 200
         wrong = await http.get("/llm/v1/messages")
         assert check_error(MESSAGES, wrong.status_code, wrong.content) == []
@@ -899,14 +905,14 @@ async def test_a_websocket_is_refused_with_426(path: str, protocol: str, lines: 
     assert (lines.one()["status"], lines.one()["outcome"]) == (426, "refused")
 
 
-async def test_a_websocket_where_the_server_has_no_such_answer() -> None:
+async def test_a_websocket_on_a_server_without_http_responses_to_it() -> None:
     app, _ = app_of()
     peer = Handshake()
     await app(websocket_scope("/v1/responses"), peer.receive, peer.send)
     assert peer.messages == [{"type": "websocket.close", "code": 1008}]
 
 
-# What Codex sends, and what it wants to hear.
+# A request of Codex, and the response that it expects.
 HANDSHAKE = (
     b"GET /v1/responses HTTP/1.1\r\n"
     b"host: 127.0.0.1\r\n"
@@ -934,14 +940,14 @@ async def test_hypercorn_refuses_a_websocket_with_426(anyio_backend: str) -> Non
             await serve(app, config, shutdown_trigger=stop.wait)  # type: ignore[operator]
 
         tasks.start_soon(run)
-        answer = b""
+        response = b""
         with anyio.fail_after(30):
             async with await anyio.connect_tcp("127.0.0.1", port) as stream:
                 await stream.send(HANDSHAKE)
-                while b'"error"' not in answer:
-                    answer += await stream.receive()
+                while b'"error"' not in response:
+                    response += await stream.receive()
         stop.set()
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 426 ")
     assert b"content-type: application/json" in head.lower()
     assert check_error(RESPONSES, 426, body) == []

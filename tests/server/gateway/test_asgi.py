@@ -22,8 +22,8 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
         server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("POST", "/v1/chat/completions", ASKED, {"content-type": "application/json"})
-        answer = connection.getresponse()
-        assert (answer.status, b"Hello" in answer.read()) == (200, True)
+        response = connection.getresponse()
+        assert (response.status, b"Hello" in response.read()) == (200, True)
         connection.close()
         logged = json.loads(server.wait_for_line(r"\{.*")[0])
         assert (logged["path"], logged["status"]) == ("/v1/chat/completions", 200)
@@ -31,7 +31,7 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
         assert server.wait() == 0
 
 
-def test_a_configuration_that_is_wrong_is_told_without_a_traceback() -> None:
+def test_an_invalid_configuration_is_reported_without_a_traceback() -> None:
     with Hypercorn(env={"DRAGOMAN_PORT": "abc"}) as server:
         server.wait()
     assert server.output == ['environment: DRAGOMAN_PORT: expected an integer, found "abc"']

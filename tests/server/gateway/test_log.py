@@ -1,4 +1,4 @@
-"""Log lines: a record in, one line out, whatever stands in it."""
+"""Log lines: a record in, one line out, whatever its content."""
 
 import io
 import json
@@ -61,7 +61,7 @@ def line_of(form: str, written: RequestRecord, level: str = "info") -> str:
     return out.getvalue()
 
 
-def test_only_what_is_known_is_said() -> None:
+def test_only_known_fields_are_logged() -> None:
     assert record(status=200, duration_s=0.123456, losses=[]).as_dict() == {
         "id": "abc",
         "protocol": "openai_chat",
@@ -104,7 +104,7 @@ def test_a_line_of_text() -> None:
 
 
 @pytest.mark.usefixtures("_logger")
-def test_failed_attempts_are_a_list_in_json_and_words_in_text() -> None:
+def test_failed_attempts_are_a_list_in_json_and_a_sentence_in_text() -> None:
     written = record(attempts=2, outcome="failed")
     written.note_failure("up/a", "up/m", 429, "slow down", 0.123456)
     written.note_failure("up/b", "up/m", None, "x" * 600, 2.0)
@@ -126,19 +126,21 @@ def test_the_documentation_has_every_field() -> None:
 
 @pytest.mark.promise("S12")
 @pytest.mark.usefixtures("_logger")
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_a_name_from_outside_forges_no_line(form: str, hostile: str) -> None:
-    written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
-    text = line_of(form, written)
-    assert text.endswith("\n")
-    assert len(text.splitlines()) == 1
-    assert all(char.isprintable() for char in text[:-1])
-    assert text.count("outcome") == 1
-    assert len(text) < 5000
-    text.encode("utf-8")
-    if form == "json":
-        assert json.loads(text)["model"] == (hostile if len(hostile) < 500 else hostile[:500] + "...")
+def test_a_hostile_name_is_one_printable_line(form: str) -> None:
+    for hostile in HOSTILE:
+        written = record(model=hostile, path=hostile, error=hostile, upstream_model=hostile)
+        text = line_of(form, written)
+        assert text.endswith("\n"), hostile
+        assert len(text.splitlines()) == 1, hostile
+        assert all(char.isprintable() for char in text[:-1]), hostile
+        assert text.count("outcome") == 1, hostile
+        assert len(text) < 5000, hostile
+        text.encode("utf-8")
+        if form == "json":
+            assert json.loads(text)["model"] == (hostile if len(hostile) < 500 else hostile[:500] + "..."), (
+                hostile
+            )
 
 
 @pytest.mark.promise("S12")
@@ -209,15 +211,15 @@ def test_lines_go_to_stderr_and_configuring_twice_writes_them_once() -> None:
     assert handler.stream is sys.stderr
 
 
-def test_a_library_says_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """Unless its application wants to hear it: lines go where the application sends them."""
+def test_a_library_logs_nothing_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    """Unless its application configures logging: lines go where the application sends them."""
     with caplog.at_level(logging.INFO, logger="dragoman"):
         log_request(record())
-    (heard,) = caplog.records
-    assert heard.dragoman["id"] == "abc"  # type: ignore[attr-defined]
+    (response,) = caplog.records
+    assert response.dragoman["id"] == "abc"  # type: ignore[attr-defined]
 
 
-# Any text in any field, with what is dangerous more often than chance has it.
+# Any text in any field, with more dangerous characters than at random.
 TEXTS = st.text(
     st.one_of(st.sampled_from('\r\n\t\x00\x1b\x85\u2028\u2029\u202e\ud800" =\\{}'), st.characters()),
     max_size=40,
@@ -248,7 +250,7 @@ def test_any_text_in_any_field_is_one_line(form: str, texts: dict[str, str], mor
         assert {name: json.loads(text)[name] for name in texts} == texts
 
 
-# What nobody may see, and who else writes lines.
+# Secrets in lines, and lines of libraries.
 
 
 SECRET = "sk-0123456789-0123456789"
@@ -277,7 +279,7 @@ def test_a_secret_is_in_no_line_however_it_came_there(form: str) -> None:
 
 @pytest.fixture
 def others(_logger: None) -> Iterator[Callable[[str], Any]]:
-    """Takes over, and gives what reads the lines that there are; at the end everything is as before."""
+    """Configure logging, and yield a function that reads its lines; restore it at the end."""
     root, out = logging.getLogger(), io.StringIO()
     before = root.handlers[:], root.level, sys.excepthook, threading.excepthook, sys.unraisablehook
 
@@ -309,7 +311,7 @@ def warn() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         logging.captureWarnings(False)
-        logging.captureWarnings(True)  # inside of what pytest catches
+        logging.captureWarnings(True)  # inside the output that pytest catches
         warnings.warn(f"careful with {SECRET}", stacklevel=1)
 
 
@@ -343,7 +345,7 @@ def uncaught() -> None:
     ],
     ids=["asyncio", "trio", "a warning", "uncaught", "in a thread", "unraisable"],
 )
-def test_what_others_write_is_a_line_of_ours(
+def test_lines_of_libraries_are_formatted_like_ours(
     others: Callable[[str], Callable[[], list[Any]]], form: str, cause: Callable[[], object], expected: str
 ) -> None:
     read = others(form)
@@ -359,7 +361,7 @@ def test_what_others_write_is_a_line_of_ours(
         assert all(line.startswith("    ") for line in lines[1:])
 
 
-def test_libraries_do_not_tell_what_goes_over_the_wire(
+def test_libraries_do_not_log_bytes_of_the_wire(
     others: Callable[[str], Callable[[], list[Any]]],
 ) -> None:
     read = others("json")
@@ -385,14 +387,14 @@ def lines_at(
 
 
 @pytest.mark.usefixtures("_logger")
-def test_lines_that_say_the_same_are_left_out_and_counted() -> None:
+def test_repeated_lines_are_left_out_and_counted() -> None:
     out = io.StringIO()
     configure_logging("info", "json", out)
     (handler,) = logging.getLogger("dragoman").handlers
     now = 1_000_000.0
     lines_at(handler, [now + number / 1000 for number in range(1000)])
     lines_at(handler, [now], text="something else")
-    # Event loops write what differs into the text.
+    # Event loops write the differing parts into the text.
     for number in range(30):
         lines_at(handler, [now], text=f"Task-{number} at 0x7f{number:x}: no\nmore")
     assert len(out.getvalue().splitlines()) == MAX_REPEATS + 1 + MAX_REPEATS
@@ -425,7 +427,7 @@ def test_a_stream_that_fails_is_no_other_failure(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
-# What a process writes beside its log, each in its own way, and at last what it ends with.
+# Output of a process beside its log, each in its own way, and at last its exception.
 SCRIPT = f"""
 import asyncio, gc, sys, threading, warnings
 from dragoman_server.settings.secret import Secret

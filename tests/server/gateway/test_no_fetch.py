@@ -1,7 +1,7 @@
-"""URLs in requests are passed on, never fetched: whatever a request holds, and whatever its upstream says, the gateway
+"""URLs in requests are passed on, never fetched: whatever a request has, and whatever its upstream sends, the gateway
 connects to its upstreams only.
 
-The interpreter itself tells of each address that is looked up and each connection that is opened (PEP 578), so nothing
+The interpreter itself reports each address that is looked up and each connection that is opened (PEP 578), so nothing
 below or beside the gateway's own client is left out.
 """
 
@@ -47,7 +47,7 @@ def watched() -> Iterator[list[tuple[str, Any]]]:
     _watched = None
 
 
-def answers(protocol: str, conversation: Conversation) -> None:
+def responses(protocol: str, conversation: Conversation) -> None:
     while conversation.read() is not None:
         conversation.send(whole(document(protocol, Say("Hello"))))
 
@@ -57,7 +57,7 @@ def redirects(conversation: Conversation) -> None:
         conversation.send(whole({}, "307 Temporary Redirect", "location: http://canary.test/moved\r\n"))
 
 
-# By which proxies and other gateways let a client say where its request goes.
+# Fields by which other proxies and gateways let a client choose where its request goes.
 HEADERS = {
     "content-type": "application/json",
     "forwarded": "host=canary.test;proto=http",
@@ -69,8 +69,8 @@ HEADERS = {
 }
 
 
-def asked(client: str) -> list[dict[str, Any]]:
-    """All requests of the laws, without streams, and one with URLs where they are the most tempting; one that is
+def requested(client: str) -> list[dict[str, Any]]:
+    """Return all requests of the laws, without streams, and one with URLs where they are the most tempting; one that is
     redirected, and one for a model that is a URL.
     """
     more = {
@@ -95,7 +95,7 @@ def asked(client: str) -> list[dict[str, Any]]:
 async def test_nothing_is_connected_to_but_the_upstream(
     protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
 ) -> None:
-    with Upstream(partial(answers, protocol)) as upstream, Upstream(redirects) as moved:
+    with Upstream(partial(responses, protocol)) as upstream, Upstream(redirects) as moved:
         ports = {"up": upstream.port, "moved": moved.port}
         path = "" if protocol == MESSAGES else "/v1"
         named = [
@@ -104,13 +104,13 @@ async def test_nothing_is_connected_to_but_the_upstream(
             )
             for name, port in ports.items()
         ]
-        # A request of a fixture may name what is kept; nothing is here.
+        # A request of a fixture may name stored responses; nothing is stored here.
         settings = Settings(server=ServerSettings(response_store="memory"), upstreams=tuple(named))
         app = create_app(settings)
         statuses = []
         async with app.lifespan():
             for client in PROTOCOL_NAMES:
-                for body in asked(client):
+                for body in requested(client):
                     fake = FakeClient(json.dumps(body).encode())
                     scope = http_scope(endpoint_of(client).path, headers=HEADERS)
                     await app(scope, fake.receive, fake.send)
@@ -119,4 +119,4 @@ async def test_nothing_is_connected_to_but_the_upstream(
         allowed = {("socket.connect", ("127.0.0.1", port)) for port in ports.values()}
         assert set(watched) == {*allowed, ("socket.getaddrinfo", "127.0.0.1")}
     assert statuses.count(200) > len(statuses) / 2
-    assert b"https://example.com/" in sent, "the upstream was told of the URLs"
+    assert b"https://example.com/" in sent, "the upstream got the URLs"

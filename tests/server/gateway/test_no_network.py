@@ -1,4 +1,4 @@
-"""What importing, configuring and starting do not do: ask the network, or run what they are given.
+"""Importing, configuring and starting use no network and run no code of their input.
 
 An audit hook (PEP 578) sees each of these attempts in the process and refuses it.
 """
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.promise("S13")
 
 ROOT = Path(__file__).parents[3]
 
-# An address to bind is looked up too, but only names are asked for.
+# An address to bind is looked up too, but only names need the network.
 WATCH = """
 import os, socket, sys
 
@@ -92,7 +92,7 @@ for act in (lambda: socket.create_connection(("llm.example", 80)),
     ]
 
 
-def test_imports_ask_nothing(watched: Watched) -> None:
+def test_imports_open_no_connection(watched: Watched) -> None:
     code = """
 import importlib, pkgutil
 import dragoman, dragoman_server
@@ -131,19 +131,21 @@ headers = { x-a = "!!python/object/apply:os.system ['touch pwned']", x-b = "cos%
 @pytest.mark.parametrize(
     "command", ["--help", "config check", "config show", "config schema", "serve --help"]
 )
-def test_a_command_that_serves_nothing_asks_nothing(command: str, watched: Watched, tmp_path: Path) -> None:
+def test_a_command_that_does_not_serve_opens_no_connection(
+    command: str, watched: Watched, tmp_path: Path
+) -> None:
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     watched.environ["DRAGOMAN_CONFIG"] = str(file)
-    words = command.split()
-    assert watched.run(f"from dragoman_server.cli.commands import main; main({words!r})") != ""
+    arguments = command.split()
+    assert watched.run(f"from dragoman_server.cli.commands import main; main({arguments!r})") != ""
     assert watched.attempts == []
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_start_asks_nothing(backend: str, watched: Watched, tmp_path: Path) -> None:
-    """uvloop's sockets are made in C, where no hook sees them; what is started is the same."""
+def test_a_start_opens_no_connection(backend: str, watched: Watched, tmp_path: Path) -> None:
+    """uvloop's sockets are made in C, where no hook sees them; the started code is the same."""
     environ = {**watched.environ, "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "DRAGOMAN_PORT": "0"}
     with Server("--backend", backend, env=environ).ready() as server:
         server.get("/healthz")
@@ -152,10 +154,10 @@ def test_a_start_asks_nothing(backend: str, watched: Watched, tmp_path: Path) ->
 
 @pytest.mark.process
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_only_a_configured_upstream_is_asked_and_the_gateway_serves_without_its_answer(
+def test_only_a_configured_upstream_is_requested_and_the_gateway_serves_without_its_response(
     backend: str, watched: Watched, tmp_path: Path
 ) -> None:
-    """For a model that the banner can name: a host that is no known provider's is asked for its list."""
+    """For a model that the banner can name: the list of a host that is no known provider's is requested."""
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     with Server("--config", str(file), "--backend", backend, env=watched.environ).ready() as server:
@@ -164,7 +166,7 @@ def test_only_a_configured_upstream_is_asked_and_the_gateway_serves_without_its_
 
 
 def test_a_configuration_runs_nothing(tmp_path: Path) -> None:
-    """What reading it needs is imported by then: nothing is compiled, imported or run for what it says."""
+    """The modules for reading it are imported by then: nothing is compiled, imported or run because of its content."""
     file = tmp_path / "some.toml"
     file.write_text(CONFIG)
     watched = Watched(tmp_path, NETWORK + PROGRAMS + CODE)

@@ -1,4 +1,4 @@
-"""A protocol of one's own, given to the gateway at run time: no module of the product knows of it."""
+"""A protocol of one's own, given to the gateway at run time: no module of the product names it."""
 
 import json
 from types import TracebackType
@@ -61,7 +61,7 @@ class FakeUpstreams(UpstreamClient):
 
 
 def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, FakeDoor]:
-    """A gateway whose upstream `up` speaks this protocol."""
+    """Return a gateway whose upstream `up` has this protocol."""
     upstreams = FakeUpstreams(Script(list(steps), **script))
     base = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1")
     return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.door
@@ -92,9 +92,9 @@ async def test_streamed() -> None:
     client = await call(app, "/v1/toy", asking(stream=True))
     assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert client.messages[1][1]["body"] == HEARTBEAT
-    told = events_of(client.body)
-    assert [event.text for event in told if isinstance(event, TextDelta)] == ["Hello"]
-    assert told[-1] == ENDED
+    reported = events_of(client.body)
+    assert [event.text for event in reported if isinstance(event, TextDelta)] == ["Hello"]
+    assert reported[-1] == ENDED
     assert json.loads(door.content)["stream"] is True
 
 
@@ -119,7 +119,7 @@ async def test_errors() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_upstream_that_speaks_it_is_relayed(stream: bool) -> None:
+async def test_an_upstream_of_the_protocol_is_relayed(stream: bool) -> None:
     body = (
         TOY_STREAM
         if stream
@@ -140,12 +140,12 @@ async def test_clients_of_other_protocols_reach_it() -> None:
     assert json.loads(door.content)["messages"][0]["parts"] == [{"t": "text", "text": "Hi"}]
 
 
-async def test_a_gateway_that_was_not_given_it_does_not_serve_it() -> None:
+async def test_a_gateway_without_the_protocol_does_not_serve_it() -> None:
     client = await call(create_app(Settings()), "/v1/toy", asking())
     assert client.status == 404
 
 
-def test_it_is_one_object_and_has_no_part_in_the_registry() -> None:
+def test_the_protocol_is_one_object_outside_the_registry() -> None:
     assert isinstance(PROTOCOL_NAMES["toy"], UpstreamSpec)
     assert "toy" not in PROTOCOLS
     assert exchange_of().endpoint is None

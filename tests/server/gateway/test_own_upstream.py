@@ -48,15 +48,15 @@ api_key = "k"
 counts_tokens = true
 headers = { "toy-switches" = "c" }
 """
-ANSWER = {"started": {"id": "t", "model": "m"}, "blocks": [], "stops": [{"reason": "end"}]}
+RESPONSE = {"started": {"id": "t", "model": "m"}, "blocks": [], "stops": [{"reason": "end"}]}
 ASKED = {"model": "up/m", "messages": [{"role": "user", "parts": [{"t": "text", "text": "Hi"}]}]}
-CHAT_ASKED = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+CHAT_REQUEST = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
 
 
 class Toys:
-    """Servers of the toy protocol: their answers, and what they were asked."""
+    """Servers of the toy protocol: their responses, and the requests that they got."""
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = headers or {}
@@ -74,7 +74,7 @@ class Toys:
             return httpx2.Response(200, json=page)
         if request.url.path == "/toys/toy/weigh":
             return httpx2.Response(200, json={"unit": "token", "input_tokens": 42})
-        return httpx2.Response(200, json=ANSWER, headers=self.headers)
+        return httpx2.Response(200, json=RESPONSE, headers=self.headers)
 
     @property
     def last(self) -> httpx2.Request:
@@ -82,7 +82,7 @@ class Toys:
 
 
 def settings_of(directory: Path, more: str = "") -> Settings:
-    """What is read from a file with the toy upstream, and `more` before it."""
+    """Load a file with the toy upstream, and `more` before it."""
     file = directory / "dragoman.toml"
     file.write_text(more + CONFIGURATION)
     return load(environ={}, path=str(file), protocols=PROTOCOLS).settings
@@ -121,12 +121,12 @@ async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clie
 
         await call(app, "/v1/toy", ASKED, {"toy-version": "8"})
         assert toys.last.headers["toy-version"] == "8"
-        await call(app, "/v1/chat/completions", CHAT_ASKED, {"toy-version": "8", "toy-color": "red"})
+        await call(app, "/v1/chat/completions", CHAT_REQUEST, {"toy-version": "8", "toy-color": "red"})
         assert toys.last.headers["toy-version"] == "7"
         assert "toy-color" not in toys.last.headers
 
 
-async def test_its_base_url_is_written_as_its_own_sdk_takes_it(tmp_path: Path) -> None:
+async def test_its_base_url_is_written_as_for_its_own_sdk(tmp_path: Path) -> None:
     toys = Toys()
     async with serving(settings_of(tmp_path), toys) as app:
         await call(app, "/v1/toy", ASKED)
@@ -155,7 +155,7 @@ async def test_its_tokens_are_counted(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), toys) as app:
         client = await call(app, "/v1/toy/weigh", ASKED)
         assert json.loads(client.body) == {"unit": "token", "input_tokens": 42}
-        client = await call(app, "/v1/messages/count_tokens", CHAT_ASKED)
+        client = await call(app, "/v1/messages/count_tokens", CHAT_REQUEST)
         assert json.loads(client.body) == {"input_tokens": 42}
     assert str(toys.last.url) == "http://127.0.0.1:9/toys/toy/weigh"
     assert json.loads(toys.last.content).keys() == {"model", "messages"}
@@ -169,7 +169,7 @@ async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_
     assert json.loads(client.body)["unit"] == "token"
 
 
-async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> None:
+async def test_the_headers_of_its_responses_reach_the_client(tmp_path: Path) -> None:
     toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
     async with serving(settings_of(tmp_path), toys) as app:
         client = await call(app, "/v1/toy", ASKED)
@@ -178,7 +178,7 @@ async def test_the_headers_of_its_answers_reach_the_client(tmp_path: Path) -> No
     assert "toy-secret" not in client.headers
 
 
-async def test_a_client_key_that_is_used_up_is_told_in_its_headers(tmp_path: Path) -> None:
+async def test_a_used_up_client_key_is_reported_in_its_headers(tmp_path: Path) -> None:
     secret = "a-secret-of-some-length-0123456789"
     key = "dgm_" + "k" * 43
     lines = f"""
@@ -199,7 +199,7 @@ requests_per_minute = 1
     assert client.headers["toy-limit-requests-reset"].endswith("Z")
 
 
-async def test_streams_that_begin_with_usage_say_that_it_is_an_estimate(tmp_path: Path) -> None:
+async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), Toys()) as app:
         client = await call(app, "/v1/toy", {**ASKED, "model": "sim/echo", "stream": True})
     assert client.headers["dragoman-estimate"] == "input_tokens"
@@ -216,7 +216,7 @@ async def test_errors_have_its_form(tmp_path: Path, path: str, headers: dict[str
     assert json.loads(client.body).keys() == {"oops"}
 
 
-async def test_a_file_may_name_only_what_was_given(tmp_path: Path) -> None:
+async def test_a_file_may_name_only_registered_protocols(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text(CONFIGURATION.replace('"toy"', '"toys"'))
     with pytest.raises(ConfigError, match='did you mean "toy"'):
@@ -226,7 +226,7 @@ async def test_a_file_may_name_only_what_was_given(tmp_path: Path) -> None:
         load(environ={}, path=str(file))
 
 
-async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_given(tmp_path: Path) -> None:
+async def test_an_application_refuses_settings_with_an_unknown_protocol(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="upstream up speaks toy"):
         create_app(settings_of(tmp_path))
 
@@ -234,22 +234,22 @@ async def test_an_application_refuses_settings_with_a_protocol_that_it_was_not_g
 # No other code names a protocol.
 
 SERVER = Path(dragoman_server.__file__).parent
-# The simulator plays servers of each protocol, and two tables say what hosts in the world speak.
+# The simulator plays servers of each protocol, and two tables have the protocols of known hosts.
 NAMING = {
     *(Path(module.__file__) for module in (relay_rewrites, providers)),
     *Path(simulator.__file__).parent.rglob("*.py"),
 }
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_the_server_names_no_protocol(name: str) -> None:
-    found = []
-    for file in sorted(set(SERVER.rglob("*.py")) - NAMING):
-        with tokenize.open(file) as source:
-            found += [
-                f"{file.name}:{number}" for number, line in enumerate(source, 1) if name in line.lower()
-            ]
-    assert found == []
+def test_the_server_names_no_protocol() -> None:
+    for name in PROTOCOLS:
+        found = []
+        for file in sorted(set(SERVER.rglob("*.py")) - NAMING):
+            with tokenize.open(file) as source:
+                found += [
+                    f"{file.name}:{number}" for number, line in enumerate(source, 1) if name in line.lower()
+                ]
+        assert found == [], name
 
 
 def test_the_tables_of_hosts_name_protocols_that_exist() -> None:

@@ -1,4 +1,4 @@
-"""The ledger on its way to people, through the application: the header, the log line, and strict mode."""
+"""The ledger through the application: the header, the log line, and strict mode."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 SAID = whole(messages_answer([{"type": "text", "text": "Hello"}]))
-# What an upstream of Messages has no place for, and nothing else.
+# Only settings for which an upstream of Messages has no field.
 LOSSY: dict[str, Any] = {
     "model": "up/m",
     "messages": [{"role": "user", "content": "Hi"}],
@@ -52,17 +52,17 @@ async def test_without_losses_there_is_no_header() -> None:
     assert "dragoman-loss" not in client.headers
 
 
-async def test_what_is_lost_of_a_whole_answer_is_in_the_header_too() -> None:
-    answer = chat_answer({"content": "Hello"})
-    answer["choices"][0]["logprobs"] = {
+async def test_losses_of_a_whole_response_are_in_the_header_too() -> None:
+    response = chat_answer({"content": "Hello"})
+    response["choices"][0]["logprobs"] = {
         "content": [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
     }
     body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
-    client = await scripted(CHAT, whole(answer)).call(PATHS[MESSAGES], body)
+    client = await scripted(CHAT, whole(response)).call(PATHS[MESSAGES], body)
     assert re.fullmatch("1; dropped=answer:/.*/logprobs", client.headers["dragoman-loss"])
 
 
-async def test_the_header_is_bounded_and_says_how_many_there_are() -> None:
+async def test_the_header_is_bounded_and_has_the_number_of_losses() -> None:
     many = {f"field_{number}_{'x' * 60}": 1 for number in range(500)}
     client = await scripted(MESSAGES, SAID).call(PATHS[CHAT], {**LOSSY, **many})
     header = client.headers["dragoman-loss"]
@@ -71,14 +71,14 @@ async def test_the_header_is_bounded_and_says_how_many_there_are() -> None:
     assert len(header) < 1100
 
 
-async def test_values_are_never_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_values_are_never_in_the_header(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         client = await scripted(MESSAGES, SAID).call(
             PATHS[CHAT], {**LOSSY, "user_note": "canary-1", "seed": "canary-2"}
         )
-    told = client.headers["dragoman-loss"] + str([record.__dict__ for record in caplog.records])
-    assert "user_note" in told
-    assert "canary" not in told
+    reported = client.headers["dragoman-loss"] + str([record.__dict__ for record in caplog.records])
+    assert "user_note" in reported
+    assert "canary" not in reported
 
 
 async def test_the_log_line_has_all_of_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -99,34 +99,34 @@ KEYS = {
         "loose": {"may_loosen": True},
     }
 }
-ASK_STRICT, ASK_EASY = {"dragoman-loss-policy": "refuse"}, {"dragoman-loss-policy": "record"}
+REQUEST_STRICT, REQUEST_RECORD = {"dragoman-loss-policy": "refuse"}, {"dragoman-loss-policy": "record"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "key", "headers", "status"),
-    [
-        ({}, None, {}, 200),
-        (SERVER_STRICT, None, {}, 400),
-        (UPSTREAM_STRICT, None, {}, 400),
-        ({}, None, ASK_STRICT, 400),
-        (KEYS, "strict", {}, 400),
-        (KEYS, "loose", {}, 200),
-        (KEYS | UPSTREAM_STRICT, "easy", {}, 200),
-        (KEYS | UPSTREAM_STRICT, "loose", {}, 400),
-        (KEYS | UPSTREAM_STRICT, "loose", ASK_EASY, 200),
-        (KEYS, "easy", ASK_STRICT, 400),
-        (KEYS, "strict", ASK_EASY, 403),
-        (UPSTREAM_STRICT, None, ASK_EASY, 403),
-        ({}, None, {"dragoman-loss-policy": "strict"}, 400),
-    ],
-)
-async def test_who_is_strict(
-    settings: dict[str, Any], key: str | None, headers: dict[str, str], status: int
-) -> None:
-    gateway = scripted(MESSAGES, SAID, **settings)
-    client = await gateway.call(PATHS[CHAT], LOSSY, headers, key)
-    assert client.status == status
-    assert bool(gateway.sent) is (status == 200), "the upstream is called when and only when it is allowed"
+LOSS_POLICIES: list[tuple[dict[str, Any], str | None, dict[str, str], int]] = [
+    ({}, None, {}, 200),
+    (SERVER_STRICT, None, {}, 400),
+    (UPSTREAM_STRICT, None, {}, 400),
+    ({}, None, REQUEST_STRICT, 400),
+    (KEYS, "strict", {}, 400),
+    (KEYS, "loose", {}, 200),
+    (KEYS | UPSTREAM_STRICT, "easy", {}, 200),
+    (KEYS | UPSTREAM_STRICT, "loose", {}, 400),
+    (KEYS | UPSTREAM_STRICT, "loose", REQUEST_RECORD, 200),
+    (KEYS, "easy", REQUEST_STRICT, 400),
+    (KEYS, "strict", REQUEST_RECORD, 403),
+    (UPSTREAM_STRICT, None, REQUEST_RECORD, 403),
+    ({}, None, {"dragoman-loss-policy": "strict"}, 400),
+]
+
+
+async def test_the_loss_policy_that_applies() -> None:
+    for settings, key, headers, status in LOSS_POLICIES:
+        gateway = scripted(MESSAGES, SAID, **settings)
+        client = await gateway.call(PATHS[CHAT], LOSSY, headers, key)
+        assert client.status == status, (settings, key, headers)
+        assert bool(gateway.sent) is (status == 200), (
+            "the upstream is called when and only when it is allowed"
+        )
 
 
 LOSSY_OF = {
@@ -139,9 +139,9 @@ LOSSY_OF = {
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str) -> None:
     gateway = scripted(CHAT if client != CHAT else MESSAGES, SAID)
-    answer = await gateway.call(PATHS[client], LOSSY_OF[client], ASK_STRICT)
-    assert check_error(client, 400, answer.body) == []
-    message = json.loads(answer.body)["error"]["message"]
+    response = await gateway.call(PATHS[client], LOSSY_OF[client], REQUEST_STRICT)
+    assert check_error(client, 400, response.body) == []
+    message = json.loads(response.body)["error"]["message"]
     place = {CHAT: "/logit_bias", MESSAGES: "/container", RESPONSES: "/truncation"}[client]
     assert message.startswith("strict mode: ")
     assert place in message or "/seed" in message
@@ -149,12 +149,12 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_relay_loses_nothing_so_strict_mode_lets_it_pass(client: str) -> None:
-    answers = {
+    responses = {
         CHAT: whole(chat_answer({"content": "Hello"})),
         MESSAGES: SAID,
         RESPONSES: whole({"output": []}),
     }
-    gateway = scripted(client, answers[client], loss_policy="refuse")
-    answer = await gateway.call(PATHS[client], {**LOSSY_OF[client], "unknown_field": 1})
-    assert answer.status == 200
+    gateway = scripted(client, responses[client], loss_policy="refuse")
+    response = await gateway.call(PATHS[client], {**LOSSY_OF[client], "unknown_field": 1})
+    assert response.status == 200
     assert gateway.sent[0].body["unknown_field"] == 1

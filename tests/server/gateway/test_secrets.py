@@ -1,6 +1,6 @@
-"""Every secret that a configuration can hold, and every way out: none of them goes it.
+"""Every secret that a configuration can have, and every way out: none of them gets out.
 
-The upstream repeats all that it can have heard, in all forms that a server gives it; what clients and the log get of
+The upstream repeats all that it can have received, in all forms; what clients and the log get of
 that has none of it. Real processes: tests/edge/test_secrets.py.
 """
 
@@ -51,8 +51,8 @@ from dragoman_server.upstream.client import UpstreamBroken, UpstreamUnreachable
 pytestmark = pytest.mark.anyio
 
 
-class Heard(logging.Handler):
-    """All that the log is given, before anything is taken out of the lines."""
+class Received(logging.Handler):
+    """All that the log gets, before masking."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,8 +66,8 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def log() -> Iterator[Heard]:
-    logger, handler = logging.getLogger("dragoman"), Heard()
+def log() -> Iterator[Received]:
+    logger, handler = logging.getLogger("dragoman"), Received()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -87,14 +87,14 @@ def test_every_setting_that_holds_a_secret_has_a_canary() -> None:
     )
 
 
-def error_of(upstream: str, words: str) -> dict[str, Any]:
+def error_of(upstream: str, message: str) -> dict[str, Any]:
     """Secrets in every member of an error."""
     if upstream == MESSAGES:
-        return anthropic("api_error", words)
-    return {"error": {"message": words, "type": words, "param": words, "code": "server_error"}}
+        return anthropic("api_error", message)
+    return {"error": {"message": message, "type": message, "param": message, "code": "server_error"}}
 
 
-# What an upstream does -> its answer to a request for a stream.
+# Behaviour of an upstream -> its response to a request for a stream.
 def ways(upstream: str) -> dict[str, Script]:
     error, json_type = error_of(upstream, repeated()), [("content-type", "application/json")]
     good = frames(stream_of(upstream, Say("Hello")))
@@ -102,9 +102,9 @@ def ways(upstream: str) -> dict[str, Script]:
     late = b"".join([*good[:-3], bare])
     escaped = json.dumps(error).replace("canary", "\\u0063anary").replace("/", "\\/").encode()
     return {
-        "an error answer": whole(error, 500),
-        "an error answer, escaped": Script([escaped], 400, json_type),
-        "an error answer, no JSON": Script([repeated().encode()], 503),
+        "an error response": whole(error, 500),
+        "an error response, escaped": Script([escaped], 400, json_type),
+        "an error response, no JSON": Script([repeated().encode()], 503),
         "a page": Script([f"<html>{repeated()}</html>".encode()], 502),
         "the type of a page": Script([b"<html>"], 404, [("content-type", f"text/html-{all_values()[0]}")]),
         "an unknown shape": whole({"detail": [{"loc": ["x"], "msg": repeated()}]}, 422),
@@ -114,7 +114,7 @@ def ways(upstream: str) -> dict[str, Script]:
             [(f"x-ratelimit-{number}", each) for number, each in enumerate(all_values())]
             + [("x-request-id", all_values()[0]), ("retry-after", all_values()[1])],
         ),
-        "headers of an answer": Script(
+        "headers of a response": Script(
             good, 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
         ),
         "a redirect": Script(
@@ -152,32 +152,34 @@ def ways(upstream: str) -> dict[str, Script]:
         "a connection that breaks": Script(
             [*good[:-3], UpstreamBroken("http://up.corp.test: reading the body failed")]
         ),
-        "its address": Script([b"".join(good[:-3]), _told(upstream)]),
+        "its address": Script([b"".join(good[:-3]), _reported(upstream)]),
     }
 
 
-def _told(upstream: str) -> bytes:
-    words = "bad gateway: http://up.corp.test/v1 of up.corp.test:80, organization org-0123456789abcdefghij01"
-    return in_band(upstream, InBand(error_of(upstream, words), bare=True), stream=True)
+def _reported(upstream: str) -> bytes:
+    message = (
+        "bad gateway: http://up.corp.test/v1 of up.corp.test:80, organization org-0123456789abcdefghij01"
+    )
+    return in_band(upstream, InBand(error_of(upstream, message), bare=True), stream=True)
 
 
 def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
-    # A store on a server is not asked here, and its URL is a secret all the same.
+    # A store on a server is not called here, and its URL is a secret all the same.
     return create_app(settings(upstream, **server), client=ScriptedUpstreams(scripts))
 
 
 async def ask(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
     body = {**client_request(client, "", None, stream=stream), "model": "up/m", **more}
-    heard = FakeClient(json.dumps(body).encode())
-    await app(http_scope(PATHS[client]), heard.receive, heard.send)
-    assert heard.finished
-    return heard
+    response = FakeClient(json.dumps(body).encode())
+    await app(http_scope(PATHS[client]), response.receive, response.send)
+    assert response.finished
+    return response
 
 
-def told(heard: FakeClient) -> str:
-    """All that the client got; of JSON what it says, too."""
-    text = heard.body.decode() + repr(heard.messages)
-    for line in [*heard.body.decode().splitlines(), heard.body.decode()]:
+def reported(response: FakeClient) -> str:
+    """Return all that the client got; of JSON its decoded texts, too."""
+    text = response.body.decode() + repr(response.messages)
+    for line in [*response.body.decode().splitlines(), response.body.decode()]:
         try:
             text += repr(json.loads(line.removeprefix("data: ")))
         except ValueError:
@@ -187,13 +189,13 @@ def told(heard: FakeClient) -> str:
 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("way", ways(MESSAGES))
-async def test_secrets_that_an_upstream_repeats_reach_nobody(way: str, log: Heard) -> None:
+async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: str, log: Received) -> None:
     for client, upstream in product(PROTOCOL_NAMES, PROTOCOL_NAMES):
-        heard = await ask(gateway(upstream, ways(upstream)[way]), client)
-        assert leaked(told(heard)) == [], (client, upstream)
+        response = await ask(gateway(upstream, ways(upstream)[way]), client)
+        assert leaked(reported(response)) == [], (client, upstream)
         assert leaked(log.text) == [], (client, upstream)
-        assert "up.corp.test" not in told(heard)
-        assert "org-01234" not in told(heard) + log.text
+        assert "up.corp.test" not in reported(response)
+        assert "org-01234" not in reported(response) + log.text
         assert '"outcome"' in log.text.replace("'", '"')
 
 
@@ -202,38 +204,38 @@ async def test_secrets_that_an_upstream_repeats_reach_nobody(way: str, log: Hear
 async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
     good = frames(stream_of(CHAT, Say("Hello")))
     script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
-    assert leaked(told(await ask(gateway(CHAT, script), CHAT))) == []
+    assert leaked(reported(await ask(gateway(CHAT, script), CHAT))) == []
 
 
 @pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("way", ["an error answer", "JSON in place of a stream", "headers of an answer"])
+@pytest.mark.parametrize("way", ["an error response", "JSON in place of a stream", "headers of a response"])
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
-    client: str, upstream: str, way: str, log: Heard
+    client: str, upstream: str, way: str, log: Received
 ) -> None:
-    heard = await ask(gateway(upstream, ways(upstream)[way]), client, stream=False)
-    assert leaked(told(heard)) == []
+    response = await ask(gateway(upstream, ways(upstream)[way]), client, stream=False)
+    assert leaked(reported(response)) == []
     assert leaked(log.text) == []
 
 
 @pytest.mark.tells_secrets
 @pytest.mark.promise("R12")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_what_a_model_says_is_no_error(protocol: str) -> None:
-    """It passes as it is, also where it looks like one, and errors without secrets do."""
+async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
+    """It passes unchanged, also if it looks like one, and so do errors without secrets."""
     good = frames(stream_of(protocol, Say('{"error": {"message": "canary-of-a-header"}} event: error')))
     sent = b"".join(good[:-3]) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
     )
-    heard = await ask(gateway(protocol, Script([sent])), protocol)
-    assert heard.body == sent
+    response = await ask(gateway(protocol, Script([sent])), protocol)
+    assert response.body == sent
 
 
 @pytest.mark.promise("S3")
-def test_a_stored_answer_has_no_secret(tmp_path: Path) -> None:
-    """Of an answer that failed after its id was known."""
+def test_a_stored_response_has_no_secret(tmp_path: Path) -> None:
+    """Of a response that failed after its id was sent."""
     file = tmp_path / "responses"
     upstream = "openai_responses"
     late = ways(upstream)["in the stream, behind content"]
@@ -250,23 +252,23 @@ def test_a_stored_answer_has_no_secret(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("S3")
-async def test_admin_tells_no_cause_with_a_secret() -> None:
+async def test_admin_shows_no_cause_with_a_secret() -> None:
     made = settings()
     another = AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-of-an-account-b"))
     refused = whole({"error": {"message": repeated(), "code": repeated()}}, 401)
     app = create_app(replace(made, accounts=(*made.accounts, another)), client=ScriptedUpstreams([refused]))
     await ask(app, "openai_chat", model="two/m")
-    heard = FakeClient()
+    response = FakeClient()
     key = CANARIES["ServerSettings", "admin_key"].reveal()
-    await app(http_scope("/admin/accounts", "GET", {"x-api-key": key}), heard.receive, heard.send)
-    assert heard.status == 200
-    assert b"disabled" in heard.body
-    assert leaked(told(heard)) == []
+    await app(http_scope("/admin/accounts", "GET", {"x-api-key": key}), response.receive, response.send)
+    assert response.status == 200
+    assert b"disabled" in response.body
+    assert leaked(reported(response)) == []
 
 
 @pytest.mark.promise("S3")
-async def test_a_bug_inside_of_a_request_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The traceback has no values of variables, and what its exception says goes through the mask of the log."""
+async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The traceback has no values of variables, and the text of its exception goes through the mask of the log."""
     from dragoman_server.log import JSONFormatter, TextFormatter
     from dragoman_server.proxying import attempt
 
@@ -282,16 +284,16 @@ async def test_a_bug_inside_of_a_request_tells_nothing(monkeypatch: pytest.Monke
         handler.setFormatter(formatter(settings().mask))
         logger.addHandler(handler)
         try:
-            heard = await ask(app, "openai_chat")
+            response = await ask(app, "openai_chat")
         finally:
             logger.removeHandler(handler)
-        assert (heard.status, leaked(told(heard))) == (500, [])
+        assert (response.status, leaked(reported(response))) == (500, [])
         assert "a bug that tells ****" in out.getvalue()
         assert leaked(out.getvalue()) == []
         out.truncate(0)
 
 
-# What is made of settings.
+# Masks made from settings.
 
 
 @pytest.mark.promise("S3")
@@ -373,7 +375,7 @@ def test_commands_show_nothing(
         if command == "serve" and not wrong:
             continue
         result = CliRunner().invoke(main, command.split())
-        # The query of a URL is the user's own text, which is quoted as it stands in the file.
+        # The query of a URL is the user's own text, which is quoted as in the file.
         if wrong and "?" not in wrong.get("base_url", ""):
             assert "canary" not in result.output.replace("canary-of-a-header.x", "")
         elif not wrong:
@@ -396,59 +398,56 @@ def test_the_credentials_of_a_proxy_of_the_environment_are_masked() -> None:
 
 
 @pytest.mark.promise("S3")
-def test_the_mask_knows_a_secret_in_every_form() -> None:
+def test_the_mask_covers_every_form_of_a_secret() -> None:
     assert leaked(settings().mask(repeated())) == []
 
 
-# What stands before the secret, and what is left of all.
+# Text before the secret, and the masked text.
 IN_BASE64 = (("", "****OQ=="), ("x", "eH****ODk="), ("ab", "YWJ****"), ("Bearer ", "QmVhcmVyIH****ODk="))
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("nothing to hide", "nothing to hide"),
-        ("sk-0123456789", "****"),
-        ("Bearer sk-0123456789, twice sk-0123456789", "Bearer ****, twice ****"),
-        ("xsk-0123456789x", "x****x"),
-        # The upstream has masked it itself.
-        ("Incorrect API key provided: sk-01**6789", "Incorrect API key provided: sk-01**6789"),
-        # Cut.
-        ("no: sk-012345", "no: ****"),
-        ("no: sk-012345...", "no: ****..."),
-        ("no: sk-012345 more", "no: sk-012345 more"),
-        ("no: sk-01", "no: sk-01"),
-        (r"no: \u0073\u006b-01234\u00", r"no: ****\u00"),
-        ("no: %73k-01234%3", "no: ****%3"),
-        # Written otherwise: large, in a URL, JSON in JSON, a page.
-        ("SK-0123456789", "****"),
-        ("%73%6B%2d%30%31%32%33456789", "****"),
-        ("?key=sk%252D0123456789&a=b%20c", "?key=****&a=b%20c"),
-        (r"the text \u0073k\u002D0123456789 in a page", "the text **** in a page"),
-        (r"{\"error\": \"\\u0073k-0123456789\"}", r"{\"error\": \"****\"}"),
-        ("&#115;k&#x2d;0123456789", "****"),
-        # In base64, with something before it or behind it.
-        *(
-            (base64.b64encode(f"{before}sk-0123456789".encode()).decode(), shown)
-            for before, shown in IN_BASE64
-        ),
-        # What is shorter stands in any text, and so does the name of the upstream.
-        ("openai said true", "openai said true"),
-        ("the upstream lm-studio", "the upstream lm-studio"),
-        # A client's key, which nobody here knows.
-        ("unknown model drk_0123456789012345678901234567890123456789012", "unknown model ****"),
-        ("drk_ begins one", "drk_ begins one"),
-    ],
-)
-def test_what_a_mask_takes_out(text: str, shown: str) -> None:
-    upstream = UpstreamSettings(
-        name="lm-studio",
-        protocol="openai_chat",
-        base_url="http://h.test/v1",
-        api_key=Secret("lm-studio"),
-        headers={"x-team": Secret("true"), "x-other": Secret("openai"), "x-key": Secret("sk-0123456789")},
-    )
-    assert Settings(upstreams=(upstream,)).mask(text) == shown
+MASKED: list[tuple[str, str]] = [
+    ("nothing to hide", "nothing to hide"),
+    ("sk-0123456789", "****"),
+    ("Bearer sk-0123456789, twice sk-0123456789", "Bearer ****, twice ****"),
+    ("xsk-0123456789x", "x****x"),
+    # The upstream has masked it itself.
+    ("Incorrect API key provided: sk-01**6789", "Incorrect API key provided: sk-01**6789"),
+    # Cut.
+    ("no: sk-012345", "no: ****"),
+    ("no: sk-012345...", "no: ****..."),
+    ("no: sk-012345 more", "no: sk-012345 more"),
+    ("no: sk-01", "no: sk-01"),
+    (r"no: \u0073\u006b-01234\u00", r"no: ****\u00"),
+    ("no: %73k-01234%3", "no: ****%3"),
+    # Written otherwise: large, in a URL, JSON in JSON, a page.
+    ("SK-0123456789", "****"),
+    ("%73%6B%2d%30%31%32%33456789", "****"),
+    ("?key=sk%252D0123456789&a=b%20c", "?key=****&a=b%20c"),
+    (r"the text \u0073k\u002D0123456789 in a page", "the text **** in a page"),
+    (r"{\"error\": \"\\u0073k-0123456789\"}", r"{\"error\": \"****\"}"),
+    ("&#115;k&#x2d;0123456789", "****"),
+    # In base64, with other bytes before or after it.
+    *((base64.b64encode(f"{before}sk-0123456789".encode()).decode(), shown) for before, shown in IN_BASE64),
+    # Shorter values occur in any text, and so does the name of the upstream.
+    ("openai said true", "openai said true"),
+    ("the upstream lm-studio", "the upstream lm-studio"),
+    # An unknown key of a client.
+    ("unknown model drk_0123456789012345678901234567890123456789012", "unknown model ****"),
+    ("drk_ begins one", "drk_ begins one"),
+]
+
+
+def test_secrets_are_masked_in_a_text() -> None:
+    for text, shown in MASKED:
+        upstream = UpstreamSettings(
+            name="lm-studio",
+            protocol="openai_chat",
+            base_url="http://h.test/v1",
+            api_key=Secret("lm-studio"),
+            headers={"x-team": Secret("true"), "x-other": Secret("openai"), "x-key": Secret("sk-0123456789")},
+        )
+        assert Settings(upstreams=(upstream,)).mask(text) == shown, text
 
 
 def test_a_mask_of_nothing_changes_nothing() -> None:
@@ -457,18 +456,18 @@ def test_a_mask_of_nothing_changes_nothing() -> None:
     assert Mask(["Basic no base64!", "http://[", "token "])("Basic token") == "Basic token"
 
 
-# What the gateway asks by itself.
+# Requests of the gateway itself.
 
 
 def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
-    """What a gateway logs by itself, in real time; and the answer to a request that makes it do so."""
-    heard, handler, logger = FakeClient(), Heard(), logging.getLogger("dragoman")
+    """Return what a gateway logs by itself, in real time, and the response to the request that causes it."""
+    response, handler, logger = FakeClient(), Received(), logging.getLogger("dragoman")
     level = logger.level
 
     async def run() -> None:
         handler.came = anyio.Event()
         async with app.lifespan():
-            await app(http_scope(path, "GET"), heard.receive, heard.send)
+            await app(http_scope(path, "GET"), response.receive, response.send)
             with anyio.fail_after(30):
                 await handler.came.wait()
 
@@ -479,16 +478,16 @@ def log_of(app: Application, path: str) -> tuple[str, FakeClient]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-    return handler.text, heard
+    return handler.text, response
 
 
 @pytest.mark.promise("S3")
 @pytest.mark.parametrize("status", [200, 401, 500])
 def test_a_list_of_models_that_is_an_error(status: int) -> None:
     refused = whole({"error": {"message": repeated()}, repeated(): repeated()}, status)
-    text, heard = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
+    text, response = log_of(create_app(settings(), client=ScriptedLists([refused])), "/v1/models")
     assert "cannot be listed" in text
-    assert leaked(text + told(heard)) == []
+    assert leaked(text + reported(response)) == []
 
 
 class ScriptedLists(ScriptedUpstreams):

@@ -1,4 +1,4 @@
-"""The admin routes: nothing without the key, nothing of a secret with it, and what can be done to accounts."""
+"""The admin routes: nothing without the key, no secret with it, and changes of accounts."""
 
 import json
 import logging
@@ -98,7 +98,7 @@ def requests_to(routes: list[BaseRoute]) -> Iterator[tuple[str, str]]:
 
 
 EXISTING = list(requests_to(admin_routes(SETTINGS, MemoryAccountStore())))
-# What is not there is no less closed.
+# Unknown paths need the key, too.
 ELSEWHERE = [
     ("GET", "/admin"),
     ("GET", "/admin/"),
@@ -121,35 +121,34 @@ def test_there_are_routes_to_try() -> None:
     }
 
 
+WRONG_KEYS: list[dict[str, str]] = [
+    {},
+    bearer("admin-canary-wrong"),
+    bearer(ADMIN_KEY + "x"),
+    bearer(ADMIN_KEY[:-1]),
+    bearer(""),
+    bearer(CLIENT_KEY),
+    {"x-api-key": CLIENT_KEY},
+    {**ADMIN, "x-api-key": CLIENT_KEY},  # x-api-key counts where both are there
+    {"authorization": f"Basic {ADMIN_KEY}"},
+    {"cookie": f"admin_key={ADMIN_KEY}"},
+    bearer(SECRET.reveal()),
+    {"x-forwarded-for": "127.0.0.1"},
+]
+
+
 @pytest.mark.promise("S16")
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        bearer("admin-canary-wrong"),
-        bearer(ADMIN_KEY + "x"),
-        bearer(ADMIN_KEY[:-1]),
-        bearer(""),
-        bearer(CLIENT_KEY),
-        {"x-api-key": CLIENT_KEY},
-        {**ADMIN, "x-api-key": CLIENT_KEY},  # x-api-key counts where both are there
-        {"authorization": f"Basic {ADMIN_KEY}"},
-        {"cookie": f"admin_key={ADMIN_KEY}"},
-        bearer(SECRET.reveal()),
-        {"x-forwarded-for": "127.0.0.1"},
-    ],
-    ids=range(12),
-)
-async def test_every_path_needs_the_admin_key(headers: dict[str, str]) -> None:
-    for method, path in EXISTING + ELSEWHERE:
-        store = MemoryAccountStore()
-        await store.disable("two/b", "canary")
-        client = await call(app_of(store=store), path, method, headers)
-        assert client.status == 401
-        assert client.headers["www-authenticate"] == "Bearer"
-        assert b"two/" not in client.body
-        assert "canary" not in str(client.messages)
-        assert dict(store.health()) == {"two/b": Health(disabled="canary")}
+async def test_every_path_needs_the_admin_key() -> None:
+    for headers in WRONG_KEYS:
+        for method, path in EXISTING + ELSEWHERE:
+            store = MemoryAccountStore()
+            await store.disable("two/b", "canary")
+            client = await call(app_of(store=store), path, method, headers)
+            assert client.status == 401, (headers, path)
+            assert client.headers["www-authenticate"] == "Bearer", (headers, path)
+            assert b"two/" not in client.body, (headers, path)
+            assert "canary" not in str(client.messages), (headers, path)
+            assert dict(store.health()) == {"two/b": Health(disabled="canary")}, (headers, path)
 
 
 @pytest.mark.promise("S16")
@@ -173,7 +172,7 @@ async def test_the_admin_key_opens_it(headers: dict[str, str]) -> None:
 
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(("method", "path"), [("GET", "/v1/models"), ("POST", "/v1/messages"), ("GET", "/")])
-async def test_the_admin_key_opens_nothing_else(method: str, path: str) -> None:
+async def test_the_admin_key_is_no_client_key(method: str, path: str) -> None:
     assert (await call(app_of(), path, method, ADMIN)).status == 401
 
 
@@ -226,21 +225,21 @@ async def test_paths_that_only_look_like_it(path: str) -> None:
     assert (await call(app_of(), path, headers=bearer(CLIENT_KEY))).status == 404
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("k", "k", True),
-        ("k", "kk", False),
-        ("", "k", False),
-        ("k\xe4", "k\xe4", True),
-        ("\udcff", "k", False),
-    ],
-)
-def test_keys_are_compared_whole(one: str, other: str, same: bool) -> None:
-    assert same_key(one, Secret(other)) is same
+COMPARED: list[tuple[str, str, bool]] = [
+    ("k", "k", True),
+    ("k", "kk", False),
+    ("", "k", False),
+    ("k\xe4", "k\xe4", True),
+    ("\udcff", "k", False),
+]
 
 
-# What is told.
+def test_keys_are_compared_whole() -> None:
+    for one, other, same in COMPARED:
+        assert same_key(one, Secret(other)) is same, (one, other)
+
+
+# The list of accounts.
 
 
 async def accounts(app: Any) -> dict[str, dict[str, Any]]:
@@ -249,7 +248,7 @@ async def accounts(app: Any) -> dict[str, dict[str, Any]]:
     return {each["id"]: each for each in json.loads(client.body)["accounts"]}
 
 
-async def test_all_accounts_are_listed_and_nothing_of_their_keys() -> None:
+async def test_all_accounts_are_listed_without_their_keys() -> None:
     client = await call(app_of(), "/admin/accounts", headers=ADMIN)
     assert [each["id"] for each in json.loads(client.body)["accounts"]] == IDS
     assert b"canary" not in client.body
@@ -272,36 +271,36 @@ BASE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("health", "told"),
-    [
-        (Health(), {}),
-        (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
-        (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
-        (
-            Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
-            {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
-        ),
-        (
-            Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
-            {"strikes": 1},
-        ),  # it has had its rest
-        (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
-        (
-            Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
-            {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
-        ),
-        (
-            Health(cooldown_until=1e300, cause="429"),
-            {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
-        ),
-    ],
-)
-def test_how_an_account_is_shown(health: Health, told: dict[str, Any]) -> None:
-    assert account_json(ACCOUNT, health, NOW) == BASE | told
+SHOWN: list[tuple[Health, dict[str, Any]]] = [
+    (Health(), {}),
+    (Health(last_used=NOW - 0.5), {"last_used": "2026-11-21T11:59:59.500Z"}),
+    (Health(remaining=0.25, failures=(NOW,)), {"remaining": 0.25, "troubles": 1}),
+    (
+        Health(cooldown_until=NOW + 30, cause="429", consecutive_cooldowns=2),
+        {"state": "cooling", "cause": "429", "cools_until": "2026-11-21T12:00:30.000Z", "strikes": 2},
+    ),
+    (
+        Health(cooldown_until=NOW, cause="429", consecutive_cooldowns=1),
+        {"strikes": 1},
+    ),  # its cooldown has ended
+    (Health(disabled="401"), {"state": "disabled", "cause": "401"}),
+    (
+        Health(disabled="401", cooldown_until=NOW + 1, cause="429"),
+        {"state": "disabled", "cause": "401", "cools_until": "2026-11-21T12:00:01.000Z"},
+    ),
+    (
+        Health(cooldown_until=1e300, cause="429"),
+        {"state": "cooling", "cause": "429", "cools_until": "9999-12-31T00:00:00.000Z"},
+    ),
+]
 
 
-# What can be done.
+def test_an_account_in_json() -> None:
+    for health, reported in SHOWN:
+        assert account_json(ACCOUNT, health, NOW) == BASE | reported, health
+
+
+# Changes.
 
 
 async def test_an_account_is_disabled_and_enabled() -> None:
@@ -323,23 +322,23 @@ async def test_an_account_is_disabled_and_enabled() -> None:
     assert store.health()["two/a"].usable(time.time())
 
 
-@pytest.mark.parametrize(
-    ("action", "name", "state"),
-    [
-        (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it only rests, and goes on resting
-        (ErrorAction.COOL_DOWN, "reset", "ready"),
-        (ErrorAction.COOL_DOWN, "disable", "disabled"),
-        (ErrorAction.DISABLE, "enable", "ready"),
-        (ErrorAction.DISABLE, "reset", "ready"),
-        (ErrorAction.DISABLE, "disable", "disabled"),
-    ],
-)
-async def test_what_becomes_of_an_account_that_failed(action: ErrorAction, name: str, state: str) -> None:
-    store = MemoryAccountStore()
-    await store.failed(
-        "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
-    )
-    assert (await change(app_of(store=store), "one/default", name))["state"] == state
+CHANGES: list[tuple[ErrorAction, str, str]] = [
+    (ErrorAction.COOL_DOWN, "enable", "cooling"),  # it is cooling down, and goes on
+    (ErrorAction.COOL_DOWN, "reset", "ready"),
+    (ErrorAction.COOL_DOWN, "disable", "disabled"),
+    (ErrorAction.DISABLE, "enable", "ready"),
+    (ErrorAction.DISABLE, "reset", "ready"),
+    (ErrorAction.DISABLE, "disable", "disabled"),
+]
+
+
+async def test_changes_of_an_account_that_failed() -> None:
+    for action, name, state in CHANGES:
+        store = MemoryAccountStore()
+        await store.failed(
+            "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+        )
+        assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
 
 @pytest.mark.parametrize("name", ["enable", "disable", "reset"])
@@ -348,13 +347,16 @@ async def test_twice_is_as_once(name: str) -> None:
     assert await change(app, "two/a", name) == await change(app, "two/a", name)
 
 
-@pytest.mark.parametrize("id", ["two/c", "two", "default", "one/default/x", "TWO/a"])
-async def test_an_account_that_is_not_there(id: str) -> None:
-    store = MemoryAccountStore()
-    client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
-    assert client.status == 404
-    assert "there is no account" in json.loads(client.body)["error"]["message"]
-    assert not store.health()
+UNKNOWN_ACCOUNTS: list[str] = ["two/c", "two", "default", "one/default/x", "TWO/a"]
+
+
+async def test_an_unknown_account() -> None:
+    for id in UNKNOWN_ACCOUNTS:
+        store = MemoryAccountStore()
+        client = await call(app_of(store=store), f"/admin/accounts/{id}/disable", "POST", ADMIN)
+        assert client.status == 404, id
+        assert "there is no account" in json.loads(client.body)["error"]["message"], id
+        assert not store.health(), id
 
 
 async def test_a_wrong_method_changes_nothing() -> None:
@@ -375,16 +377,16 @@ class Broken(MemoryAccountStore):
         raise AccountStoreError("canary.host.of.the.store: refused")
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["fails", "says nothing"])
-async def test_a_store_that_does_not_work_is_told(silent: bool) -> None:
+@pytest.mark.parametrize("silent", [False, True], ids=["fails", "is silent"])
+async def test_a_failing_store_is_reported(silent: bool) -> None:
     app = app_of(store=Broken(silent))
     client = await call(app, "/admin/accounts/two/a/disable", "POST", ADMIN)
     assert client.status == 503
     assert b"canary" not in client.body
-    assert (await accounts(app)).keys() == set(IDS)  # reading asks nobody
+    assert (await accounts(app)).keys() == set(IDS)  # reading sends no request
 
 
-async def test_the_log_says_what_was_done_and_has_no_key(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_change_and_no_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         await change(app_of(), "two/a", "disable")
         await call(app_of(), "/admin/accounts", headers=bearer("canary-wrong"))

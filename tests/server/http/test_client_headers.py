@@ -1,6 +1,6 @@
-"""Real clients at the gateway: their headers, keys, API versions, and packed bodies.
+"""Real clients at the gateway: their headers, keys, API versions, and compressed bodies.
 
-Strategy: each client's own request is sent with its own headers to an upstream of each protocol, and what the
+Each client's own request is sent with its own headers to an upstream of each protocol, and what the
 upstream gets is compared whole, so a header that passes by chance is a failure too.
 """
 
@@ -34,12 +34,12 @@ SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_canary-" + "a" * 32
 KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
 
-# The upstreams of `gateway.simulated` that speak these protocols.
+# The upstreams of `gateway.simulated` that have these protocols.
 UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
 # Where the clients send to. Claude Code marks the beta forms.
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
 
-# What a request takes from its client to an upstream of the same protocol; nothing else goes anywhere.
+# Headers of a client that are forwarded to an upstream of the same protocol; no others are.
 FORWARDED = {
     CHAT: (),
     MESSAGES: ("anthropic-beta", "anthropic-version"),
@@ -56,10 +56,10 @@ AUTH = {
     MESSAGES: {"x-api-key": UPSTREAM_KEY},
 }
 NEWEST, OLDER = "2026-10-21", "2023-06-01"
-# Which key header each client sends, by what was seen of it; Claude Code sends either, or both.
+# The key header of each client, as recorded; Claude Code sends either, or both.
 KEY_HEADER = {CHAT: "authorization", RESPONSES: "authorization", MESSAGES: "x-api-key"}
 
-# Requests that are all that a client needs to be told apart.
+# Requests that identify a client.
 FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
 clients = pytest.mark.parametrize(
     "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
@@ -104,7 +104,7 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
 @clients
 @crossings
 @pytest.mark.each_choice
-async def test_the_answer_comes_in_the_clients_own_form(case: Case, upstream: str) -> None:
+async def test_the_response_is_in_the_clients_protocol(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
     assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -133,7 +133,7 @@ async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> Non
         pytest.param(key_headers("x-api-key"), 200, id="x-api-key"),
         pytest.param(key_headers("authorization"), 200, id="bearer"),
         pytest.param({**key_headers("authorization"), **key_headers("x-api-key")}, 200, id="both"),
-        # Anthropic's own server takes x-api-key where both are there.
+        # Anthropic's own server uses x-api-key if both are there.
         pytest.param({"authorization": "Bearer other", **key_headers("x-api-key")}, 200, id="another bearer"),
         pytest.param({**key_headers("authorization"), "x-api-key": "other"}, 401, id="another x-api-key"),
         pytest.param(key_headers("authorization", "other"), 401, id="unknown"),
@@ -174,8 +174,8 @@ async def test_both_api_versions_with_either_key(case: Case, version: str, key_h
 
 
 @pytest.mark.parametrize(("upstream", "mark"), [(MESSAGES, "?beta=true"), (CHAT, ""), (RESPONSES, "")])
-async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark: str) -> None:
-    """It is in the address of Claude Code's requests, and the vendor takes some fields nowhere else."""
+async def test_the_query_for_beta_forms_is_only_for_messages(upstream: str, mark: str) -> None:
+    """It is in the URL of Claude Code's requests, and the vendor accepts some fields only with it."""
     async with gateway() as running:
         assert (await send(running, FIRST["claude-code", MESSAGES], upstream, {})).status == 200
         _, question, query = running.last.url.partition("?")
@@ -185,7 +185,7 @@ async def test_the_mark_for_beta_forms_is_for_messages_alone(upstream: str, mark
 @messages_clients
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES])
 @pytest.mark.each_choice
-async def test_betas_and_versions_are_for_messages_alone(case: Case, upstream: str) -> None:
+async def test_betas_and_versions_are_only_for_messages(case: Case, upstream: str) -> None:
     headers = {"anthropic-beta": "a-2026-01-01,b-2026-01-01", "anthropic-version": NEWEST}
     async with gateway() as running:
         assert (await send(running, case, upstream, headers)).status == 200
@@ -262,7 +262,7 @@ async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
         pytest.param("br", b"{}", 415, id="another coding"),
     ],
 )
-async def test_what_cannot_be_unpacked_is_told_in_codexs_own_form(
+async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
     coding: str, data: bytes, status: int
 ) -> None:
     async with gateway() as running:
@@ -275,7 +275,7 @@ async def test_what_cannot_be_unpacked_is_told_in_codexs_own_form(
 
 @crossings
 async def test_codexs_sessions_and_turns_stay_here(upstream: str) -> None:
-    """Only the switch for features of the vendor's own protocol goes on, and only to it."""
+    """Only the header for features of the vendor's own protocol is forwarded, and only to it."""
     async with gateway() as running:
         assert (await send(running, CODEX, upstream, {})).status == 200
         got = running.last.headers

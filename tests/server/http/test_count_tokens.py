@@ -1,4 +1,4 @@
-"""Counts of input tokens, as a server drives the application: the upstream's own, or estimates that say so."""
+"""Counts of input tokens, as a server drives the application: the upstream's own, or marked estimates."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 @pytest.fixture
 def lines() -> Iterator[list[dict[str, Any]]]:
-    """What is written to the log of requests."""
+    """The records of the log of requests."""
     found: list[dict[str, Any]] = []
 
     class Lines(logging.Handler):
@@ -56,7 +56,7 @@ def asking(protocol: str, model: str, text: str = "Hello", **more: Any) -> dict[
     return {"model": model, "input": text, **more}
 
 
-def own_answer(protocol: str, tokens: int) -> bytes:
+def own_response(protocol: str, tokens: int) -> bytes:
     extra = {"context_management": {"original_input_tokens": 9}} if protocol == MESSAGES else {}
     constant = {} if protocol == MESSAGES else {"object": "response.input_tokens"}
     return json.dumps({**constant, "input_tokens": tokens, **extra}, indent=1).encode()
@@ -68,9 +68,9 @@ def check_estimate(protocol: str, client: FakeClient) -> int:
     assert client.headers["content-type"] == "application/json"
     own = client.headers["dragoman-request-id"]
     assert client.headers["request-id"] == client.headers["x-request-id"] == own
-    answer = json.loads(client.body)
-    tokens = answer.pop("input_tokens")
-    assert answer == ({} if protocol == MESSAGES else {"object": "response.input_tokens"})
+    response = json.loads(client.body)
+    tokens = response.pop("input_tokens")
+    assert response == ({} if protocol == MESSAGES else {"object": "response.input_tokens"})
     assert isinstance(tokens, int)
     return tokens
 
@@ -178,14 +178,14 @@ async def test_a_stored_conversation_is_counted() -> None:
     async with gateway(response_store="memory") as up:
         first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", LONG))
         body = asking(RESPONSES, "chat/echo", previous_response_id=first["id"])
-        # Said by the user, and said back.
+        # Text of the user, and its repetition.
         assert check_estimate(RESPONSES, await up.call(PATHS[RESPONSES], body)) > 2 * 600
         unknown = await up.call(PATHS[RESPONSES], {**body, "previous_response_id": "resp_unknown"})
         check_refusal(RESPONSES, unknown, 400, "not found")
 
 
 async def test_a_stored_conversation_is_sent_to_an_upstream_that_counts() -> None:
-    scripts = {ENDS[RESPONSES]: Script([own_answer(RESPONSES, 77)])}
+    scripts = {ENDS[RESPONSES]: Script([own_response(RESPONSES, 77)])}
     async with gateway(scripts, response_store="memory") as up:
         first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", "one"))
         body = asking(RESPONSES, "openai/echo", previous_response_id=first["id"])
@@ -204,13 +204,13 @@ async def test_without_a_store_a_stored_conversation_is_refused() -> None:
 
 @each_protocol
 async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[str, Any]]) -> None:
-    answer = own_answer(protocol, 728)
-    script = Script([answer[:5], answer[5:]], headers=[("request-id", "req_theirs")])
+    response = own_response(protocol, 728)
+    script = Script([response[:5], response[5:]], headers=[("request-id", "req_theirs")])
     async with gateway({ENDS[protocol]: script}) as up:
         body = asking(protocol, f"{OWN[protocol]}/some-model", unknown_field=[1.50])
         client = await up.call(PATHS[protocol], body, headers={"anthropic-beta": "b-1", "cookie": "private"})
         assert client.status == 200
-        assert client.body == answer
+        assert client.body == response
         assert "dragoman-estimate" not in client.headers
         assert client.headers["request-id"] == "req_theirs"
         assert up.last.url == "http://up.test" + ENDS[protocol]
@@ -230,15 +230,15 @@ async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[
 
 async def test_i10_beta_is_passed_on() -> None:
     end = ENDS[MESSAGES] + "?beta=true"
-    async with gateway({end: Script([own_answer(MESSAGES, 5)])}) as up:
-        answer = await up.json(PATHS[MESSAGES] + "?beta=true", asking(MESSAGES, "anthropic/m"))
-        assert answer["input_tokens"] == 5
+    async with gateway({end: Script([own_response(MESSAGES, 5)])}) as up:
+        response = await up.json(PATHS[MESSAGES] + "?beta=true", asking(MESSAGES, "anthropic/m"))
+        assert response["input_tokens"] == 5
         assert up.last.url.endswith(end)
 
 
 OTHER = {MESSAGES: RESPONSES, RESPONSES: MESSAGES}
 
-# What the other protocol's count is asked with: its fields for answers but those that have no bearing on the count.
+# The request for the other protocol's count: its fields for responses but those that have no bearing on the count.
 TRANSLATED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     MESSAGES: (
         {"system": "Be brief", "temperature": 0.5, "metadata": {"user_id": "u"}, "max_tokens": 5},
@@ -263,7 +263,7 @@ async def test_an_upstream_of_another_protocol_counts_as_well(
 ) -> None:
     other = OTHER[protocol]
     more, sent = TRANSLATED[protocol]
-    async with gateway({ENDS[other]: Script([own_answer(other, 728)])}) as up:
+    async with gateway({ENDS[other]: Script([own_response(other, 728)])}) as up:
         client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m", **more))
         assert (client.status, json.loads(client.body)) == (
             200,
@@ -277,12 +277,12 @@ async def test_an_upstream_of_another_protocol_counts_as_well(
 
 
 @each_protocol
-async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol(
+async def test_optional_fields_of_a_count_are_optional_in_another_protocol(
     protocol: str, lines: list[dict[str, Any]]
 ) -> None:
-    """No `max_tokens`, no `input`: what stands for them is not told as lost."""
+    """No `max_tokens`, no `input`: their placeholders are not recorded as losses."""
     other = OTHER[protocol]
-    async with gateway({ENDS[other]: Script([own_answer(other, 5)])}) as up:
+    async with gateway({ENDS[other]: Script([own_response(other, 5)])}) as up:
         body: dict[str, Any] = {"model": f"{OWN[other]}/m"}
         body |= {"messages": [USER]} if protocol == MESSAGES else {"instructions": "Be brief"}
         assert (await up.json(PATHS[protocol], body))["input_tokens"] == 5
@@ -291,10 +291,10 @@ async def test_what_need_not_be_in_a_count_need_not_be_there_in_another_protocol
 
 @each_protocol
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
-async def test_what_another_protocol_refuses_is_estimated(
+async def test_a_count_that_another_protocol_refuses_is_estimated(
     protocol: str, status: int, lines: list[dict[str, Any]]
 ) -> None:
-    """The client did not write what was refused."""
+    """The client did not write the refused request."""
     other = OTHER[protocol]
     async with gateway({ENDS[other]: Script([b'{"error":{"message":"because"}}'], status=status)}) as up:
         check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m")))
@@ -306,9 +306,9 @@ async def test_what_another_protocol_refuses_is_estimated(
 
 
 @pytest.mark.parametrize("server", [{}, {"response_store": "memory"}], ids=["off", "on"])
-async def test_a_conversation_that_the_upstream_alone_knows(server: dict[str, Any]) -> None:
+async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any]) -> None:
     theirs = {"previous_response_id": "resp_theirs"}
-    async with gateway({ENDS[RESPONSES]: Script([own_answer(RESPONSES, 77)])}, **server) as up:
+    async with gateway({ENDS[RESPONSES]: Script([own_response(RESPONSES, 77)])}, **server) as up:
         body = asking(RESPONSES, "openai/m", **theirs)
         assert (await up.json(PATHS[RESPONSES], body))["input_tokens"] == 77
         assert up.last.body == {**body, "model": "m"}
@@ -339,11 +339,11 @@ TROUBLE: dict[str, Script] = {
 async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
     protocol: str, name: str, lines: list[dict[str, Any]]
 ) -> None:
-    """A count must not fail for a reason that has nothing to do with the question, nor take for ever."""
+    """A count must not fail for an unrelated reason, and has a deadline."""
     async with gateway({ENDS[protocol]: TROUBLE[name]}) as up:
         client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
         check_estimate(protocol, client)
-        assert len(up.upstreams.sent) == 1, "it is asked once"
+        assert len(up.upstreams.sent) == 1, "one request"
         assert up.upstreams.doors[0].open_count == 0
     (line,) = lines
     assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
@@ -368,7 +368,7 @@ REFUSALS = {
 
 @each_protocol
 @pytest.mark.parametrize("status", [400, 404, 429])
-async def test_what_the_upstream_refuses_is_refused(protocol: str, status: int) -> None:
+async def test_a_count_that_the_upstream_refuses_is_refused(protocol: str, status: int) -> None:
     body = REFUSALS[protocol][status]
     script = Script([body], status=status, headers=[("retry-after", "7")])
     async with gateway({ENDS[protocol]: script}) as up:
@@ -395,7 +395,7 @@ async def test_a_client_that_leaves_ends_the_call(protocol: str, lines: list[dic
     assert lines[0]["outcome"] == "client_left"
 
 
-# What cannot be counted.
+# Requests that cannot be counted.
 
 BAD: dict[str, tuple[bytes, int, str]] = {
     "no JSON": (b"{", 400, "not valid JSON"),
@@ -417,7 +417,8 @@ BAD: dict[str, tuple[bytes, int, str]] = {
 
 @each_protocol
 @pytest.mark.parametrize("name", BAD)
-async def test_a_bad_body_is_refused(protocol: str, name: str, lines: list[dict[str, Any]]) -> None:
+@pytest.mark.each_choice
+async def test_an_invalid_body_is_refused(protocol: str, name: str, lines: list[dict[str, Any]]) -> None:
     body, status, message = BAD[name]
     async with gateway() as up:
         check_refusal(protocol, await up.call(PATHS[protocol], body), status, message)
@@ -425,7 +426,7 @@ async def test_a_bad_body_is_refused(protocol: str, name: str, lines: list[dict[
 
 
 @each_protocol
-async def test_what_could_not_be_answered_is_not_counted(protocol: str) -> None:
+async def test_an_invalid_request_is_not_counted(protocol: str) -> None:
     wrong = {"messages": [{"role": "user", "content": 5}], "input": [{"role": "user", "content": 5}]}
     async with gateway() as up:
         client = await up.call(PATHS[protocol], {**asking(protocol, "chat/m"), **wrong})

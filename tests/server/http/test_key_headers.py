@@ -1,4 +1,4 @@
-"""Which key, version and feature headers a client may send, and which its upstream gets, through the application."""
+"""Headers for keys, versions and features: those that a client may send, and those that its upstream gets."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from dragoman_server.settings.secret import Secret
 pytestmark = pytest.mark.anyio
 
 
-ANSWERS = {
+REPLIES = {
     CHAT: whole(chat_answer({"content": "Hello"})),
     MESSAGES: whole(messages_answer([{"type": "text", "text": "Hello"}])),
     RESPONSES: whole(responses_answer([])),
@@ -36,7 +36,7 @@ async def headers_sent(
     protocol: str, headers: dict[str, str], path: str = MESSAGES, **upstream: Any
 ) -> dict[str, str]:
     gateway = scripted(
-        protocol, ANSWERS[protocol], upstream={"api_key": UPSTREAM_KEY, **upstream}, keys={"red": {}}
+        protocol, REPLIES[protocol], upstream={"api_key": UPSTREAM_KEY, **upstream}, keys={"red": {}}
     )
     body = {"model": "up/m", "input": "Hi"} if path == RESPONSES else ASK
     client = await gateway.call(PATHS[path], body, headers)
@@ -68,7 +68,7 @@ async def test_a_client_of_messages_at_every_upstream(
 
 @pytest.mark.parametrize("client", [CHAT, RESPONSES])
 async def test_another_client_at_messages(client: str) -> None:
-    """The gateway says which version it wrote; what the client says of another vendor's features goes nowhere."""
+    """The gateway sends the version that it wrote; the client's headers for another vendor are not forwarded."""
     sent = await headers_sent(
         MESSAGES, {"x-api-key": "drk_red", "anthropic-beta": BETA, "anthropic-version": OLD}, client
     )
@@ -84,7 +84,7 @@ async def test_another_client_at_messages(client: str) -> None:
         ("x-api-key", CHAT, "x-api-key", UPSTREAM_KEY.reveal()),
     ],
 )
-async def test_an_upstream_may_want_the_other_header(auth: str, protocol: str, name: str, value: str) -> None:
+async def test_an_upstream_may_need_the_other_header(auth: str, protocol: str, name: str, value: str) -> None:
     sent = await headers_sent(protocol, {"x-api-key": "drk_red"}, auth=auth)
     assert sent[name] == value
     assert len({"authorization", "x-api-key"} & sent.keys()) == 1

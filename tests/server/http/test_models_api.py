@@ -1,4 +1,4 @@
-"""GET /v1/models through the application: both forms, pages, who may see what, and what the vendors' types say."""
+"""GET /v1/models through the application: both forms, pages, permissions, and the vendors' types."""
 
 import json
 import logging
@@ -121,7 +121,7 @@ def ids(page: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("protocol", HEADERS)
 async def test_all_names_in_the_clients_form(protocol: str) -> None:
-    # The vendor's types want to know of every capability or of none.
+    # The vendor's types need every capability or none.
     plain = anthropic_list({**CLAUDE, "capabilities": None}, OLD, GONE)
     async with running(anthropic=plain) as app:
         client = await get(app, "/v1/models", protocol)
@@ -129,7 +129,7 @@ async def test_all_names_in_the_clients_form(protocol: str) -> None:
         assert ids(json.loads(client.body)) == LISTED
 
 
-async def test_what_is_known_in_the_form_of_openai() -> None:
+async def test_a_model_in_the_form_of_openai() -> None:
     async with running() as app:
         page = await body(app, "/v1/models")
         assert page.keys() == {"object", "data"}
@@ -159,7 +159,7 @@ async def test_what_is_known_in_the_form_of_openai() -> None:
         openai.types.Model.model_validate(entry, strict=True)
 
 
-async def test_what_is_known_in_the_form_of_anthropic() -> None:
+async def test_a_model_in_the_form_of_anthropic() -> None:
     async with running() as app:
         page = await body(app, "/v1/models", MESSAGES)
         found = {entry["id"]: entry for entry in page["data"]}
@@ -191,7 +191,7 @@ async def test_what_is_known_in_the_form_of_anthropic() -> None:
 
 
 @pytest.mark.parametrize("protocol", HEADERS)
-async def test_each_listed_name_is_found_alone(protocol: str) -> None:
+async def test_each_listed_name_is_found(protocol: str) -> None:
     async with running() as app:
         for entry in (await body(app, "/v1/models", protocol))["data"]:
             assert await body(app, f"/v1/models/{entry['id']}", protocol) == entry
@@ -204,31 +204,40 @@ async def test_each_listed_name_is_found_alone(protocol: str) -> None:
         ("plain", ["fast", "claude-x", "claude-old", "local/q"], "anthropic/claude-x"),
     ],
 )
-async def test_which_names_are_listed_is_a_setting_and_all_are_found(
-    form: str, names: list[str], other: str
-) -> None:
+async def test_unlisted_names_are_found_too(form: str, names: list[str], other: str) -> None:
     async with running(settings_of(model_names=form)) as app:
         assert ids(await body(app, "/v1/models", MESSAGES)) == names
         assert (await body(app, f"/v1/models/{other}"))["id"] == other
 
 
+UNKNOWN_MODELS: list[str] = [
+    "none",
+    "gpt-*",
+    "gpt-5",
+    "up",
+    "local/",
+    "Fast",
+    "local/none",
+    "/fast",
+    "fast/",
+    "x" * 500,
+]
+
+
 @pytest.mark.parametrize("protocol", HEADERS)
-@pytest.mark.parametrize(
-    "name", ["none", "gpt-*", "gpt-5", "up", "local/", "Fast", "local/none", "/fast", "fast/", "x" * 500]
-)
-@pytest.mark.each_choice
-async def test_an_unknown_model(protocol: str, name: str) -> None:
-    async with running() as app:
-        client = await get(app, f"/v1/models/{name}", protocol)
-    assert client.status == 404
-    assert check_error(protocol, 404, client.body) == []
-    error = json.loads(client.body)["error"]
-    assert name[:100] in error["message"]
-    assert len(error["message"]) < 200
-    if protocol == CHAT:
-        assert (error["code"], error["param"]) == ("model_not_found", "model")
-    else:
-        assert error["type"] == "not_found_error"
+async def test_an_unknown_model(protocol: str) -> None:
+    for name in UNKNOWN_MODELS:
+        async with running() as app:
+            client = await get(app, f"/v1/models/{name}", protocol)
+        assert client.status == 404, name
+        assert check_error(protocol, 404, client.body) == [], name
+        error = json.loads(client.body)["error"]
+        assert name[:100] in error["message"], name
+        assert len(error["message"]) < 200, name
+        if protocol == CHAT:
+            assert (error["code"], error["param"]) == ("model_not_found", "model"), name
+        else:
+            assert error["type"] == "not_found_error", name
 
 
 @pytest.mark.parametrize("protocol", HEADERS)
@@ -249,7 +258,7 @@ async def test_mounted_below_another_path() -> None:
 
 
 async def pages(app: Application, first: str, name: str, cursor: str) -> list[list[str]]:
-    """All pages, as the vendor's SDK goes from one to the next."""
+    """Return all pages, as the vendor's SDK goes from one to the next."""
     found = []
     page = await body(app, f"/v1/models?{first}", MESSAGES)
     while True:
@@ -260,65 +269,65 @@ async def pages(app: Application, first: str, name: str, cursor: str) -> list[li
         page = await body(app, f"/v1/models?{first}&{name}={page[cursor]}", MESSAGES)
 
 
-@pytest.mark.parametrize("limit", range(1, 8))
-async def test_pages_forward(limit: int) -> None:
-    async with running() as app:
-        found = await pages(app, f"limit={limit}", "after_id", "last_id")
-    assert found == [LISTED[at : at + limit] for at in range(0, len(LISTED), limit)]
+async def test_pages_forward() -> None:
+    for limit in range(1, 8):
+        async with running() as app:
+            found = await pages(app, f"limit={limit}", "after_id", "last_id")
+        assert found == [LISTED[at : at + limit] for at in range(0, len(LISTED), limit)], limit
 
 
-@pytest.mark.parametrize(
-    ("query", "names", "more"),
-    [
-        ("", LISTED, False),
-        ("limit=1000", LISTED, False),
-        ("limit=6", LISTED, False),
-        ("limit=5", LISTED[:5], True),
-        ("after_id=fast", LISTED[1:], False),
-        ("after_id=local/q", [], False),
-        ("after_id=claude-x&limit=2", LISTED[2:4], True),
-        ("before_id=local/q", LISTED[:5], False),
-        ("before_id=local/q&limit=2", LISTED[3:5], True),
-        ("before_id=claude-old&limit=2", LISTED[1:3], True),
-        ("before_id=claude-old&limit=3", LISTED[:3], False),
-        ("before_id=fast&limit=3", [], False),
-        ("limit=2&limit=1", LISTED[:1], True),
-        ("unknown=1&limit=", LISTED, False),
-    ],
-)
-async def test_a_page(query: str, names: list[str], more: bool) -> None:
-    async with running() as app:
-        page = await body(app, f"/v1/models?{query}", MESSAGES)
-        # OpenAI's list has no pages, and its clients send no such thing.
-        assert ids(await body(app, f"/v1/models?{query}")) == LISTED
-    assert (ids(page), page["has_more"]) == (names, more)
-    assert page["first_id"] == (names[0] if names else None)
-    assert page["last_id"] == (names[-1] if names else None)
+PAGES: list[tuple[str, list[str], bool]] = [
+    ("", LISTED, False),
+    ("limit=1000", LISTED, False),
+    ("limit=6", LISTED, False),
+    ("limit=5", LISTED[:5], True),
+    ("after_id=fast", LISTED[1:], False),
+    ("after_id=local/q", [], False),
+    ("after_id=claude-x&limit=2", LISTED[2:4], True),
+    ("before_id=local/q", LISTED[:5], False),
+    ("before_id=local/q&limit=2", LISTED[3:5], True),
+    ("before_id=claude-old&limit=2", LISTED[1:3], True),
+    ("before_id=claude-old&limit=3", LISTED[:3], False),
+    ("before_id=fast&limit=3", [], False),
+    ("limit=2&limit=1", LISTED[:1], True),
+    ("unknown=1&limit=", LISTED, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("limit=0", "limit must be an integer from 1 to 1000"),
-        ("limit=1001", "limit must be"),
-        ("limit=-1", "limit must be"),
-        ("limit=many", "limit must be"),
-        ("limit=1e2", "limit must be"),
-        ("limit=%D9%A1", "limit must be"),
-        ("limit=" + "9" * 5000, "limit must be"),
-        ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is none"),
-        ("before_id=nobody", "before_id must be the id of a listed model"),
-        ("after_id=claude-gone", "after_id must be"),
-        ("after_id=fast&before_id=fast", "before_id must be left out beside after_id"),
-        ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
-    ],
-)
-async def test_a_page_that_cannot_be(query: str, words: str) -> None:
-    async with running() as app:
-        client = await get(app, f"/v1/models?{query}", MESSAGES)
-    assert client.status == 400
-    assert check_error(MESSAGES, 400, client.body) == []
-    assert words in json.loads(client.body)["error"]["message"]
+async def test_a_page_of_the_list_for_anthropic_clients() -> None:
+    for query, names, more in PAGES:
+        async with running() as app:
+            page = await body(app, f"/v1/models?{query}", MESSAGES)
+            # OpenAI's list has no pages, and its clients send no such query.
+            assert ids(await body(app, f"/v1/models?{query}")) == LISTED, query
+        assert (ids(page), page["has_more"]) == (names, more), query
+        assert page["first_id"] == (names[0] if names else None), query
+        assert page["last_id"] == (names[-1] if names else None), query
+
+
+INVALID_PAGES: list[tuple[str, str]] = [
+    ("limit=0", "limit must be an integer from 1 to 1000"),
+    ("limit=1001", "limit must be"),
+    ("limit=-1", "limit must be"),
+    ("limit=many", "limit must be"),
+    ("limit=1e2", "limit must be"),
+    ("limit=%D9%A1", "limit must be"),
+    ("limit=" + "9" * 5000, "limit must be"),
+    ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is none"),
+    ("before_id=nobody", "before_id must be the id of a listed model"),
+    ("after_id=claude-gone", "after_id must be"),
+    ("after_id=fast&before_id=fast", "before_id must be left out beside after_id"),
+    ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
+]
+
+
+async def test_an_invalid_page_is_refused() -> None:
+    for query, message in INVALID_PAGES:
+        async with running() as app:
+            client = await get(app, f"/v1/models?{query}", MESSAGES)
+        assert client.status == 400, query
+        assert check_error(MESSAGES, 400, client.body) == [], query
+        assert message in json.loads(client.body)["error"]["message"], query
 
 
 @pytest.mark.parametrize(
@@ -335,35 +344,33 @@ async def test_models_of_a_stage_of_their_life(query: str, names: list[str]) -> 
         assert ids(await body(app, f"/v1/models?{query}", MESSAGES)) == names
 
 
-# Who may see what.
+# Permissions.
+
+
+VISIBLE: list[tuple[tuple[str, ...], list[str]]] = [
+    ((), LISTED),
+    (("*",), LISTED),
+    (("fast",), ["fast"]),
+    (("claude-*",), ["claude-x", "claude-old"]),
+    (("local/*", "anthropic/claude-x"), ["anthropic/claude-x", "local/q"]),
+    (("gpt-5",), []),
+]
 
 
 @pytest.mark.parametrize("protocol", HEADERS)
-@pytest.mark.parametrize(
-    ("models", "names"),
-    [
-        ((), LISTED),
-        (("*",), LISTED),
-        (("fast",), ["fast"]),
-        (("claude-*",), ["claude-x", "claude-old"]),
-        (("local/*", "anthropic/claude-x"), ["anthropic/claude-x", "local/q"]),
-        (("gpt-5",), []),
-    ],
-)
-async def test_a_client_key_sees_what_it_may_use(
-    protocol: str, models: tuple[str, ...], names: list[str]
-) -> None:
-    key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
-    headers = {"x-api-key": "drk_red"}
-    async with running(settings_of(key)) as app:
-        assert ids(await body(app, "/v1/models", protocol, headers=headers)) == names
-        for name in LISTED:
-            client = await get(app, f"/v1/models/{name}", protocol, headers)
-            assert client.status == (200 if name in names else 404)
-        assert (await get(app, "/v1/models", protocol)).status == 401
+async def test_a_client_key_lists_only_the_models_that_it_may_use(protocol: str) -> None:
+    for models, names in VISIBLE:
+        key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=models)
+        headers = {"x-api-key": "drk_red"}
+        async with running(settings_of(key)) as app:
+            assert ids(await body(app, "/v1/models", protocol, headers=headers)) == names, models
+            for name in LISTED:
+                client = await get(app, f"/v1/models/{name}", protocol, headers)
+                assert client.status == (200 if name in names else 404), models
+            assert (await get(app, "/v1/models", protocol)).status == 401, models
 
 
-async def test_a_page_has_only_what_the_key_may_use() -> None:
+async def test_a_page_has_only_models_that_the_key_may_use() -> None:
     key = ClientKey(name="red", hash=hash_client_key("drk_red", SECRET), models=("claude-*", "fast"))
     async with running(settings_of(key)) as app:
         headers = {"authorization": "Bearer drk_red"}
@@ -387,7 +394,7 @@ async def test_no_upstream_key_is_seen(caplog: pytest.LogCaptureFixture) -> None
     assert KEY not in seen
 
 
-async def test_an_account_that_is_out_of_use_does_not_ask() -> None:
+async def test_a_disabled_account_requests_no_list() -> None:
     accounts = tuple(
         AccountSettings(upstream="anthropic", name=name, api_key=Secret(f"sk-{name}-0123456789"))
         for name in ("one", "two", "three")
@@ -402,8 +409,8 @@ async def test_an_account_that_is_out_of_use_does_not_ask() -> None:
             "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
         )
         assert "claude-x" in await gateway.catalog.entries()
-    (asked,) = [each for each in upstreams.asked if "anthropic" in each.url]
-    assert asked.headers["x-api-key"] == "sk-three-0123456789"
+    (request,) = [each for each in upstreams.asked if "anthropic" in each.url]
+    assert request.headers["x-api-key"] == "sk-three-0123456789"
 
 
 # The log.

@@ -58,7 +58,7 @@ HI = [{"role": "user", "content": "Hello, world!"}]
 
 
 class FakeUpstreams(UpstreamClient):
-    """The application's client, behind which every request meets one door."""
+    """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
         self.door = FakeDoor(script)
@@ -106,10 +106,10 @@ def error_of(client: FakeClient) -> dict[str, Any]:
     return error
 
 
-# --- answers ---------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------
 
 
-async def test_a_whole_answer() -> None:
+async def test_a_whole_response() -> None:
     app, door = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(temperature=0.7))
     assert client.status == 200
@@ -167,7 +167,7 @@ BODIES = [*SAMPLES.items(), (CHAT, WHOLE)]
 @pytest.mark.parametrize("path", ENDPOINTS)
 @pytest.mark.parametrize(("protocol", "body"), BODIES, ids=[*PROTOCOL_NAMES, "whole"])
 async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: bytes) -> None:
-    """Also a whole answer to a request for a stream, and the other way round."""
+    """Also a whole response to a request for a stream, and the other way round."""
     app, _ = app_of(Script([body]), settings_of(protocol))
     client = await call(app, path, asking())
     assert client.status == 200
@@ -176,11 +176,11 @@ async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: 
         assert meaning_of_whole(SIMPLE_LINES, client.body).said(Kind.TEXT)
     else:
         assert check_stream(FORMS[path], client.body) == []
-        heard = meaning_of_client_stream(FORMS[path], client.body)
-        assert (bool(heard.said(Kind.TEXT)), heard.stop) == (True, Stop.END)
+        response = meaning_of_client_stream(FORMS[path], client.body)
+        assert (bool(response.said(Kind.TEXT)), response.stop) == (True, Stop.END)
 
 
-async def test_what_was_lost_is_in_a_header() -> None:
+async def test_losses_are_in_a_header() -> None:
     app, _ = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(top_p=0.5))
     assert "unknown_field=/top_p" in client.headers["dragoman-loss"]
@@ -197,19 +197,22 @@ async def test_strict_mode_refuses_in_the_apis_own_form() -> None:
 # --- the default model -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize("body", [{"messages": HI}, asking(model=None), asking(model="")])
-async def test_without_a_model_the_default_answers(path: str, body: dict[str, Any]) -> None:
-    app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
-    client = await call(app, path, body)
-    assert client.status == 200
-    assert json.loads(door.content)["model"] == "m"
-    if path == JSON:
-        assert json.loads(client.body)["model"] == "nick"
+WITHOUT_MODEL: list[dict[str, Any]] = [{"messages": HI}, asking(model=None), asking(model="")]
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_without_a_default_a_model_is_asked_for(path: str) -> None:
+async def test_without_a_model_the_default_model_is_used(path: str) -> None:
+    for body in WITHOUT_MODEL:
+        app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
+        client = await call(app, path, body)
+        assert client.status == 200, (path, body)
+        assert json.loads(door.content)["model"] == "m", (path, body)
+        if path == JSON:
+            assert json.loads(client.body)["model"] == "nick", (path, body)
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+async def test_without_a_default_a_model_is_required(path: str) -> None:
     app, _ = app_of(Script([WHOLE]))
     client = await call(app, path, {"messages": HI})
     assert client.status == 400
@@ -220,7 +223,7 @@ async def test_without_a_default_a_model_is_asked_for(path: str) -> None:
     }
 
 
-async def test_with_nothing_but_the_simulator_any_request_is_answered() -> None:
+async def test_with_only_the_simulator_any_request_gets_a_response() -> None:
     app, _ = app_of(Script(), Settings())
     client = await call(app, JSON, {"messages": HI})
     assert json.loads(client.body)["model"] == "sim/echo"
@@ -265,21 +268,19 @@ REFUSED: list[tuple[dict[str, Any] | bytes, int, str]] = [
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-@pytest.mark.parametrize(("body", "status", "message"), REFUSED)
-async def test_what_is_wrong_with_a_request(
-    path: str, body: dict[str, Any] | bytes, status: int, message: str
-) -> None:
-    app, door = app_of(Script([WHOLE]))
-    client = await call(app, path, body)
-    assert client.status == status
-    assert client.headers["content-type"] == "application/json"
-    assert check_error(SIMPLE_LINES, status, client.body) == []
-    assert message in error_of(client)["message"]
-    assert door.closed_at is None, "no upstream was called"
+async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
+    for body, status, message in REFUSED:
+        app, door = app_of(Script([WHOLE]))
+        client = await call(app, path, body)
+        assert client.status == status, body
+        assert client.headers["content-type"] == "application/json", body
+        assert check_error(SIMPLE_LINES, status, client.body) == [], body
+        assert message in error_of(client)["message"], body
+        assert door.closed_at is None, "no upstream was called"
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
-async def test_an_error_before_the_answer_has_a_status(path: str) -> None:
+async def test_an_error_before_the_response_has_a_status(path: str) -> None:
     busy = json.dumps({"error": {"message": "Slow down", "type": "rate_limit", "code": "busy"}}).encode()
     app, _ = app_of(Script([busy], status=429, headers=[("retry-after", "7")]))
     client = await call(app, path, asking())
@@ -296,15 +297,15 @@ async def test_an_upstream_that_cannot_be_reached(path: str) -> None:
 
 
 @pytest.mark.parametrize("cut", ["ended", "broke off"])
-async def test_an_answer_that_breaks_off(cut: str) -> None:
+async def test_a_response_that_breaks_off(cut: str) -> None:
     end = [UpstreamBroken("the connection was reset")] if cut == "broke off" else []
     for path in (LINES, EVENTS):
         app, _ = app_of(Script([START, MORE, *end]))
         client = await call(app, path, asking())
         assert client.status == 200
         assert check_stream(FORMS[path], client.body) == []
-        heard = meaning_of_client_stream(FORMS[path], client.body)
-        assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.ERROR)
+        response = meaning_of_client_stream(FORMS[path], client.body)
+        assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.ERROR)
     app, _ = app_of(Script([START, MORE, *end]))
     client = await call(app, JSON, asking())
     assert client.status == 502
@@ -321,25 +322,25 @@ async def test_silence_is_filled(path: str, beat: bytes) -> None:
     beats = [when for when, message in client.messages if message.get("body") == beat]
     assert beats == [pytest.approx(10), pytest.approx(25), pytest.approx(35)]
     assert check_stream(FORMS[path], client.body) == []
-    heard = meaning_of_client_stream(FORMS[path], client.body)
-    assert (heard.said(Kind.TEXT), heard.stop) == ("Hello you", Stop.END)
+    response = meaning_of_client_stream(FORMS[path], client.body)
+    assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.END)
 
 
-async def test_lines_with_heartbeats_are_json_for_whoever_parses_each() -> None:
+async def test_lines_with_heartbeats_are_each_valid_json() -> None:
     app, _ = app_of(Script([START, Sleep(35), MORE, END]))
     client = await call(app, LINES, asking())
     values = [json.loads(line) for line in client.body.removesuffix(b"\n").split(b"\n")]
     assert [value["done"] for value in values] == [False, False, True]
 
 
-async def test_a_whole_answer_has_no_heartbeats() -> None:
+async def test_a_whole_response_has_no_heartbeats() -> None:
     app, _ = app_of(Script([Sleep(25), WHOLE]))
     client = await call(app, JSON, asking())
     assert len(client.messages) == 2
 
 
 @pytest.mark.parametrize("path", [LINES, EVENTS])
-async def test_an_error_after_a_heartbeat_is_told_in_the_stream(path: str) -> None:
+async def test_an_error_after_a_heartbeat_is_in_the_stream(path: str) -> None:
     busy = json.dumps({"error": {"message": "Slow down", "code": "busy"}}).encode()
     app, _ = app_of(Script([busy], status=429, connect=[Sleep(15)]))
     client = await call(app, path, asking())
@@ -355,7 +356,7 @@ async def test_an_error_after_a_heartbeat_is_told_in_the_stream(path: str) -> No
 
 @pytest.mark.parametrize("path", ENDPOINTS)
 async def test_only_post(path: str) -> None:
-    """An EventSource asks with GET, and is told so in the API's own form."""
+    """An EventSource sends GET, which is an error in the API's own form."""
     app, _ = app_of(Script())
     client = await call(app, path, b"", method="GET")
     assert (client.status, client.headers["allow"]) == (405, "POST")

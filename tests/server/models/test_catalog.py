@@ -1,4 +1,4 @@
-"""The names of models: which there are, and how old what is known of the upstreams' lists may be."""
+"""The names of models, and the age and refresh of the upstreams' lists."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping
@@ -48,11 +48,11 @@ ONE = (upstream("up"),)
 TWO = (upstream("up"), upstream("other"))
 VENDORS = (upstream("openai"), upstream("anthropic", MESSAGES), upstream("local", models=("qwen3",)))
 
-# What is configured, what the upstreams list, and the names that come of it.
+# Settings, lists of the upstreams, and the resulting names.
 NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
     "nothing": (settings_of(), {}, []),
     "one upstream has every name": (settings_of(*ONE), {"up": ["a", "b/c"]}, ["a", "up/a", "b/c", "up/b/c"]),
-    "of several, names that nobody else has are prefixed": (
+    "of several, unique names are prefixed": (
         settings_of(*TWO),
         {"up": ["a"], "other": ["a", "b"]},
         ["up/a", "other/a", "other/b"],
@@ -103,7 +103,7 @@ NAMES: dict[str, tuple[Settings, dict[str, list[str]], list[str]]] = {
         {"router": ["anthropic/claude-x"], "anthropic": ["claude-x"]},
         ["router/anthropic/claude-x", "claude-x", "anthropic/claude-x"],
     ),
-    "an upstream that is called like nobody": (
+    "an upstream whose name is unique": (
         settings_of(upstream("dragoman"), upstream("x")),
         {"dragoman": ["a"]},
         ["dragoman/a"],
@@ -116,12 +116,11 @@ def lists_of(names: Mapping[str, list[str]]) -> dict[str, list[ModelInfo]]:
     return {upstream: [ModelInfo(name) for name in models] for upstream, models in names.items()}
 
 
-@pytest.mark.parametrize("case", NAMES)
-def test_names(case: str) -> None:
-    settings, lists, names = NAMES[case]
-    found = build_entries(settings, lists_of(lists))
-    assert list(found) == names
-    assert all(entry.name == name and entry.listed for name, entry in found.items())
+def test_names_of_the_catalog() -> None:
+    for case, (settings, lists, names) in NAMES.items():
+        found = build_entries(settings, lists_of(lists))
+        assert list(found) == names, case
+        assert all(entry.name == name and entry.listed for name, entry in found.items()), case
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_names(case: str) -> None:
         ("plain", ["fast", "claude-x", "local/q"], ["anthropic/claude-x"]),
     ],
 )
-def test_which_of_its_names_a_model_is_listed_under(form: str, listed: list[str], hidden: list[str]) -> None:
+def test_the_name_under_which_a_model_is_listed(form: str, listed: list[str], hidden: list[str]) -> None:
     settings = settings_of(
         upstream("anthropic", MESSAGES), upstream("local"), models={"fast": "local/q"}, model_names=form
     )
@@ -153,7 +152,7 @@ def test_the_simulators_names_come_last() -> None:
     ("upstreams", "simulator", "listed"),
     [((), None, True), (ONE, None, False), (ONE, True, True), ((), True, True)],
 )
-def test_the_simulator_is_listed_while_there_is_no_other_or_when_asked_for(
+def test_the_simulator_is_listed_alone_or_if_it_is_configured(
     upstreams: tuple[UpstreamSettings, ...], simulator: bool | None, listed: bool
 ) -> None:
     found = build_entries(settings_of(*upstreams, simulator=simulator), lists_of({"up": ["a"]}))
@@ -165,50 +164,48 @@ SMALL = ModelInfo("small", context=8000)
 UNKNOWN = ModelInfo("unknown")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
-        ("only", CatalogEntry("only", "only", "up", BIG)),
-        (
-            "chain",
-            CatalogEntry(
-                "chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")
-            ),
-        ),
-        (
-            "upwards",
-            CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
-        ),
-        ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
-        ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
-        ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
-        ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
-    ],
-)
-def test_what_is_known_of_a_name(name: str, expected: CatalogEntry) -> None:
-    aliases = {
-        "only": "up/big",
-        "chain": ("up/big", "other/small"),
-        "upwards": ("other/small", "up/big"),
-        "unsure": ("other/small", "other/unknown"),
-        "unheard": "other/of",
-        "nowhere": ("up/big", "gone/big"),
-    }
-    lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
-    assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected
+ENTRIES: list[tuple[str, CatalogEntry]] = [
+    ("up/big", CatalogEntry("up/big", "Big One (up)", "up", BIG)),
+    ("only", CatalogEntry("only", "only", "up", BIG)),
+    (
+        "chain",
+        CatalogEntry("chain", "chain", "up", ModelInfo("big", "Big One", 8000, 64_000, 5, None, "active")),
+    ),
+    (
+        "upwards",
+        CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
+    ),
+    ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
+    ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
+    ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
+    ("other/small", CatalogEntry("other/small", "other/small", "other", SMALL)),
+]
+
+
+def test_the_catalog_entry_of_a_name() -> None:
+    for name, expected in ENTRIES:
+        aliases = {
+            "only": "up/big",
+            "chain": ("up/big", "other/small"),
+            "upwards": ("other/small", "up/big"),
+            "unsure": ("other/small", "other/unknown"),
+            "unheard": "other/of",
+            "nowhere": ("up/big", "gone/big"),
+        }
+        lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
+        assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected, name
 
 
 def test_a_plain_name_is_shown_as_the_upstream_shows_it() -> None:
     assert build_entries(settings_of(*ONE), {"up": [BIG]})["big"] == CatalogEntry("big", "Big One", "up", BIG)
 
 
-# How old they are.
+# Ages of lists.
 
 
-def later(seconds: float, answer: Script) -> Script:
-    """The same answer after so long."""
-    return Script(answer.body, answer.status, answer.headers, connect=[Sleep(seconds)])
+def later(seconds: float, response: Script) -> Script:
+    """Return the same response after so long."""
+    return Script(response.body, response.status, response.headers, connect=[Sleep(seconds)])
 
 
 @dataclass
@@ -217,13 +214,13 @@ class Running:
     upstreams: ListingUpstreams
 
     async def names(self, at: float | None = None, takes: float = 0) -> list[str]:
-        """The names that are told at this time; telling them takes so many seconds."""
+        """Return the names that are listed at this time; listing them takes so many seconds."""
         if at is not None:
             await anyio.sleep_until(at)
         begun = anyio.current_time()
         found = [name for name in await self.catalog.entries() if "/" in name]
         assert anyio.current_time() - begun == pytest.approx(takes)
-        await anyio.wait_all_tasks_blocked()  # what it has started has begun
+        await anyio.wait_all_tasks_blocked()  # started tasks have begun
         return found
 
 
@@ -231,8 +228,10 @@ class Running:
 async def running(
     *upstreams: UpstreamSettings, server: Mapping[str, Any] | None = None, **scripts: list[Script]
 ) -> AsyncIterator[Running]:
-    """scripts: the answers of the upstream of this name."""
-    client = ListingUpstreams({f"http://{name}.test/v1/models": answers for name, answers in scripts.items()})
+    """scripts: the responses of the upstream of this name."""
+    client = ListingUpstreams(
+        {f"http://{name}.test/v1/models": responses for name, responses in scripts.items()}
+    )
     own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
     catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
     async with client, catalog.running():
@@ -240,7 +239,7 @@ async def running(
 
 
 @pytest.mark.anyio
-async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
+async def test_no_list_is_requested_before_the_first_reader() -> None:
     async with running(up=[openai_list("a")]) as it:
         await anyio.sleep(3600)
         assert it.upstreams.asked == []
@@ -249,13 +248,13 @@ async def test_nobody_is_asked_until_somebody_wants_to_know() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_first_answer_is_waited_for() -> None:
+async def test_the_first_list_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("a"))]) as it:
         assert await it.names(takes=FIRST_WAIT_S - 0.1) == ["up/a"]
 
 
 @pytest.mark.anyio
-async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
+async def test_a_list_that_decides_a_route_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
         await it.catalog.ensure_list_for("qwen3")
         await it.catalog.ensure_list_for("up/claude-opus-5-5")
@@ -266,7 +265,7 @@ async def test_a_list_that_decides_where_a_name_leads_is_waited_for() -> None:
 
 
 @pytest.mark.anyio
-async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_for_others() -> None:
+async def test_only_the_list_of_that_upstream_is_requested_with_the_usual_deadline() -> None:
     slow = replace(upstream("slow", MESSAGES), base_url="http://slow.test")
     async with running(upstream("other"), slow, slow=[later(60, openai_list("a"))]) as it:
         await it.catalog.ensure_list_for("claude-opus-5-5")
@@ -276,7 +275,7 @@ async def test_only_the_list_of_that_upstream_is_asked_for_and_no_longer_than_fo
 
 
 @pytest.mark.anyio
-async def test_upstreams_are_asked_at_the_same_time() -> None:
+async def test_lists_are_requested_at_the_same_time() -> None:
     slow = {name: [later(1.5, openai_list("m"))] for name in ("a", "b", "c", "d")}
     async with running(**slow) as it:
         assert await it.names(takes=1.5) == ["a/m", "b/m", "c/m", "d/m"]
@@ -286,7 +285,7 @@ async def test_upstreams_are_asked_at_the_same_time() -> None:
 async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
     async with running(slow=[later(10, openai_list("s"))], quick=[openai_list("q")]) as it:
         assert await it.names(takes=FIRST_WAIT_S) == ["quick/q"]
-        # The next one who asks does not wait again.
+        # The next reader does not wait again.
         assert await it.names() == ["quick/q"]
         assert await it.names(at=9) == ["quick/q"]
         assert await it.names(at=10.1) == ["slow/s", "quick/q"]
@@ -294,7 +293,7 @@ async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
 
 
 @pytest.mark.anyio
-async def test_whoever_comes_while_the_first_one_waits_waits_no_longer() -> None:
+async def test_a_second_reader_waits_no_longer_than_the_first() -> None:
     async with running(up=[later(60, openai_list("a"))]) as it, anyio.create_task_group() as tasks:
         tasks.start_soon(it.names, None, FIRST_WAIT_S)
         tasks.start_soon(it.names, 0.5, FIRST_WAIT_S - 0.5)
@@ -312,12 +311,12 @@ async def test_many_at_once_are_one_question() -> None:
 
 @pytest.mark.anyio
 async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> None:
-    answers = [openai_list("old"), later(5, openai_list("new"))]
-    async with running(up=answers) as it:
+    responses = [openai_list("old"), later(5, openai_list("new"))]
+    async with running(up=responses) as it:
         assert await it.names() == ["up/old"]
         assert await it.names(at=TTL_S - 0.1) == ["up/old"]
         assert it.upstreams.asked_at("up.test") == [0]
-        # Too old: it is told at once all the same, and asked for behind the client's back.
+        # Too old: it is returned at once all the same, and requested again in the background.
         assert await it.names(at=TTL_S) == ["up/old"]
         assert await it.names(at=TTL_S + 4) == ["up/old"]
         assert await it.names(at=TTL_S + 5.1) == ["up/new"]
@@ -357,15 +356,15 @@ FAILURES = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "nobody there", "silence"])
-async def test_an_upstream_that_fails_keeps_its_list_and_is_told_of_once(
+@pytest.mark.parametrize("failure", FAILURES, ids=["status", "no list", "connection refused", "silence"])
+async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
     failure: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.models")
-    answers = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
-    # Whoever asks so often starts a question each time, whether the one before ended at once or late.
+    responses = [openai_list("a"), failure, failure, later(0.5, openai_list("b")), failure]
+    # Reads at this interval start a request each time, even if the one before ended late.
     step = RETRY_S + REFRESH_S + 2
-    async with running(up=answers) as it:
+    async with running(up=responses) as it:
         assert await it.names() == ["up/a"]
         assert await it.names(at=TTL_S) == ["up/a"]
         assert await it.names(at=TTL_S + step) == ["up/a"]
@@ -384,12 +383,12 @@ async def test_an_upstream_that_fails_keeps_its_list_and_is_told_of_once(
 
 
 @pytest.mark.anyio
-async def test_an_upstream_that_fails_is_asked_again_soon_and_nobody_waits_for_it() -> None:
+async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> None:
     async with running(up=[Script(status=503), later(1, openai_list("a"))], other=[openai_list("b")]) as it:
         assert await it.names() == ["other/b"]
         await it.names(at=RETRY_S - 0.1)
         assert it.upstreams.asked_at("up.test") == [0]
-        # It has been asked before, so this is no first time.
+        # It was requested before, so this is not the first time.
         assert await it.names(at=RETRY_S) == ["other/b"]
         assert await it.names(at=RETRY_S + 1.1) == ["up/a", "other/b"]
         assert it.upstreams.asked_at("up.test") == [0, RETRY_S]
@@ -397,7 +396,7 @@ async def test_an_upstream_that_fails_is_asked_again_soon_and_nobody_waits_for_i
 
 
 @pytest.mark.anyio
-async def test_an_upstream_never_takes_longer_than_its_time() -> None:
+async def test_an_upstream_has_a_deadline() -> None:
     async with running(up=[later(1e6, openai_list("a")), openai_list("b")]) as it:
         await it.names(takes=FIRST_WAIT_S)
         assert it.upstreams.open_now == 1
@@ -441,7 +440,7 @@ async def test_the_end_ends_the_questions() -> None:
         assert it.upstreams.open_now == 1
     assert it.upstreams.open_now == 0
     assert anyio.current_time() < 3
-    # Later ones are told what is known, and ask nobody.
+    # Later readers get the known list, and no request is sent.
     assert await it.names() == []
     assert len(it.upstreams.asked) == 1
 
@@ -458,7 +457,7 @@ async def test_an_error_of_the_application_stays_what_it_is() -> None:
 
 
 @pytest.mark.anyio
-async def test_outside_of_its_time_nobody_is_asked() -> None:
+async def test_outside_its_block_no_list_is_requested() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
@@ -466,7 +465,7 @@ async def test_outside_of_its_time_nobody_is_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_upstream_without_a_list_is_not_asked() -> None:
+async def test_an_upstream_without_a_list_gets_no_request() -> None:
     own = (upstream("up", models=("own",), model_list=False), upstream("other"))
     async with running(*own, up=[openai_list("a")], other=[openai_list("b")]) as it:
         assert await it.names() == ["up/own", "other/b"]
@@ -474,7 +473,7 @@ async def test_an_upstream_without_a_list_is_not_asked() -> None:
 
 
 @pytest.mark.anyio
-async def test_whose_accounts_ask_is_up_to_the_caller() -> None:
+async def test_the_caller_chooses_the_accounts_for_a_list() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     good = AccountSettings(upstream="up", name="good", api_key=Secret(CANARY))
     catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])

@@ -1,9 +1,7 @@
-"""What is read from a vendor's list of models: bodies in, models out."""
+"""The lists of models of vendors: bodies in, models out."""
 
 import json
 from typing import Any
-
-import pytest
 
 from dragoman import RemoteProtocolError
 from dragoman_server.models.info import (
@@ -27,7 +25,7 @@ def one(**item: Any) -> ModelInfo:
     return model
 
 
-# What each vendor sends, cut down to what is read.
+# Model objects of each vendor, cut down to the fields that are read.
 VENDORS: dict[str, tuple[dict[str, Any], ModelInfo]] = {
     "OpenAI": (
         {"object": "model", "created": 1_754_000_000, "owned_by": "system", "shutdown_date": "2027-01-02"},
@@ -94,19 +92,20 @@ VENDORS: dict[str, tuple[dict[str, Any], ModelInfo]] = {
 }
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_what_a_vendor_says(vendor: str) -> None:
-    item, expected = VENDORS[vendor]
-    assert one(**item) == expected
+def test_the_model_object_of_a_vendor() -> None:
+    for vendor, (item, expected) in VENDORS.items():
+        assert one(**item) == expected, vendor
 
 
-@pytest.mark.parametrize("path", [*CONTEXT_FIELDS, *OUTPUT_FIELDS], ids="/".join)
-def test_each_field_alone(path: tuple[str, ...]) -> None:
-    value: Any = 12_345
-    for name in reversed(path):
-        value = {name: value}
-    model = one(**value)
-    assert (model.context, model.output) == ((12_345, None) if path in CONTEXT_FIELDS else (None, 12_345))
+def test_each_field_for_context_and_output() -> None:
+    for path in [*CONTEXT_FIELDS, *OUTPUT_FIELDS]:
+        value: Any = 12_345
+        for name in reversed(path):
+            value = {name: value}
+        model = one(**value)
+        assert (model.context, model.output) == (
+            (12_345, None) if path in CONTEXT_FIELDS else (None, 12_345)
+        ), path
 
 
 def test_no_fact_is_read_from_the_place_of_another() -> None:
@@ -116,55 +115,58 @@ def test_no_fact_is_read_from_the_place_of_another() -> None:
     assert {path for path in NAME_FIELDS if path in ID_FIELDS} == {("name",)}
 
 
-@pytest.mark.parametrize("value", [None, True, 0, -1, "8192", 8192.5, [8192], {"n": 1}, 10**11])
-def test_what_is_no_number_of_tokens(value: Any) -> None:
-    model = one(context_length=value, max_tokens=value, context_window=7, max_output_tokens=8)
-    # The next place counts.
-    assert (model.context, model.output) == (7, 8)
+INVALID_COUNTS: list[Any] = [None, True, 0, -1, "8192", 8192.5, [8192], {"n": 1}, 10**11]
 
 
-@pytest.mark.parametrize(
-    ("fields", "seconds"),
-    [
-        ({"created": 1_770_076_800}, 1_770_076_800),
-        ({"created": 1_770_076_800.5}, 1_770_076_800),
-        ({"created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
-        ({"created_at": "2026-02-03T01:00:00.25+01:00"}, 1_770_076_800),
-        ({"created_at": "2026-02-03"}, 1_770_076_800),
-        ({"created_at": 1_770_076_800}, 1_770_076_800),
-        ({"created": 0, "created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
-        ({"created": "soon", "created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
-        ({"created": 0}, None),
-        ({"created_at": "1970-01-01T00:00:00Z"}, None),
-        ({"created": True}, None),
-        ({"created": 1e300}, None),
-        ({"created": 10**18}, None),
-        ({"created": -(10**15)}, None),
-        ({"created": []}, None),
-        ({}, None),
-    ],
-)
-def test_when_it_was_made(fields: dict[str, Any], seconds: int | None) -> None:
-    assert one(**fields).created == seconds
+def test_an_invalid_number_of_tokens_is_passed_over() -> None:
+    for value in INVALID_COUNTS:
+        model = one(context_length=value, max_tokens=value, context_window=7, max_output_tokens=8)
+        # The next place counts.
+        assert (model.context, model.output) == (7, 8), value
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("lifecycle", "gone"),
-        ("lifecycle", ["active"]),
-        ("line", 5),
-        ("deprecated_at", 5),
-        ("capabilities", "all"),
-        ("display_name", ["a"]),
-        ("display_name", "a\nb"),
-        ("display_name", ""),
-        ("display_name", "a" * 201),
-        ("retires_at", "never"),
-    ],
-)
-def test_what_is_badly_said_is_not_known(name: str, value: Any) -> None:
-    assert one(**{name: value}) == ModelInfo("m")
+CREATED: list[tuple[dict[str, Any], int | None]] = [
+    ({"created": 1_770_076_800}, 1_770_076_800),
+    ({"created": 1_770_076_800.5}, 1_770_076_800),
+    ({"created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
+    ({"created_at": "2026-02-03T01:00:00.25+01:00"}, 1_770_076_800),
+    ({"created_at": "2026-02-03"}, 1_770_076_800),
+    ({"created_at": 1_770_076_800}, 1_770_076_800),
+    ({"created": 0, "created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
+    ({"created": "soon", "created_at": "2026-02-03T00:00:00Z"}, 1_770_076_800),
+    ({"created": 0}, None),
+    ({"created_at": "1970-01-01T00:00:00Z"}, None),
+    ({"created": True}, None),
+    ({"created": 1e300}, None),
+    ({"created": 10**18}, None),
+    ({"created": -(10**15)}, None),
+    ({"created": []}, None),
+    ({}, None),
+]
+
+
+def test_the_creation_time() -> None:
+    for fields, seconds in CREATED:
+        assert one(**fields).created == seconds, fields
+
+
+INVALID_FIELDS: list[tuple[str, Any]] = [
+    ("lifecycle", "gone"),
+    ("lifecycle", ["active"]),
+    ("line", 5),
+    ("deprecated_at", 5),
+    ("capabilities", "all"),
+    ("display_name", ["a"]),
+    ("display_name", "a\nb"),
+    ("display_name", ""),
+    ("display_name", "a" * 201),
+    ("retires_at", "never"),
+]
+
+
+def test_an_invalid_field_is_left_out() -> None:
+    for name, value in INVALID_FIELDS:
+        assert one(**{name: value}) == ModelInfo("m"), (name, value)
 
 
 FORMS = [
@@ -179,48 +181,52 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("body", [body for _, body in FORMS], ids=[name for name, _ in FORMS])
-def test_forms_of_lists(body: Any) -> None:
-    page = read_models(json.dumps(body).encode())
-    assert [model.id for model in page.models] == ["a", "b"]
-    assert page.next is None
+def test_forms_of_lists() -> None:
+    for name, body in FORMS:
+        page = read_models(json.dumps(body).encode())
+        assert [model.id for model in page.models] == ["a", "b"], name
+        assert page.next is None, name
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"<html>canary</html>",
-        b"{",
-        b'"canary"',
-        b"null",
-        b"{}",
-        b'{"data": {"a": "canary"}}',
-        b"[" * 100_000,
-    ],
-)
-def test_what_is_no_list(body: bytes) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read_models(body)
-    assert "canary" not in caught.value.message
+INVALID_LISTS = [
+    b"",
+    b"<html>canary</html>",
+    b"{",
+    b'"canary"',
+    b"null",
+    b"{}",
+    b'{"data": {"a": "canary"}}',
+    b"[" * 100_000,
+]
 
 
-@pytest.mark.parametrize(
-    ("more", "next_id"),
-    [
-        ({"has_more": True, "last_id": "b"}, "b"),
-        ({"has_more": True, "last_id": "z"}, "z"),
-        ({"has_more": True}, "b"),
-        ({"has_more": True, "last_id": None}, "b"),
-        ({"has_more": True, "last_id": 7}, "b"),
-        ({"has_more": False, "last_id": "b"}, None),
-        ({"has_more": "yes", "last_id": "b"}, None),
-        ({"last_id": "b"}, None),
-    ],
-)
-def test_what_the_next_page_is_asked_with(more: dict[str, Any], next_id: str | None) -> None:
-    body = {"data": [{"id": "a"}, {"id": "b"}], **more}
-    assert read_models(json.dumps(body).encode()).next == next_id
+def test_an_invalid_list_is_an_error_that_does_not_quote_it() -> None:
+    for body in INVALID_LISTS:
+        message = ""
+        try:
+            read_models(body)
+        except RemoteProtocolError as error:
+            message = error.message
+        assert message, body[:50]
+        assert "canary" not in message, body[:50]
+
+
+NEXT_PAGES: list[tuple[dict[str, Any], str | None]] = [
+    ({"has_more": True, "last_id": "b"}, "b"),
+    ({"has_more": True, "last_id": "z"}, "z"),
+    ({"has_more": True}, "b"),
+    ({"has_more": True, "last_id": None}, "b"),
+    ({"has_more": True, "last_id": 7}, "b"),
+    ({"has_more": False, "last_id": "b"}, None),
+    ({"has_more": "yes", "last_id": "b"}, None),
+    ({"last_id": "b"}, None),
+]
+
+
+def test_the_cursor_of_the_next_page() -> None:
+    for more, next_id in NEXT_PAGES:
+        body = {"data": [{"id": "a"}, {"id": "b"}], **more}
+        assert read_models(json.dumps(body).encode()).next == next_id, more
 
 
 def test_an_empty_page_has_no_next() -> None:

@@ -1,4 +1,4 @@
-"""Asking one upstream for its models: where, with what, how much at most, and what comes of failures."""
+"""The request for the models of one upstream: its URL and headers, its bounds, and its failures."""
 
 from typing import Any
 
@@ -45,35 +45,35 @@ async def ids_of(
         return [model.id for model in await fetch_models(upstreams, upstream or upstream_of(), keys)]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "base_url", "url"),
-    [
-        (CHAT, "http://up.test/v1", "http://up.test/v1/models"),
-        (CHAT, "http://up.test/v1/", "http://up.test/v1/models"),
-        (CHAT, "http://up.test/api/openai", "http://up.test/api/openai/models"),
-        (RESPONSES, "http://up.test/v1", "http://up.test/v1/models"),
-        (MESSAGES, "http://up.test", "http://up.test/v1/models"),
-        (MESSAGES, "http://up.test/anthropic", "http://up.test/anthropic/v1/models"),
-    ],
-)
-async def test_where_it_is_asked(protocol: str, base_url: str, url: str) -> None:
-    upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
-    upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
-    assert await ids_of(upstreams, upstream) == ["a", "b"]
-    (asked,) = upstreams.asked
-    assert asked.headers["x-team"] == "red"
-    assert asked.headers["accept"] == "application/json"
-    assert asked.headers["user-agent"].startswith("dragoman/")
-    assert "content-type" not in asked.headers
-    if protocol == MESSAGES:
-        assert asked.query == {"limit": "1000"}
-        assert asked.headers["x-api-key"] == KEYS[0]
-        assert asked.headers["anthropic-version"] == "2023-06-01"
-        assert "authorization" not in asked.headers
-    else:
-        assert asked.query == {}
-        assert asked.headers["authorization"] == f"Bearer {KEYS[0]}"
-        assert "anthropic-version" not in asked.headers
+LIST_URLS: list[tuple[str, str, str]] = [
+    (CHAT, "http://up.test/v1", "http://up.test/v1/models"),
+    (CHAT, "http://up.test/v1/", "http://up.test/v1/models"),
+    (CHAT, "http://up.test/api/openai", "http://up.test/api/openai/models"),
+    (RESPONSES, "http://up.test/v1", "http://up.test/v1/models"),
+    (MESSAGES, "http://up.test", "http://up.test/v1/models"),
+    (MESSAGES, "http://up.test/anthropic", "http://up.test/anthropic/v1/models"),
+]
+
+
+async def test_the_request_for_a_model_list() -> None:
+    for protocol, base_url, url in LIST_URLS:
+        upstreams = ListingUpstreams({url: [openai_list("a", "b")]})
+        upstream = upstream_of(protocol, base_url, headers={"X-Team": Secret("red")})
+        assert await ids_of(upstreams, upstream) == ["a", "b"], base_url
+        (request,) = upstreams.asked
+        assert request.headers["x-team"] == "red", base_url
+        assert request.headers["accept"] == "application/json", base_url
+        assert request.headers["user-agent"].startswith("dragoman/"), base_url
+        assert "content-type" not in request.headers, base_url
+        if protocol == MESSAGES:
+            assert request.query == {"limit": "1000"}, base_url
+            assert request.headers["x-api-key"] == KEYS[0], base_url
+            assert request.headers["anthropic-version"] == "2023-06-01", base_url
+            assert "authorization" not in request.headers, base_url
+        else:
+            assert request.query == {}, base_url
+            assert request.headers["authorization"] == f"Bearer {KEYS[0]}", base_url
+            assert "anthropic-version" not in request.headers, base_url
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ async def test_pages_are_followed(protocol: str, cursor: str) -> None:
     upstreams = ListingUpstreams({url: pages})
     base = "http://up.test" if protocol == MESSAGES else "http://up.test/v1"
     assert await ids_of(upstreams, upstream_of(protocol, base)) == ["a", "b", "c&d=/", "e"]
-    assert [asked.query.get(cursor) for asked in upstreams.asked] == [None, "b", "c&d=/"]
-    assert {asked.query.get("limit") for asked in upstreams.asked} == {
+    assert [request.query.get(cursor) for request in upstreams.asked] == [None, "b", "c&d=/"]
+    assert {request.query.get("limit") for request in upstreams.asked} == {
         "1000" if protocol == MESSAGES else None
     }
 
 
-async def test_a_server_that_knows_no_pages_is_asked_once_more() -> None:
+async def test_a_server_without_pages_gets_a_second_request() -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [anthropic_list("a", "b", has_more=True)]})
     assert await ids_of(upstreams) == ["a", "b"]
     assert len(upstreams.asked) == 2
@@ -131,7 +131,7 @@ async def test_there_are_only_so_many_models() -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(0, True), (1, False)])
-async def test_all_pages_together_have_only_so_many_bytes(
+async def test_all_pages_together_have_a_limit_of_bytes(
     size: int, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages = [anthropic_list("a", has_more=True), anthropic_list("b")]
@@ -151,7 +151,7 @@ FAILURES = {
     "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
     "no list": (Script([b'{"canary": 1}']), "no list of models"),
     "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
-    "nobody there": (
+    "connection refused": (
         Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),
         "http://up.test: cannot connect",
     ),
@@ -166,21 +166,22 @@ FAILURES = {
 @pytest.mark.parametrize(
     "pages", [[], [anthropic_list("a", has_more=True)]], ids=["at once", "on the second page"]
 )
+@pytest.mark.each_choice
 async def test_a_failure(failure: str, pages: list[Script]) -> None:
-    script, words = FAILURES[failure]
+    script, text = FAILURES[failure]
     upstreams = ListingUpstreams({OPENAI_URL: [*pages, script]})
-    with pytest.raises(ModelListError, match=words) as caught:
+    with pytest.raises(ModelListError, match=text) as caught:
         await ids_of(upstreams, accounts=2)
     assert "canary" not in str(caught.value)
-    # It is no fault of the account, so no other one is tried.
+    # It is not the account's error, so no other one is tried.
     assert len(upstreams.asked) == len(pages) + 1
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
-async def test_a_refused_account_lets_the_next_one_ask(status: int) -> None:
+async def test_after_a_refused_account_the_next_one_is_tried(status: int) -> None:
     upstreams = ListingUpstreams({OPENAI_URL: [Script(status=status), openai_list("a")]})
     assert await ids_of(upstreams, accounts=2) == ["a"]
-    assert [asked.headers["authorization"] for asked in upstreams.asked] == [
+    assert [request.headers["authorization"] for request in upstreams.asked] == [
         f"Bearer {key}" for key in KEYS[:2]
     ]
 
@@ -193,7 +194,7 @@ async def test_only_so_many_accounts_are_tried() -> None:
     assert "canary" not in str(caught.value)
 
 
-async def test_without_accounts_nobody_is_asked() -> None:
+async def test_without_accounts_no_list_is_requested() -> None:
     upstreams = ListingUpstreams({})
     with pytest.raises(ModelListError, match="no account"):
         await ids_of(upstreams, accounts=0)
@@ -210,16 +211,16 @@ async def test_the_facts_of_a_model_come_along() -> None:
 
 
 @pytest.mark.parametrize("protocol", UPSTREAM_PROTOCOLS)
-async def test_which_upstreams_are_asked(protocol: str) -> None:
+async def test_the_upstreams_whose_lists_are_requested(protocol: str) -> None:
     assert can_list(upstream_of(protocol))
     assert not can_list(upstream_of(protocol, model_list=False))
 
 
-async def test_an_upstream_of_a_protocol_of_somebodys_own_is_not_asked() -> None:
+async def test_an_upstream_of_an_own_protocol_gets_no_request() -> None:
     assert not can_list(upstream_of("their_own"))
 
 
-async def test_a_list_that_was_lost_on_an_idle_connection_is_asked_for_once_more() -> None:
+async def test_a_list_lost_on_an_idle_connection_is_requested_again() -> None:
     lost = Script(connect=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
     upstreams = ListingUpstreams({OPENAI_URL: [lost, openai_list("m")]})
     assert await ids_of(upstreams) == ["m"]

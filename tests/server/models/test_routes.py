@@ -59,7 +59,7 @@ MANY = Settings(
 )
 
 ROUTES = [
-    # The simulator alone: whatever the client asks for works.
+    # Only the simulator: every requested model works.
     (NOTHING, C, "gpt-4.1", ModelRoute("sim", "echo", C)),
     (NOTHING, M, "claude-opus-4-8[1m]", ModelRoute("sim", "echo", M)),
     (NOTHING, R, "any/thing", ModelRoute("sim", "echo", R)),
@@ -72,18 +72,18 @@ ROUTES = [
     (MANY, C, "local/old", ModelRoute("openai", "new", C)),
     (MANY, C, "made-it-up", ModelRoute("sim", "echo", C)),
     (MANY, C, "a/b", ModelRoute("proxy", "c/d", C)),
-    # A * of the target is what the * of the pattern matched, in order.
+    # A * of the target is the text that the * of the pattern matched, in order.
     (MANY, M, "family-big-1.5", ModelRoute("proxy", "maker/big-1.5", M)),
     (MANY, C, "one@two@three", ModelRoute("proxy", "one-of-two@three", C)),
     (MANY, C, "family-*", ModelRoute("proxy", "maker/*", C)),
-    # A prefix; the rest may have slashes of its own.
+    # A prefix; the remainder may have slashes of its own.
     (MANY, C, "local/never-heard-of", ModelRoute("local", "never-heard-of", C)),
     (MANY, C, "proxy/org/llama", ModelRoute("proxy", "org/llama", C)),
     (MANY, M, "sim/echo", ModelRoute("sim", "echo", M)),
     # An upstream's own list, also for names with slashes.
     (MANY, C, "qwen3", ModelRoute("local", "qwen3", C)),
     (MANY, C, "org/llama", ModelRoute("local", "org/llama", C)),
-    # Families: the upstream of that name, else the first one that speaks the protocol.
+    # Families: the upstream of that name, else the first one that has the protocol.
     (TWO, M, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (TWO, C, "claude-sonnet-4-6", ModelRoute("anthropic", "claude-sonnet-4-6", M)),
     (MANY, C, "claude-sonnet-4-6", ModelRoute("proxy", "claude-sonnet-4-6", C)),
@@ -91,15 +91,15 @@ ROUTES = [
     (TWO, C, "gpt-5", ModelRoute("openai", "gpt-5", C)),
     (TWO, R, "o3-mini", ModelRoute("openai", "o3-mini", R)),
     (TWO, M, "codex-mini", ModelRoute("openai", "codex-mini", R)),
-    # The only upstream gets every name that nobody else claims.
+    # The only upstream gets every name that no table has.
     (ONE, C, "x/y", ModelRoute("local", "x/y", C)),
     (ONE, C, "sim/echo", ModelRoute("sim", "echo", C)),
 ]
 
 
-@pytest.mark.parametrize(("settings", "protocol", "model", "route"), ROUTES)
-def test_a_name_leads_to_a_route(settings: Settings, protocol: str, model: str, route: ModelRoute) -> None:
-    assert resolve(settings, protocol, model) == route
+def test_a_model_name_resolves_to_a_route() -> None:
+    for settings, protocol, model, route in ROUTES:
+        assert resolve(settings, protocol, model) == route, (protocol, model)
 
 
 OLLAMA = ("qwen3", "gpt-oss:20b", "nomic-embed-text")
@@ -115,9 +115,9 @@ SET = replace(ANYWHERE, default_model="qwen3")
 AT_OPENAI = at("https://api.openai.com/v1", "gpt-5.6", R, C)
 AT_ANTHROPIC = at("https://api.anthropic.com", "claude-sonnet-5-5", M)
 
-# An only upstream, what it lists, the name that an agent sends, the model that is asked for there.
+# An only upstream, what it lists, the name that an agent sends, the model that is requested there.
 AGENTS = [
-    # A default that is set, by the user or by a preset, stands in for what the upstream does not have.
+    # A default of the user or of a preset replaces models that the upstream does not have.
     (SET, (), "claude-opus-5-5", "qwen3"),
     (SET, OLLAMA, "gpt-5.6", "qwen3"),
     (SET, OLLAMA, "codex-mini", "qwen3"),
@@ -125,7 +125,7 @@ AGENTS = [
     (replace(SET, models=("gpt-oss",)), (), "gpt-oss", "gpt-oss"),
     (AT_OPENAI, (), "claude-opus-5-5", "gpt-5.6"),
     (replace(ANYWHERE, protocol=M, protocols=(M,), default_model="qwen3"), (), "claude-opus-5-5", "qwen3"),
-    # The vendor itself knows its own names.
+    # The vendor itself has its own names.
     (AT_OPENAI, (), "gpt-7", "gpt-7"),
     (AT_ANTHROPIC, ("claude-sonnet-5-5",), "claude-haiku-9", "claude-haiku-9"),
     (AT_ANTHROPIC, (), "gpt-5.6", "claude-sonnet-5-5"),
@@ -133,22 +133,20 @@ AGENTS = [
     (ANYWHERE, ("qwen3",), "claude-opus-5-5", "qwen3"),
     (ANYWHERE, ("text-embedding-nomic", "qwen3"), "claude-opus-5-5", "qwen3"),
     (replace(ANYWHERE, models=("qwen3",)), (), "claude-opus-5-5", "qwen3"),
-    # Nobody can know: the upstream may, so it is asked.
+    # Unknown here: the upstream may have it, so it is requested there.
     (ANYWHERE, (), "claude-opus-5-5", "claude-opus-5-5"),
     (ANYWHERE, OLLAMA, "claude-opus-5-5", "claude-opus-5-5"),
-    # Names that no agent sends by itself are somebody's choice.
+    # Names that no agent sends by itself are chosen by its user.
     (SET, ("qwen3",), "qwen4", "qwen4"),
     (SET, ("qwen3",), "only/claude-opus-5-5", "claude-opus-5-5"),
 ]
 
 
-@pytest.mark.parametrize(("only", "listed", "name", "model"), AGENTS)
-def test_what_agents_ask_for_leads_to_a_model_that_is_there(
-    only: UpstreamSettings, listed: tuple[str, ...], name: str, model: str
-) -> None:
-    route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
-    assert isinstance(route, ModelRoute)
-    assert route.upstream_model == model
+def test_model_names_of_agents_are_routed_to_an_existing_model() -> None:
+    for only, listed, name, model in AGENTS:
+        route = resolve(Settings(upstreams=(only,)), M, name, {"only": listed} if listed else {})
+        assert isinstance(route, ModelRoute), (name, listed)
+        assert route.upstream_model == model, (name, listed)
 
 
 @pytest.mark.parametrize(
@@ -169,27 +167,25 @@ def test_a_guess_that_may_be_wrong_has_the_line_to_add(
     assert route.advice == advice
 
 
-@pytest.mark.parametrize(
-    ("upstreams", "models", "name", "asked"),
-    [
-        ((ANYWHERE,), {}, "claude-opus-5-5", ANYWHERE),
-        ((OPENAI, CLAUDE), {}, "claude-opus-5-5", CLAUDE),
-        # Nothing depends on a list.
-        ((ANYWHERE,), {"claude-*": "only/x"}, "claude-opus-5-5", None),
-        ((ANYWHERE,), {}, "only/claude-opus-5-5", None),
-        ((ANYWHERE,), {}, "qwen3", None),
-        ((AT_OPENAI,), {}, "gpt-5.6", None),
-        ((LOCAL, OPENAI), {}, "claude-opus-5-5", None),
-        ((), {}, "claude-opus-5-5", None),
-    ],
-)
-def test_a_list_is_asked_for_where_a_guess_depends_on_it(
-    upstreams: tuple[UpstreamSettings, ...],
-    models: dict[str, str],
-    name: str,
-    asked: UpstreamSettings | None,
-) -> None:
-    assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is asked
+DECIDING: list[tuple[tuple[UpstreamSettings, ...], dict[str, str], str, UpstreamSettings | None]] = [
+    ((ANYWHERE,), {}, "claude-opus-5-5", ANYWHERE),
+    ((OPENAI, CLAUDE), {}, "claude-opus-5-5", CLAUDE),
+    # Nothing depends on a list.
+    ((ANYWHERE,), {"claude-*": "only/x"}, "claude-opus-5-5", None),
+    ((ANYWHERE,), {}, "only/claude-opus-5-5", None),
+    ((ANYWHERE,), {}, "qwen3", None),
+    ((AT_OPENAI,), {}, "gpt-5.6", None),
+    ((LOCAL, OPENAI), {}, "claude-opus-5-5", None),
+    ((), {}, "claude-opus-5-5", None),
+]
+
+
+def test_the_model_list_that_decides_a_guess() -> None:
+    for upstreams, models, name, requested in DECIDING:
+        assert deciding_upstream(Settings(upstreams=upstreams, models=models), name) is requested, (
+            name,
+            models,
+        )
 
 
 ADVICE = 'write "upstream/model" with one of the upstreams {}'
@@ -206,7 +202,7 @@ UNKNOWN = [
         + LINE.format("zzz", "openai/MODEL"),
         None,
     ),
-    # A prefix needs a model behind it.
+    # A prefix needs a model after it.
     (
         TWO,
         "openai/",
@@ -237,7 +233,7 @@ UNKNOWN = [
         + LINE.format("qq/x", "openai/MODEL"),
         None,
     ),
-    # What agents ask for by themselves gets a line for all of it, with a model that is there.
+    # Default models of agents get one line for all of them, with an existing model.
     (
         NO_CLAUDE,
         "claude-opus-5-5",
@@ -259,14 +255,12 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "model", "message", "suggestion"), UNKNOWN)
-def test_an_unknown_name_gets_advice(
-    settings: Settings, model: str, message: str, suggestion: str | None
-) -> None:
-    assert resolve(settings, C, model) == UnknownModel(model, message, suggestion)
+def test_an_unknown_name_gets_advice() -> None:
+    for settings, model, message, suggestion in UNKNOWN:
+        assert resolve(settings, C, model) == UnknownModel(model, message, suggestion), model
 
 
-def test_a_suggestion_leads_somewhere() -> None:
+def test_a_suggestion_has_a_route() -> None:
     for settings, model, _, suggestion in UNKNOWN:
         if suggestion is not None:
             assert isinstance(resolve(settings, C, model), UnknownModel)
@@ -284,7 +278,7 @@ def test_an_alias_to_nowhere_is_no_crash() -> None:
     assert unknown == UnknownModel("a", 'the model "a" leads to the unknown upstream "gone"')
 
 
-def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> None:
+def test_the_listed_ids_are_known_names_with_a_route() -> None:
     ids = model_ids(MANY)
     assert ids == (
         "fast",
@@ -300,7 +294,7 @@ def test_the_listed_ids_are_known_names_and_each_of_them_leads_somewhere() -> No
     assert model_ids(NOTHING) == SIMULATED
 
 
-def test_the_simulator_has_the_model_that_answers_by_default() -> None:
+def test_the_default_model_is_one_of_the_simulators() -> None:
     assert SIMULATOR_DEFAULT_MODEL in SIMULATED
 
 
@@ -317,19 +311,19 @@ def test_upstream_protocols_are_those_of_the_core() -> None:
     assert set(UPSTREAM_PROTOCOLS) == set(UPSTREAMS)
 
 
-@pytest.mark.parametrize("client", [*UPSTREAM_PROTOCOLS, "simple_chat"])
 @pytest.mark.parametrize("server", [OPENAI, ANTHROPIC, LOCAL, PROXY], ids=lambda server: server.name)
-def test_a_client_is_relayed_in_its_own_protocol_where_that_is_spoken(
-    client: str, server: UpstreamSettings
-) -> None:
-    route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
-    assert isinstance(route, ModelRoute)
-    assert route.upstream_protocol == (client if client in server.protocols else server.protocol)
+def test_a_request_is_relayed_if_the_upstream_has_its_protocol(server: UpstreamSettings) -> None:
+    for client in [*UPSTREAM_PROTOCOLS, "simple_chat"]:
+        route = resolve(Settings(upstreams=(server,)), client, f"{server.name}/x")
+        assert isinstance(route, ModelRoute), (server.name, client)
+        assert route.upstream_protocol == (client if client in server.protocols else server.protocol), (
+            server.name,
+            client,
+        )
 
 
-@pytest.mark.parametrize("family", VENDOR_MODELS, ids=lambda family: family.pattern)
-def test_each_family_goes_to_the_upstream_of_its_name(family: object) -> None:
-    assert isinstance(family, type(VENDOR_MODELS[0]))
-    settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
-    model = family.pattern.replace("*", "x")
-    assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C)
+def test_each_family_is_routed_to_its_vendors_upstream() -> None:
+    for family in VENDOR_MODELS:
+        settings = Settings(upstreams=(upstream("other", M, C), upstream(family.upstream, C)))
+        model = family.pattern.replace("*", "x")
+        assert resolve(settings, C, model) == ModelRoute(family.upstream, model, C), model

@@ -1,6 +1,6 @@
-"""The pool around a request: who is asked, what is kept for whom, and that everything taken is given back.
+"""The pool around a request: which accounts are tried, which are reserved, and that every lease is given back.
 
-What each error means is told by test_error_effects.py, and what happens side by side by test_hedging.py.
+The effects of each error are in test_error_effects.py, parallel attempts in test_hedging.py.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from dragoman_server.proxying import attempt
 from dragoman_server.upstream.client import UpstreamBroken
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
 @pytest.fixture
 def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """What the log says of the newest request."""
+    """Return a function for the log record of the newest request."""
     caplog.set_level(logging.INFO, "dragoman.requests")
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class Leases(MemoryAccountStore):
-    """Says how many requests are on their way."""
+    """Counts the requests under way."""
 
     @property
     def open(self) -> int:
@@ -50,17 +51,17 @@ def late(play: Answer, seconds: float) -> Answer:
     return Answer(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
 
 
-def asked_for(messages: str) -> dict[str, Any]:
-    """A request of Messages or Chat that begins with these words."""
+def requested_with(messages: str) -> dict[str, Any]:
+    """Return a request of Messages or Chat that begins with this text."""
     return {"messages": [{"role": "user", "content": messages}]}
 
 
-# What is taken is given back.
+# Leases are given back.
 
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
 WAYS_OUT: dict[str, dict[str, Any]] = {
-    "answered": {"a": good("Hello")},
-    "answered by another": {"a": broken(MESSAGES), "b": good("Hello")},
+    "completed": {"a": good("Hello")},
+    "completed by another": {"a": broken(MESSAGES), "b": good("Hello")},
     "refused": {"a": invalid(MESSAGES), "b": good("Hello")},
     "all failed": {"a": limited(MESSAGES), "b": unauthorized(MESSAGES)},
     "broken in the middle": {"a": good("Hello", between=[BROKEN]), "b": good("Hello")},
@@ -91,7 +92,7 @@ async def test_leases_are_given_back_on_every_way_out(client: str, way: str, str
     ids=["silence", "the middle", "a slow error"],
 )
 @pytest.mark.parametrize("how", ["leaves", "cancelled"])
-async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: str, stream: bool) -> None:
+async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str, stream: bool) -> None:
     store = Leases()
     limits = {name: {"max_concurrent_requests": 1} for name in "ab"}
     pool = pool_of(MESSAGES, {"a": play, "b": play}, accounts=limits, store=store)
@@ -102,12 +103,12 @@ async def test_leases_are_given_back_when_nobody_waits_any_more(play: Any, how: 
             await pool.call(MESSAGES, stream=stream)
     assert anyio.current_time() == 5
     assert store.open == 0
-    assert pool.asked == ["a"], "nobody else is asked for a client that has left"
-    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's fault"
+    assert pool.asked == ["a"], "no other account is tried for a client that has left"
+    assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
 
 
 @BOTH
-async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
+async def test_a_lease_is_held_until_the_response_has_ended(stream: bool) -> None:
     store = Leases()
     plays = {"a": good("Hello", between=[Sleep(10)]), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, store=store)
@@ -126,25 +127,25 @@ async def test_a_lease_is_held_until_the_answer_has_ended(stream: bool) -> None:
 
 
 @BOTH
-async def test_so_many_at_once(stream: bool) -> None:
+async def test_the_limit_of_concurrent_requests(stream: bool) -> None:
     plays = {name: good("Hello", before=[Sleep(10)]) for name in "ab"}
     pool = pool_of(CHAT, plays, accounts={name: {"max_concurrent_requests": 2} for name in "ab"})
-    heard: list[FakeClient] = []
+    response: list[FakeClient] = []
 
     async def call() -> None:
-        heard.append(await pool.call(CHAT, stream=stream))
+        response.append(await pool.call(CHAT, stream=stream))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(call)
     assert sorted(pool.asked) == ["a", "a", "b", "b"]
-    assert heard[0].status == 429, "the fifth one is told at once"
-    assert heard[0].headers["retry-after"] == "1"
-    assert [each.status for each in heard[1:]] == [200] * 4
+    assert response[0].status == 429, "the fifth one is refused at once"
+    assert response[0].headers["retry-after"] == "1"
+    assert [each.status for each in response[1:]] == [200] * 4
 
 
 @BOTH
-async def test_so_many_in_a_minute(stream: bool) -> None:
+async def test_the_limit_of_requests_per_minute(stream: bool) -> None:
     plays = {name: good("Hello") for name in "ab"}
     pool = pool_of(CHAT, plays, accounts={name: {"requests_per_minute": 2} for name in "ab"})
     statuses = [(await pool.call(CHAT, stream=stream)).status for _ in range(5)]
@@ -155,27 +156,27 @@ async def test_so_many_in_a_minute(stream: bool) -> None:
 
 
 @BOTH
-async def test_so_many_tokens_in_a_minute(stream: bool) -> None:
-    """An answer costs 13 tokens: they are known when it has ended, and a debt is paid off by waiting."""
+async def test_the_limit_of_tokens_per_minute(stream: bool) -> None:
+    """A response costs 13 tokens: they are counted when it has ended, and a debt is paid off by waiting."""
     pool = pool_of(CHAT, {"a": good("Hello"), "b": good("Hello")}, accounts={"a": {"tokens_per_minute": 6}})
-    for asked in (["a"], ["a", "b"], ["a", "b", "b"]):
+    for requested in (["a"], ["a", "b"], ["a", "b", "b"]):
         await pool.call(CHAT, stream=stream)
-        assert pool.asked == asked
+        assert pool.asked == requested
     await anyio.sleep(71)
     await pool.call(CHAT, stream=stream)
     assert pool.asked[-1] == "a"
 
 
 @BOTH
-async def test_one_account_may_have_limits_and_is_no_pool_for_that(stream: bool) -> None:
+async def test_a_single_account_may_have_limits_without_being_a_pool(stream: bool) -> None:
     plays = {"a": [unauthorized(CHAT), limited(CHAT, ("retry-after", "70")), good("Hello")]}
     pool = pool_of(CHAT, plays, accounts={"a": {"requests_per_minute": 3}})
     assert [(await pool.call(CHAT, stream=stream)).status for _ in range(3)] == [401, 429, 200]
     assert pool.health("a") == Health(last_used=EPOCH)
-    heard = await pool.call(CHAT, stream=stream)
-    assert heard.status == 429
-    assert check_error(CHAT, 429, heard.body) == []
-    assert heard.headers["retry-after"] == "20"
+    response = await pool.call(CHAT, stream=stream)
+    assert response.status == 429
+    assert check_error(CHAT, 429, response.body) == []
+    assert response.headers["retry-after"] == "20"
     assert pool.asked == ["a"] * 3
 
 
@@ -194,15 +195,16 @@ async def test_the_errors_of_a_single_account_pass_as_they_come(
         good("Hello"),
     ]
     pool = pool_of(MESSAGES, {"a": plays})
-    heard = await pool.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "70")
+    response = await pool.call(client, stream=stream)
+    assert (response.status, response.headers["retry-after"]) == (429, "70")
     assert (record()["upstream_status"], record()["attempts"], record()["outcome"]) == (429, 1, "failed")
     assert [(await pool.call(client, stream=stream)).status for _ in range(5)] == [401, 500, 500, 500, 500]
     check_said(client, await pool.call(client, stream=stream), "Hello", stream=stream)
     assert pool.store.health() == {}
 
 
-async def test_nor_does_a_broken_stream_count_against_it() -> None:
+@one_backend
+async def test_a_broken_stream_does_not_count_against_a_single_account() -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello", between=[BROKEN])})
     for _ in range(4):
         assert b"event: error" in (await pool.call(MESSAGES)).body
@@ -215,8 +217,8 @@ async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_
 ) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello")})
     await pool.store.disable("up/a", "disabled by the operator")
-    heard = await pool.call(MESSAGES, stream=stream)
-    assert (heard.status, heard.headers["x-should-retry"]) == (503, "false")
+    response = await pool.call(MESSAGES, stream=stream)
+    assert (response.status, response.headers["x-should-retry"]) == (503, "false")
     assert pool.asked == []
     await pool.store.reset("up/a")
     assert (await pool.call(MESSAGES, stream=stream)).status == 200
@@ -228,30 +230,31 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
     plays = {"a": [limited(MESSAGES), good("Hello")]}
     pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
-    assert [asked.body["model"] for asked in pool.provider.requests] == ["large", "small"]
+    assert [request.body["model"] for request in pool.provider.requests] == ["large", "small"]
     assert pool.store.health() == {}
 
 
-# How often, and how long.
+# Attempts and waiting.
 
 
 @BOTH
 @pytest.mark.parametrize("most", [1, 3])
-async def test_so_many_attempts(most: int, stream: bool, record: Any) -> None:
+async def test_the_limit_of_attempts(most: int, stream: bool, record: Any) -> None:
     pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcde"}, max_attempts=most)
     assert (await pool.call(CHAT, stream=stream)).status == 500
     assert pool.asked == list("abcde")[:most]
     assert record()["attempts"] == most
 
 
+@one_backend
 async def test_ten_attempts_by_default() -> None:
     pool = pool_of(CHAT, {f"a{number:02}": broken(CHAT) for number in range(12)})
     await pool.call(CHAT)
     assert len(pool.asked) == len(set(pool.asked)) == 10
 
 
-async def resting(pool: PoolGateway, **seconds: float) -> None:
-    """Let accounts rest for so long."""
+async def cooling(pool: PoolGateway, **seconds: float) -> None:
+    """Cool accounts down for so long."""
     for account, after in seconds.items():
         now = pool.pool.clock()
         await pool.store.failed(
@@ -265,28 +268,28 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
     client: str, stream: bool
 ) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, account_wait_s=30)
-    await resting(pool, a=40, b=25)
-    heard = await pool.call(client, stream=stream)
-    check_said(client, heard, "Hello from b", stream=stream)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("b", 25)]
-    if stream:  # and the client hears that somebody is there
-        assert [when for when, _ in heard.messages][:2] == [10, 10]
+    await cooling(pool, a=40, b=25)
+    response = await pool.call(client, stream=stream)
+    check_said(client, response, "Hello from b", stream=stream)
+    assert [(request.account, request.at) for request in pool.provider.requests] == [("b", 25)]
+    if stream:  # and the client gets heartbeats
+        assert [when for when, _ in response.messages][:2] == [10, 10]
 
 
 @BOTH
 async def test_patience_ends(stream: bool) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=20)
-    await resting(pool, a=40, b=25)
-    heard = await pool.call(MESSAGES, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "25")
+    await cooling(pool, a=40, b=25)
+    response = await pool.call(MESSAGES, stream=stream)
+    assert (response.status, response.headers["retry-after"]) == (429, "25")
     assert anyio.current_time() == 0, "there is nothing to wait for"
-    assert "25 s" in json.loads(heard.body)["error"]["message"]
+    assert "25 s" in json.loads(response.body)["error"]["message"]
 
 
 @BOTH
 async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=60)
-    await resting(pool, a=50, b=50)
+    await cooling(pool, a=50, b=50)
     await pool.call(MESSAGES, stream=stream, leaves_after=5)
     assert anyio.current_time() == 5
     assert pool.asked == []
@@ -299,9 +302,9 @@ async def test_patience_is_for_room_as_well(stream: bool) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, MESSAGES)
         await anyio.lowlevel.checkpoint()
-        heard = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, heard, "Hello", stream=stream)
-    assert [asked.at for asked in pool.provider.requests] == [0, 5]
+        response = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, response, "Hello", stream=stream)
+    assert [request.at for request in pool.provider.requests] == [0, 5]
 
 
 # Heartbeats before the first content.
@@ -312,41 +315,41 @@ PING = b"event: ping"
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: str) -> None:
-    """The status is out, but no content is: the answer may still come from somebody else, and begins once."""
+    """The status is sent, but no content is: the response may still come from another account, and begins once."""
     pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
-    heard = await pool.call(client)
-    check_said(client, heard, "Hello from b", stream=True)
+    response = await pool.call(client)
+    check_said(client, response, "Hello from b", stream=True)
     assert pool.asked == ["a", "b"]
-    beats = [when for when, message in heard.messages if message.get("body") and when < 50]
+    beats = [when for when, message in response.messages if message.get("body") and when < 50]
     assert beats == [10, 20, 30, 40]
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
-    assert heard.body.count(begins[client]) == 1
+    assert response.body.count(begins[client]) == 1
 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
 async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: str, upstream: str) -> None:
-    """The first account announces an answer, is silent, and breaks off; the heartbeats between are the client's."""
+    """The first account announces a response, is silent, and breaks off; the heartbeats between are the client's."""
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     whole = in_band(upstream, InBand(error), stream=True)
     beginning = whole[: whole.index(b"\n\n") + 2]
     pool = pool_of(upstream, {"a": Answer([beginning, Sleep(25), BROKEN]), "b": good("Hello from b")})
-    heard = await pool.call(client)
-    check_said(client, heard, "Hello from b", stream=True)
-    assert [when for when, message in heard.messages if message.get("body")][:2] == [10, 20]
+    response = await pool.call(client)
+    check_said(client, response, "Hello from b", stream=True)
+    assert [when for when, message in response.messages if message.get("body")][:2] == [10, 20]
 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
+async def test_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
     client: str, upstream: str
 ) -> None:
     pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})
-    heard = await pool.call(client)
+    response = await pool.call(client)
     assert pool.asked == ["a", "b"]
-    assert heard.status == 200
-    assert check_stream(client, heard.body, include_usage=True) == []
-    last = as_object(lenient_frames(heard.body)[-1].data) or {}
+    assert response.status == 200
+    assert check_stream(client, response.body, include_usage=True) == []
+    last = as_object(lenient_frames(response.body)[-1].data) or {}
     assert "rate limit" in json.dumps(last).lower()
 
 
@@ -358,19 +361,19 @@ async def test_when_all_fail_behind_heartbeats_the_stream_ends_with_the_error(
 @each("first")
 @each("second")
 @pytest.mark.each_choice
-async def test_a_chain_goes_on_with_the_next_upstream(
+async def test_a_chain_continues_with_the_next_upstream(
     client: str, first: str, second: str, stream: bool
 ) -> None:
     plays = {"a": broken(first), "b": limited(first), "c": good("Hello from c")}
     pool = pool_of(first, plays, others={"else": (second, ["c"])}, models={"m": ("up/one", "else/two")})
     check_said(client, await pool.call(client, stream=stream, model="m"), "Hello from c", stream=stream)
     assert pool.asked == ["a", "b", "c"]
-    assert [asked.body["model"] for asked in pool.provider.requests] == ["one", "one", "two"]
+    assert [request.body["model"] for request in pool.provider.requests] == ["one", "one", "two"]
     assert "//else.test/" in pool.provider.requests[2].url
 
 
 @BOTH
-async def test_the_log_says_who_answered(stream: bool, record: Any) -> None:
+async def test_the_log_names_the_account_that_responded(stream: bool, record: Any) -> None:
     plays = {"a": broken(MESSAGES), "c": good("Hello")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/one", "else/two")})
     await pool.call(MESSAGES, stream=stream, model="m")
@@ -386,7 +389,7 @@ async def test_the_log_says_who_answered(stream: bool, record: Any) -> None:
         "attempts": 2,
     }
     assert (record()["outcome"], record()["upstream_status"]) == ("completed", 200)
-    assert "error" not in record(), "that of another attempt is not this answer's"
+    assert "error" not in record(), "that of another attempt is not this response's"
 
 
 def chain_with(
@@ -397,65 +400,65 @@ def chain_with(
     )
 
 
-# More answers than the gateway asks a Messages upstream for, one by one. One of the client's protocol may give them.
+# More choices than the gateway requests of a Messages upstream, one by one. One of the client's protocol may give them.
 MANY = {"n": 20}
 
 
 @BOTH
 async def test_an_upstream_that_cannot_take_the_request_is_passed_over(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, CHAT)
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    check_said(CHAT, heard, "Hello from c", stream=stream)
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    check_said(CHAT, response, "Hello from c", stream=stream)
     assert pool.asked == ["c"]
 
 
 @BOTH
 async def test_the_error_of_the_one_that_could_take_it_counts(stream: bool) -> None:
     pool = chain_with({"a": broken(CHAT), "c": good("Hello from c")}, CHAT, MESSAGES)
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert heard.status == 500
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert response.status == 500
     assert pool.asked == ["a"]
 
 
 @BOTH
-async def test_when_the_other_one_comes_back_the_client_is_told_to_wait(stream: bool) -> None:
+async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, CHAT, MESSAGES)
-    await resting(pool, a=30)
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "30")
+    await cooling(pool, a=30)
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert (response.status, response.headers["retry-after"]) == (429, "30")
     assert pool.asked == []
 
 
 @BOTH
-async def test_when_nobody_else_is_left_the_client_is_told_what_is_wrong(stream: bool) -> None:
+async def test_without_another_account_the_client_gets_the_error(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
     await pool.store.disable("up/a", "")
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert heard.status == 400
-    assert "n" in json.loads(heard.body)["error"]["message"]
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert response.status == 400
+    assert "n" in json.loads(response.body)["error"]["message"]
     assert pool.asked == []
 
 
 @BOTH
-async def test_when_nobody_can_take_the_request_it_is_refused(stream: bool) -> None:
+async def test_a_request_that_no_upstream_can_take_is_refused(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, MESSAGES)
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert heard.status == 400
-    assert check_error(CHAT, 400, heard.body) == []
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert response.status == 400
+    assert check_error(CHAT, 400, response.body) == []
     assert pool.asked == []
 
 
 @BOTH
-async def test_it_does_not_take_it_when_more_of_its_accounts_come_back_either(stream: bool) -> None:
+async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_down(stream: bool) -> None:
     plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
     pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
-    await resting(pool, a=6)
+    await cooling(pool, a=6)
     await pool.store.failed(
         "else/d", ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
     )
-    heard = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 6)]
-    assert heard.status == 500
+    response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
+    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 6)]
+    assert response.status == 500
 
 
 # Which of several.
@@ -510,8 +513,8 @@ async def test_the_one_with_the_most_left_is_next(protocol: str, stream: bool) -
 @BOTH
 async def test_a_conversation_stays_with_its_account(stream: bool) -> None:
     pool = pool_of(CHAT, {name: good("Hello") for name in "abc"}, upstream={"sticky": True})
-    for words in ("one", "two", "one", "two", "two", "one", "three"):
-        await pool.call(CHAT, stream=stream, body=asked_for(words))
+    for text in ("one", "two", "one", "two", "two", "one", "three"):
+        await pool.call(CHAT, stream=stream, body=requested_with(text))
         await anyio.sleep(1)
     assert "".join(pool.asked) == "ababbac"
 
@@ -535,7 +538,7 @@ async def test_stickiness_is_a_setting(stream: bool) -> None:
     assert pool.asked == ["a", "b", "a", "b"]
 
 
-async def test_a_session_that_the_client_names_counts_more_than_the_words() -> None:
+async def test_a_session_that_the_client_names_counts_more_than_the_messages() -> None:
     pool = pool_of(MESSAGES, {name: good("Hello") for name in "ab"}, upstream={"sticky": True})
     for session in ("one", "two", "one", "two"):
         await pool.call(MESSAGES, headers={"x-claude-code-session-id": session})
@@ -543,16 +546,16 @@ async def test_a_session_that_the_client_names_counts_more_than_the_words() -> N
     assert pool.asked == ["a", "b", "a", "b"]
 
 
-# Several answers for one request, each asked for by a call of its own.
+# Several choices for one request, each requested by a branch of its own.
 
 TWO = {"n": 2}
 
 
-def answers_in(heard: FakeClient, *, stream: bool) -> list[str]:
+def responses_in(response: FakeClient, *, stream: bool) -> list[str]:
     if not stream:
-        return [choice["message"]["content"] for choice in json.loads(heard.body)["choices"]]
+        return [choice["message"]["content"] for choice in json.loads(response.body)["choices"]]
     texts: dict[int, str] = {}
-    for frame in lenient_frames(heard.body):
+    for frame in lenient_frames(response.body):
         for choice in (as_object(frame.data) or {}).get("choices", []):
             texts[choice["index"]] = texts.get(choice["index"], "") + (choice["delta"].get("content") or "")
     return [texts[index] for index in sorted(texts)]
@@ -568,57 +571,57 @@ FAILURES: dict[str, Any] = {
 
 @BOTH
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_when_one_of_several_answers_fails_another_account_gives_all(
+async def test_when_one_of_several_choices_fails_another_account_gives_all(
     failure: str, stream: bool
 ) -> None:
     plays = {"a": [good("Hello from a", before=[Sleep(9)]), FAILURES[failure]], "b": good("Hello from b")}
     pool = pool_of(MESSAGES, plays)
-    heard = await pool.call(CHAT, stream=stream, body=TWO)
-    assert answers_in(heard, stream=stream) == ["Hello from b"] * 2
+    response = await pool.call(CHAT, stream=stream, body=TWO)
+    assert responses_in(response, stream=stream) == ["Hello from b"] * 2
     assert pool.asked == ["a", "a", "b", "b"]
     assert anyio.current_time() == 0, "the other call of the first account is ended at once"
     assert len(pool.health("a").failures) == 1
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_when_some_of_an_answer_went_out_the_stream_ends(failure: str) -> None:
+async def test_when_part_of_a_response_was_sent_the_stream_ends(failure: str) -> None:
     failing = FAILURES[failure]
     if isinstance(failing, InBand):
         failing = Answer([in_band(MESSAGES, failing, stream=True)])
     plays = {"a": [good("Hello from a", between=[Sleep(60)]), late(failing, 9)], "b": good("Hello from b")}
     pool = pool_of(MESSAGES, plays)
-    heard = await pool.call(CHAT, body=TWO)
+    response = await pool.call(CHAT, body=TWO)
     assert pool.asked == ["a", "a"]
-    assert heard.body.count(b"Hello from a") == 1
-    assert b"[DONE]" not in heard.body
-    last = as_object(lenient_frames(heard.body)[-1].data) or {}
+    assert response.body.count(b"Hello from a") == 1
+    assert b"[DONE]" not in response.body
+    last = as_object(lenient_frames(response.body)[-1].data) or {}
     assert last["error"]["message"]
     assert anyio.current_time() == 9
     assert len(pool.health("a").failures) == 1
 
 
-# Odd answers.
+# Odd responses.
 
 
 @pytest.mark.promise("S7")
 @BOTH
-@pytest.mark.parametrize("answers", [1, 2])
-async def test_an_answer_without_an_end_is_trouble(
-    answers: int, stream: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("responses", [1, 2])
+async def test_a_response_without_an_end_is_a_failure(
+    responses: int, stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is held has a limit. A stream that goes out as it comes may be of any length."""
+    """The buffer has a limit. A stream that is sent as it comes may be of any length."""
     monkeypatch.setattr(attempt, "MAX_RESPONSE_BYTES", 20_000)
     plays = {"a": good("Hello" * 5000), "b": good("Hello from b")}
     pool = pool_of(MESSAGES, plays)
-    heard = await pool.call(CHAT, stream=stream, body={"n": answers})
-    if stream and answers == 1:
-        assert answers_in(heard, stream=stream) == ["Hello" * 5000]
+    response = await pool.call(CHAT, stream=stream, body={"n": responses})
+    if stream and responses == 1:
+        assert responses_in(response, stream=stream) == ["Hello" * 5000]
     else:
-        assert answers_in(heard, stream=stream) == ["Hello from b"] * answers
+        assert responses_in(response, stream=stream) == ["Hello from b"] * responses
         assert len(pool.health("a").failures) == 1
 
 
-HOLLOW = {
+EMPTY_RESPONSES = {
     "an empty object": [b"{}"],
     "another object": [b'{"status":"ok"}'],
     "an empty body": [b""],
@@ -632,21 +635,23 @@ HOLLOW = {
 
 @BOTH
 @each("protocol")
-@pytest.mark.parametrize("hollow", HOLLOW.values(), ids=HOLLOW)
+@pytest.mark.parametrize("empty", EMPTY_RESPONSES.values(), ids=EMPTY_RESPONSES)
 @pytest.mark.each_choice
-async def test_a_relayed_answer_that_holds_nothing_is_trouble(
-    protocol: str, hollow: list[bytes], stream: bool
+async def test_an_empty_relayed_response_is_a_failure(
+    protocol: str, empty: list[bytes], stream: bool
 ) -> None:
-    """The next account is asked; where there is none, the client gets an error."""
-    body = hollow[-1] if protocol == MESSAGES else hollow[0]
-    empty = Answer([body], headers=(("content-type", "text/event-stream" if stream else "application/json"),))
-    pool = pool_of(protocol, {"a": empty, "b": good("Hello")})
+    """The next account is tried; without one, the client gets an error."""
+    body = empty[-1] if protocol == MESSAGES else empty[0]
+    failing = Answer(
+        [body], headers=(("content-type", "text/event-stream" if stream else "application/json"),)
+    )
+    pool = pool_of(protocol, {"a": failing, "b": good("Hello")})
     check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
     assert len(pool.health("a").failures) == 1
 
-    heard = await pool_of(protocol, {"a": empty}).call(protocol, stream=stream)
-    assert heard.status == 502
-    assert check_error(protocol, heard.status, heard.body) == []
+    response = await pool_of(protocol, {"a": failing}).call(protocol, stream=stream)
+    assert response.status == 502
+    assert check_error(protocol, response.status, response.body) == []
 
 
 @BOTH
@@ -671,8 +676,8 @@ async def test_a_key_that_the_provider_repeats_is_not_shown(client: str, stream:
         [b'{"error":{"message":"Incorrect API key provided: canary-of-a.","code":"invalid_api_key"}}'], 401
     )
     pool = pool_of(CHAT, {"a": play}, max_attempts=1)
-    heard = await pool.call(client, stream=stream)
-    assert heard.status == 401
-    assert b"canary-of-a" not in heard.body
+    response = await pool.call(client, stream=stream)
+    assert response.status == 401
+    assert b"canary-of-a" not in response.body
     assert "canary-of-a" not in repr(record())
     assert "canary-of-a" not in repr(pool.health("a"))

@@ -1,4 +1,4 @@
-"""Which requests are one conversation: what clients say of it, and what it begins with where they say nothing."""
+"""Which requests are one conversation: by the session that a client names, else by its beginning."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ CLIENTS = {
 }
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_session_that_a_client_names_is_a_conversation(client: str) -> None:
-    name, others = CLIENTS[client]
-
-    def sent(session: str, number: int) -> str | None:
-        headers = {name: session, **{other: value.format(number) for other, value in others.items()}}
-        return key({"messages": turns(f"question {number}")}, headers)
-
-    assert sent("one", 1) == sent("one", 2) is not None
-    assert sent("one", 1) != sent("two", 1)
+def test_a_session_that_a_client_names_is_a_conversation() -> None:
+    for client, (name, others) in CLIENTS.items():
+        first, again, another = (
+            key(
+                {"messages": turns(f"question {number}")},
+                {name: session, **{other: value.format(number) for other, value in others.items()}},
+            )
+            for session, number in (("one", 1), ("one", 2), ("two", 1))
+        )
+        assert first is not None, client
+        assert (first == again, first == another) == (True, False), client
 
 
 def test_a_header_counts_more_than_the_body() -> None:
@@ -72,11 +73,11 @@ def test_a_name_in_the_body_is_a_conversation() -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
-def test_a_name_that_says_nothing_does_not_count(nothing: object) -> None:
+def test_an_empty_session_name_does_not_count(nothing: object) -> None:
     assert key({"prompt_cache_key": nothing, "messages": turns("a")}) == key({"messages": turns("a")})
 
 
-def test_the_metadata_tell_users_apart_but_are_no_conversation() -> None:
+def test_metadata_distinguish_users_but_are_no_conversation() -> None:
     """In OpenAI's protocols they may be the same for all that a client sends."""
     user, other = {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "o"}}
     assert key({**user, "messages": turns("a")}) == key({**user, "messages": turns("a", "b", "c")})
@@ -98,17 +99,17 @@ def test_a_conversation_goes_on_as_it_began(field: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "body"), [("system", MESSAGES), ("instructions", RESPONSES)])
-def test_what_the_model_is_told_belongs_to_the_beginning(field: str, body: Json) -> None:
+def test_the_instructions_belong_to_the_beginning(field: str, body: Json) -> None:
     assert key(body) != key({**body, field: "Be long."})
     assert key(body) != key({name: value for name, value in body.items() if name != field})
 
 
-def test_a_text_stands_for_one_message() -> None:
+def test_a_text_is_one_message() -> None:
     assert key({"input": "Hi"}) == key({"input": "Hi"}) is not None
     assert key({"input": "Hi"}) != key({"input": "Ho"})
 
 
-def test_of_a_long_beginning_some_thousand_bytes_count() -> None:
+def test_only_the_first_bytes_of_a_long_beginning_count() -> None:
     long = "x" * 9000
     assert key({"system": long + "a"}) == key({"system": long + "b"})
     assert key({"system": "a" + long}) != key({"system": "b" + long})

@@ -1,4 +1,4 @@
-"""Several answers for one request, each asked for by a call of its own: one response to the client."""
+"""Several choices for one request, each requested by a branch of its own: one response to the client."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
 def message(text: str, *, delay: float = 0) -> Script:
-    """A Messages stream that says one word."""
+    """Return a Messages stream of one word."""
     events = [
         {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": "x",
          "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}},
@@ -34,7 +34,7 @@ def message(text: str, *, delay: float = 0) -> Script:
     return Script(body=[Sleep(delay), *body], headers=[("content-type", "text/event-stream")])
 
 
-class Legs(FakeDoor):
+class Branches(FakeDoor):
     """One script for each call, in the order of the calls."""
 
     def __init__(self, *scripts: Script) -> None:
@@ -66,7 +66,7 @@ def plan_for(n: int, *, stream: bool) -> Any:
     )
 
 
-async def run(door: Legs, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
+async def run(door: Branches, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
     plan = plan_for(len(door.scripts), stream=stream)
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
@@ -85,7 +85,7 @@ def chunks(body: bytes) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_of_three() -> None:
-    door = Legs(message("a", delay=2), message("b"), message("c", delay=1))
+    door = Branches(message("a", delay=2), message("b"), message("c", delay=1))
     fake, record = await run(door)
     found = chunks(fake.body)
     assert {each["id"] for each in found} == {"chatcmpl-0123456789ab"}
@@ -103,8 +103,8 @@ async def test_a_stream_of_three() -> None:
     assert door.most_open == 3, "the calls are made at once"
 
 
-async def test_a_whole_answer_of_two() -> None:
-    fake, record = await run(Legs(message("a"), message("b")), stream=False)
+async def test_a_whole_response_of_two() -> None:
+    fake, record = await run(Branches(message("a"), message("b")), stream=False)
     body = json.loads(fake.body)
     assert [each["index"] for each in body["choices"]] == [0, 1]
     assert sorted(each["message"]["content"] for each in body["choices"]) == ["a", "b"]
@@ -115,7 +115,7 @@ async def test_a_whole_answer_of_two() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_one_refusal_refuses_all(stream: bool) -> None:
     error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
-    door = Legs(
+    door = Branches(
         message("a", delay=60),
         Script([json.dumps(error).encode()], status=429, headers=[("retry-after", "9")]),
     )
@@ -129,15 +129,15 @@ async def test_one_refusal_refuses_all(stream: bool) -> None:
 
 
 async def test_an_upstream_that_cannot_be_reached() -> None:
-    fake, _ = await run(Legs(message("a", delay=60), Script([UpstreamUnreachable("no route")])))
+    fake, _ = await run(Branches(message("a", delay=60), Script([UpstreamUnreachable("no route")])))
     assert fake.status == 502
     assert "no route" in json.loads(fake.body)["error"]["message"]
 
 
-async def test_a_leg_that_breaks_off_is_an_error_in_the_stream() -> None:
+async def test_a_branch_that_breaks_off_is_an_error_in_the_stream() -> None:
     whole = message("a")
     cut = Script([Sleep(1), *whole.body[1:4]], headers=whole.headers)
-    fake, record = await run(Legs(whole, cut))
+    fake, record = await run(Branches(whole, cut))
     assert fake.status == 200
     assert b'"content":"a"' in fake.body
     assert b'"error"' in fake.body
@@ -145,23 +145,23 @@ async def test_a_leg_that_breaks_off_is_an_error_in_the_stream() -> None:
     assert record.outcome == "failed"
 
 
-async def test_a_refusal_after_the_first_words_is_an_error_in_the_stream() -> None:
+async def test_a_refusal_after_the_first_content_is_an_error_in_the_stream() -> None:
     late = Script([Sleep(5), b'{"error":{"message":"too late"}}'], status=500)
-    fake, _ = await run(Legs(message("a"), late))
+    fake, _ = await run(Branches(message("a"), late))
     assert fake.status == 200
     assert b"too late" in fake.body
     assert b"[DONE]" not in fake.body
 
 
 async def test_a_client_that_leaves_closes_all() -> None:
-    door = Legs(message("a", delay=60), message("b", delay=60))
+    door = Branches(message("a", delay=60), message("b", delay=60))
     _, record = await run(door, leaves_after=2)
     assert record.outcome == "client_left"
     assert door.closed_at == pytest.approx(2)
 
 
 async def test_silence_is_filled() -> None:
-    fake, _ = await run(Legs(message("a", delay=25), message("b", delay=25)))
+    fake, _ = await run(Branches(message("a", delay=25), message("b", delay=25)))
     assert fake.body.count(b": keepalive") == 2
 
 

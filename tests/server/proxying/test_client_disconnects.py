@@ -1,6 +1,6 @@
-"""A client that closes the connection when it has read the end of its answer has got its answer.
+"""A client that closes the connection after the end of its response has got its response.
 
-Time is virtual. The upstream keeps its connection open behind the end, as many do for a moment.
+Time is virtual. The upstream keeps its connection open after the end, as many do for a moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END_MARKS = {CHAT: b"data: [DONE]", MESSAGES: b"message_stop", RESPONSES: b"resp
 
 
 class Accounts(MemoryAccountStore):
-    """Remembers whose success was told."""
+    """Keeps the accounts whose success was reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class Accounts(MemoryAccountStore):
         await super().succeeded(account, **more)
 
 
-class Heard:
-    """What came of one request: its record, settled as an endpoint settles it, and its account's successes."""
+class Received:
+    """The result of one request: its record, settled as an endpoint settles it, and its account's successes."""
 
     def __init__(self, record: RequestRecord, accounts: Accounts, door: FakeDoor) -> None:
         self.record = record
@@ -50,7 +50,7 @@ class Heard:
         self.door = door
 
 
-async def run(client: str, upstream: str, script: Script, **fate: Any) -> Heard:
+async def run(client: str, upstream: str, script: Script, **fate: Any) -> Received:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test"),),
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
@@ -74,7 +74,7 @@ async def run(client: str, upstream: str, script: Script, **fate: Any) -> Heard:
     meter = Meter()
     meter.add(fake.body)
     usage_of(record, plan, meter)
-    return Heard(record, accounts, door)
+    return Received(record, accounts, door)
 
 
 def open_behind(script: Script) -> Script:
@@ -83,13 +83,13 @@ def open_behind(script: Script) -> Script:
 
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_client_that_leaves_at_the_end_mark_has_its_answer(client: str, upstream: str) -> None:
-    heard = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
-    record = heard.record
+async def test_a_client_that_leaves_at_the_end_mark_has_its_response(client: str, upstream: str) -> None:
+    response = await run(client, upstream, open_behind(STREAMS[upstream]), leaves_at=END_MARKS[client])
+    record = response.record
     assert (record.outcome, record.error) == ("completed", None)
     assert (record.input_tokens, record.output_tokens, record.estimated) == (3, 4, None)
-    assert len(heard.successes) == 1
-    assert heard.door.closed_at == pytest.approx(DRAIN_S)
+    assert len(response.successes) == 1
+    assert response.door.closed_at == pytest.approx(DRAIN_S)
 
 
 FINISH = b'"finish_reason": "stop"'
@@ -100,7 +100,7 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     ("last", "figures"),
     [
         (chunk({}, "stop", usage=USAGE), (3, 4, None)),
-        # The figures would have come behind it.
+        # Usage would have come after it.
         (chunk({}, "stop"), (9, 2, True)),
     ],
 )
@@ -108,29 +108,29 @@ async def test_a_finish_reason_is_an_end_for_a_client_that_leaves_at_it(
     last: dict[str, Any], figures: tuple[int, int, bool | None]
 ) -> None:
     script = open_behind(stream(chunk({"role": "assistant", "content": "Hello"}), last))
-    heard = await run(CHAT, CHAT, script, leaves_at=FINISH)
-    record = heard.record
+    response = await run(CHAT, CHAT, script, leaves_at=FINISH)
+    record = response.record
     assert record.outcome == "completed"
     assert (record.input_tokens, record.output_tokens, record.estimated) == figures
-    assert len(heard.successes) == 1
+    assert len(response.successes) == 1
 
 
-async def test_an_end_that_was_not_sent_is_no_answer_but_its_figures_are_true() -> None:
-    """The client is still reading the head of the response when the upstream has said everything."""
+async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> None:
+    """The client is still reading the head of the response when the upstream has sent everything."""
     first, *rest = STREAMS[CHAT].body
     script = open_behind(Script([first, b"".join(rest)]))  # type: ignore[arg-type]
-    heard = await run(CHAT, CHAT, script, pace=10, leaves_after=5)
-    record = heard.record
+    response = await run(CHAT, CHAT, script, pace=10, leaves_after=5)
+    record = response.record
     assert (record.outcome, record.upstream_completed) == ("client_left", True)
     assert (record.input_tokens, record.output_tokens, record.estimated) == (3, 4, None)
-    assert len(heard.successes) == 1
+    assert len(response.successes) == 1
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_client_that_leaves_before_the_end_has_left(client: str) -> None:
     script = open_behind(Script(STREAMS[client].body[:1], headers=STREAMS[client].headers))
-    heard = await run(client, client, script, leaves_after=5)
-    record = heard.record
+    response = await run(client, client, script, leaves_after=5)
+    record = response.record
     assert (record.outcome, record.upstream_completed, record.error) == ("client_left", None, None)
     assert record.estimated is True
-    assert heard.successes == []
+    assert response.successes == []

@@ -1,6 +1,6 @@
-"""What each class of error does: to the client, to the account it came from, and to the next one.
+"""The effects of each class of error: on the client, on the account it came from, and on the next one.
 
-A provider with two accounts fails with the first in every way that is known of vendors: by status and body, inside of
+A provider with two accounts fails with the first in every known way of vendors: by status and body, inside
 a body with status 200, and on the wire. Three protocols of clients, three of providers, streaming and not.
 """
 
@@ -44,14 +44,14 @@ def form_of(case: Case) -> str:
 
 
 def on_each(action: ErrorAction) -> pytest.MarkDecorator:
-    """One case of each protocol and form."""
+    """Parametrize a test with one case of each protocol and form."""
     found = {(case.protocol, form_of(case)): case for case in reversed(cases(action))}
     ids = [f"{name_of(case.protocol)}-{case.name}" for case in found.values()]
     return pytest.mark.parametrize("case", found.values(), ids=ids)
 
 
 def failing(case: Case) -> PoolGateway:
-    """The first account fails so, again and again; the second one is good."""
+    """Return a pool whose first account always fails so; the second one is good."""
     return pool_of(case.protocol, {"a": case.play, "b": good("Hello from b")})
 
 
@@ -64,16 +64,16 @@ def untouched(health: Health) -> bool:
     )
 
 
-def check_told(client: str, case: Case, heard: FakeClient) -> None:
-    """The client was told in its own form, with the provider's words and class."""
-    status, body = heard.status or 0, heard.body
+def check_client_error(client: str, case: Case, response: FakeClient) -> None:
+    """Check that the client got the error in its own form, with the provider's text and class."""
+    status, body = response.status or 0, response.body
     assert check_error(client, status, body) == []
     if isinstance(case.play, Answer) and case.play.status != 200:
         data = case.play.parts[0]
         assert isinstance(data, bytes)
         sent = read_error(case.protocol, case.play.status, data)
         problems = compare_error(sent, read_error(client, status, body))
-        # What happens to statuses that no protocol knows is not this module's matter.
+        # Statuses that no protocol has are tested elsewhere.
         assert [problem for problem in problems if not problem.startswith("status: 451")] == []
     assert case.message in json.loads(body)["error"]["message"]
 
@@ -92,36 +92,34 @@ def action_taken(pool: PoolGateway) -> ErrorAction:
 @each("client")
 @each("upstream")
 async def test_every_known_error_has_its_action(client: str, upstream: str, stream: bool) -> None:
-    """All that vendors are known to say. The tests below follow one of each form to its end."""
+    """All known errors of vendors. The tests below follow one of each form to its end."""
     for case in cases(*ErrorAction):
         if case.protocol == upstream:
             pool = failing(case)
-            heard = await pool.call(client, stream=stream)
+            response = await pool.call(client, stream=stream)
             assert action_taken(pool) is case.action, case.name
             if case.action is ErrorAction.RETURN_TO_CLIENT:
-                check_told(client, case, heard)
+                check_client_error(client, case, response)
             else:
-                check_said(client, heard, "Hello from b", stream=stream)
+                check_said(client, response, "Hello from b", stream=stream)
 
 
 @each("client")
 @on_each(ErrorAction.RETURN_TO_CLIENT)
 @pytest.mark.each_choice
-async def test_the_requests_own_fault_goes_straight_to_the_client(
-    client: str, case: Case, stream: bool
-) -> None:
+async def test_an_error_of_the_request_is_returned_at_once(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a"]
-    check_told(client, case, heard)
+    check_client_error(client, case, response)
     assert untouched(pool.health("a"))
-    assert "retry-after" not in heard.headers
+    assert "retry-after" not in response.headers
 
 
 @each("client")
 @on_each(ErrorAction.TRY_NEXT)
 @pytest.mark.each_choice
-async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
+async def test_an_account_without_enough_tokens_is_passed_over_and_stays_in_use(
     client: str, case: Case, stream: bool
 ) -> None:
     pool = failing(case)
@@ -134,7 +132,7 @@ async def test_an_account_without_enough_left_is_passed_over_and_stays_in_use(
 @each("client")
 @on_each(ErrorAction.COOL_DOWN)
 @pytest.mark.each_choice
-async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, stream: bool) -> None:
+async def test_an_account_cools_down_after_a_rate_limit(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"]
@@ -151,7 +149,7 @@ async def test_a_rate_limit_lets_the_account_rest(client: str, case: Case, strea
 @each("client")
 @on_each(ErrorAction.DISABLE)
 @pytest.mark.each_choice
-async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_reset(
+async def test_an_account_that_is_used_up_or_refused_is_disabled_until_it_is_reset(
     client: str, case: Case, stream: bool
 ) -> None:
     pool = failing(case)
@@ -170,7 +168,7 @@ async def test_an_account_that_is_used_up_or_refused_is_out_of_use_until_it_is_r
 @each("client")
 @on_each(ErrorAction.RETRY_LATER)
 @pytest.mark.each_choice
-async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Case, stream: bool) -> None:
+async def test_an_account_cools_down_after_several_failures(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     for number in range(3):
         assert pool.health("a").failures == tuple(
@@ -186,7 +184,7 @@ async def test_an_account_rests_when_it_has_trouble_often(client: str, case: Cas
 
 
 @each("protocol")
-async def test_troubles_that_are_far_apart_are_not_many(protocol: str, stream: bool) -> None:
+async def test_failures_that_are_far_apart_cause_no_cooldown(protocol: str, stream: bool) -> None:
     pool = pool_of(protocol, {"a": broken(protocol), "b": good("Hello")})
     for _ in range(5):
         check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
@@ -207,7 +205,7 @@ NAMED_TIMES = {
 
 @each("protocol")
 @pytest.mark.parametrize("named", NAMED_TIMES)
-async def test_the_account_rests_as_long_as_the_provider_says(
+async def test_an_account_cools_down_as_long_as_the_provider_requires(
     protocol: str, named: str, stream: bool
 ) -> None:
     headers, seconds = NAMED_TIMES[named]
@@ -216,15 +214,15 @@ async def test_the_account_rests_as_long_as_the_provider_says(
     assert pool.rests_for("a") == pytest.approx(seconds)
 
 
-async def test_a_rest_is_longer_by_chance_and_never_shorter_than_asked_for(stream: bool) -> None:
+async def test_jitter_makes_a_cooldown_longer_and_never_shorter(stream: bool) -> None:
     plays = {"a": limited(MESSAGES, ("retry-after", "40")), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, random=0.5)
     await pool.call(MESSAGES, stream=stream)
     assert pool.rests_for("a") == pytest.approx(42)
 
 
-async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None:
-    """Two requests are on their way when the account has enough; the one that ends last asks for less."""
+async def test_a_later_error_does_not_shorten_a_cooldown(stream: bool) -> None:
+    """Two requests are under way when the account is limited; the one that ends last names a shorter time."""
 
     def slow(seconds: float, after: str) -> Answer:
         play = limited(MESSAGES, ("retry-after", after))
@@ -241,7 +239,7 @@ async def test_a_later_report_does_not_make_a_rest_shorter(stream: bool) -> None
 
 
 @each("protocol")
-async def test_trouble_with_a_time_is_a_rest_at_once(protocol: str, stream: bool) -> None:
+async def test_a_failure_with_a_time_is_a_cooldown_at_once(protocol: str, stream: bool) -> None:
     play = with_headers(broken(protocol), ("retry-after", "9"))
     pool = pool_of(protocol, {"a": play, "b": good("Hello")})
     check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
@@ -256,7 +254,7 @@ ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 
 
 def behind_a_proxy(a: Answer) -> PoolGateway:
-    """Two accounts behind one proxy, and a third one of another upstream behind another."""
+    """Return two accounts behind one proxy, and a third one of another upstream behind another."""
     plays = {"a": a, "b": good("Hello from b"), "c": good("Hello from c")}
     return pool_of(
         MESSAGES,
@@ -268,36 +266,36 @@ def behind_a_proxy(a: Answer) -> PoolGateway:
 
 
 @pytest.mark.parametrize("failure", [GONE, LATE], ids=["refused", "no time"])
-async def test_a_proxy_that_fails_rests_and_not_the_account(failure: Answer, stream: bool) -> None:
+async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: Answer, stream: bool) -> None:
     pool = behind_a_proxy(failure)
     for _ in range(3):
-        heard = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, heard, "Hello from b", stream=stream)
+        response = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, response, "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"] * 3
     assert [request.proxy for request in pool.provider.requests[:2]] == [ONE.reveal()] * 2
     assert untouched(pool.health("a"))
     assert "hidden" not in repr(pool.store.health())
 
 
-async def test_all_that_is_behind_a_resting_proxy_rests(stream: bool) -> None:
+async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool) -> None:
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
-    for asked in (["a", "b", "c"], ["a", "c"], ["c"]):
+    for requested in (["a", "b", "c"], ["a", "c"], ["c"]):
         before = len(pool.asked)
-        heard = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, heard, "Hello from c", stream=stream)
-        assert pool.asked[before:] == asked
+        response = await pool.call(MESSAGES, stream=stream, model="m")
+        check_said(MESSAGES, response, "Hello from c", stream=stream)
+        assert pool.asked[before:] == requested
     assert pool.provider.requests[-1].proxy == TWO.reveal()
     assert untouched(pool.health("a"))
     assert untouched(pool.health("b"))
     await anyio.sleep(5)
     pool.provider.play("a", good("Hello from a"))
-    heard = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
 
 
-async def test_after_a_proxys_rest_its_accounts_take_turns_again(stream: bool) -> None:
-    """What is known of the proxy does not hide what is known of the accounts."""
+async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: bool) -> None:
+    """The state of the proxy does not replace the state of the accounts."""
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
     for _ in range(2):
@@ -330,8 +328,8 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
     for _ in range(3):
         await pool.call(MESSAGES, stream=stream, model="m")
     assert pool.rests_for("a") == 5
-    heard = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, heard, "Hello from b", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream, model="m")
+    check_said(MESSAGES, response, "Hello from b", stream=stream)
     assert pool.asked == ["a", "b"] * 3 + ["b"]
 
 
@@ -341,7 +339,7 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
 @each("client")
 @each("upstream", ALL)
 @pytest.mark.each_choice
-async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soonest_recovery(
+async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soonest_recovery(
     client: str, upstream: str, stream: bool
 ) -> None:
     plays = {
@@ -350,52 +348,52 @@ async def test_when_all_are_used_up_the_client_hears_the_last_error_and_the_soon
         "c": limited(upstream, ("retry-after", "90")),
     }
     pool = pool_of(upstream, plays)
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b", "c"]
-    assert heard.status == 429
-    assert check_error(client, 429, heard.body) == []
-    assert (heard.headers["retry-after"], heard.headers["retry-after-ms"]) == ("8", "7500")
-    # And now nobody is asked.
-    heard = await pool.call(client, stream=stream)
+    assert response.status == 429
+    assert check_error(client, 429, response.body) == []
+    assert (response.headers["retry-after"], response.headers["retry-after-ms"]) == ("8", "7500")
+    # And now no account is tried.
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b", "c"]
-    assert heard.status == 429
-    assert check_error(client, 429, heard.body) == []
-    assert heard.headers["retry-after"] == "8"
+    assert response.status == 429
+    assert check_error(client, 429, response.body) == []
+    assert response.headers["retry-after"] == "8"
 
 
 @each("client")
 @pytest.mark.each_choice
-async def test_an_error_that_passes_is_told_rather_than_one_that_stays(client: str, stream: bool) -> None:
+async def test_a_passing_error_is_returned_before_a_lasting_one(client: str, stream: bool) -> None:
     """The client can try again when the first account is back; of the second it would think that it never can."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status == 429
-    assert heard.headers["retry-after"] == "30"
+    assert response.status == 429
+    assert response.headers["retry-after"] == "30"
 
 
 @each("client")
-async def test_when_all_are_out_of_use_the_client_hears_that_waiting_does_not_help(
+async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
     client: str, stream: bool
 ) -> None:
     pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
-    for _ in range(2):  # the request that finds the last key refused, and those behind it
-        heard = await pool.call(client, stream=stream)
+    for _ in range(2):  # the request that finds the last key refused, and those after it
+        response = await pool.call(client, stream=stream)
         assert pool.asked == ["a", "b"]
-        assert (heard.status, heard.headers["x-should-retry"]) == (503, "false")
-        assert check_error(client, heard.status or 0, heard.body) == []
-        assert "operator" in json.loads(heard.body)["error"]["message"]
-        assert "retry-after" not in heard.headers
+        assert (response.status, response.headers["x-should-retry"]) == (503, "false")
+        assert check_error(client, response.status or 0, response.body) == []
+        assert "operator" in json.loads(response.body)["error"]["message"]
+        assert "retry-after" not in response.headers
 
 
 @each("client")
-async def test_the_requests_own_fault_is_no_matter_of_time(client: str, stream: bool) -> None:
-    """That another account rests meanwhile does not make a bad request worth repeating."""
+async def test_an_error_of_the_request_has_no_retry_after(client: str, stream: bool) -> None:
+    """A cooling account does not make an invalid request worth repeating."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status == 400
-    assert "retry-after" not in heard.headers
+    assert response.status == 400
+    assert "retry-after" not in response.headers
 
 
 # The upstream's own rules.

@@ -1,4 +1,4 @@
-"""A second account beside the first, when that one says nothing for a time: the first content counts."""
+"""A second account beside the first, when that one is silent for a time: the first content counts."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ pytestmark = [
 
 @pytest.fixture
 def record(caplog: pytest.LogCaptureFixture) -> Any:
-    """What the log says of the newest request."""
+    """Return a function for the log record of the newest request."""
     caplog.set_level(logging.INFO, "dragoman.requests")
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
 class SlowStore(MemoryAccountStore):
-    """Each answer takes a time."""
+    """Each call takes a time."""
 
     def __init__(self, take_s: float = 0.0, failed_s: float = 0.0) -> None:
         super().__init__()
         self._take_s, self._failed_s = take_s, failed_s
 
-    async def take(self, *asked: Any) -> Any:
+    async def take(self, *requested: Any) -> Any:
         await anyio.sleep(self._take_s)
-        return await super().take(*asked)
+        return await super().take(*requested)
 
-    async def failed(self, *told: Any, **more: Any) -> None:
+    async def failed(self, *reported: Any, **more: Any) -> None:
         await anyio.sleep(self._failed_s)
-        await super().failed(*told, **more)
+        await super().failed(*reported, **more)
 
     def leases(self) -> int:
         return sum(len(each) for each in self._leases.values())
@@ -64,21 +64,21 @@ def hedged(protocol: str, plays: dict[str, Any], hedge_s: float = 2, **more: Any
     return pool_of(protocol, plays, upstream={"hedge_s": hedge_s}, accounts=limits, **more)
 
 
-def ended_at(heard: FakeClient) -> float:
-    return heard.messages[-1][0]
+def ended_at(response: FakeClient) -> float:
+    return response.messages[-1][0]
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("upstream", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.each_choice
-async def test_the_second_account_is_asked_after_the_delay_and_may_win(
+async def test_the_second_account_is_tried_after_the_delay_and_may_win(
     client: str, upstream: str, stream: bool, record: Any
 ) -> None:
     pool = hedged(upstream, {"a": silent(60), "b": silent(1, "Hello from b")})
-    heard = await pool.call(client, stream=stream)
-    check_said(client, heard, "Hello from b", stream=stream)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 2)]
-    assert ended_at(heard) == 3
+    response = await pool.call(client, stream=stream)
+    check_said(client, response, "Hello from b", stream=stream)
+    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 2)]
+    assert ended_at(response) == 3
     assert pool.provider.requests[0].door.closed_at == 3, "the slower one is ended at once"
     assert (record()["account"], record()["attempts"], record()["outcome"]) == ("up/b", 2, "completed")
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
@@ -86,26 +86,26 @@ async def test_the_second_account_is_asked_after_the_delay_and_may_win(
 
 async def test_the_first_account_may_still_win(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(5), "b": silent(60, "Hello from b")})
-    heard = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.asked == ["a", "b"]
     assert pool.provider.requests[1].door.closed_at == 5
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
     assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
 
 
-async def test_nobody_else_is_asked_when_the_answer_comes_in_time(stream: bool, record: Any) -> None:
+async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
     assert pool.asked == ["a"]
     assert "hedge" not in record()
 
 
-async def test_an_answer_that_has_begun_is_not_hedged(stream: bool) -> None:
-    """It is silence that counts. Of a whole answer nothing is known before its end, so it is silent until then."""
+async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
+    """Silence counts. A whole response is silent until its end."""
     pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
-    heard = await pool.call(MESSAGES, stream=stream, leaves_after=500)
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream, leaves_after=500)
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.asked == (["a"] if stream else ["a", "b"])
 
 
@@ -129,10 +129,10 @@ async def test_an_account_without_room_is_no_second_one(stream: bool) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(pool.call, MESSAGES)
         await anyio.sleep(10)
-        heard = await pool.call(MESSAGES, stream=stream)
+        response = await pool.call(MESSAGES, stream=stream)
         tasks.cancel_scope.cancel()
     # The first request has b as its second account, so the other one had but a.
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.asked == ["a", "b", "a"]
 
 
@@ -144,9 +144,9 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
         others={"else": (CHAT, ["c"])},
         models={"m": ("up/one", "else/two")},
     )
-    heard = await pool.call(RESPONSES, stream=stream, model="m")
-    check_said(RESPONSES, heard, "Hello from c", stream=stream)
-    assert [asked.body["model"] for asked in pool.provider.requests] == ["one", "two"]
+    response = await pool.call(RESPONSES, stream=stream, model="m")
+    check_said(RESPONSES, response, "Hello from c", stream=stream)
+    assert [request.body["model"] for request in pool.provider.requests] == ["one", "two"]
 
 
 # Failures.
@@ -156,15 +156,19 @@ async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream
     plays = {"a": late(broken(MESSAGES), 1), "b": silent(9, "Hello from b"), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 1), ("c", 3)]
+    assert [(request.account, request.at) for request in pool.provider.requests] == [
+        ("a", 0),
+        ("b", 1),
+        ("c", 3),
+    ]
     assert record()["attempts"] == 3
     assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
 
 
 async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(30), "b": limited(MESSAGES), "c": good("Hello from c")})
-    heard = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, heard, "Hello from a", stream=stream)
+    response = await pool.call(MESSAGES, stream=stream)
+    check_said(MESSAGES, response, "Hello from a", stream=stream)
     assert pool.asked == ["a", "b"]
     assert pool.health("b").consecutive_cooldowns == 1
     assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
@@ -188,18 +192,22 @@ async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 2), ("c", 7)]
+    assert [(request.account, request.at) for request in pool.provider.requests] == [
+        ("a", 0),
+        ("b", 2),
+        ("c", 7),
+    ]
     assert len(pool.health("a").failures) == 1
     assert pool.health("b").consecutive_cooldowns == 1
 
 
-async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> None:
+async def test_when_all_fail_the_client_gets_the_error(stream: bool, record: Any) -> None:
     plays = {"a": late(limited(MESSAGES, ("retry-after", "30")), 5), "b": late(unauthorized(MESSAGES), 6)}
     pool = hedged(MESSAGES, plays)
-    heard = await pool.call(MESSAGES, stream=stream)
-    assert heard.status == 429
-    assert check_error(MESSAGES, 429, heard.body) == []
-    assert heard.headers["retry-after"] == "27", (
+    response = await pool.call(MESSAGES, stream=stream)
+    assert response.status == 429
+    assert check_error(MESSAGES, 429, response.body) == []
+    assert response.headers["retry-after"] == "27", (
         "the account has rested for 3 seconds when the other one failed"
     )
     assert record()["outcome"] == "failed"
@@ -208,18 +216,18 @@ async def test_when_all_fail_the_client_hears_it(stream: bool, record: Any) -> N
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["the first", "the second"])
-async def test_the_requests_own_fault_ends_both(first: bool, stream: bool, record: Any) -> None:
+async def test_an_error_of_the_request_ends_both(first: bool, stream: bool, record: Any) -> None:
     slow, quick = silent(60), late(invalid(MESSAGES), 4)
     pool = hedged(MESSAGES, {"a": quick if first else slow, "b": slow if first else quick, "c": good("no")})
-    heard = await pool.call(MESSAGES, stream=stream)
-    assert heard.status == 400
-    assert check_error(MESSAGES, 400, heard.body) == []
-    assert ended_at(heard) == (4 if first else 6)
-    assert {asked.door.closed_at for asked in pool.provider.requests} == {ended_at(heard)}
+    response = await pool.call(MESSAGES, stream=stream)
+    assert response.status == 400
+    assert check_error(MESSAGES, 400, response.body) == []
+    assert ended_at(response) == (4 if first else 6)
+    assert {request.door.closed_at for request in pool.provider.requests} == {ended_at(response)}
     assert pool.asked == ["a", "b"]
 
 
-# Everything is given back.
+# Leases are given back.
 
 
 @pytest.mark.parametrize("leaves", [1, 3])
@@ -227,7 +235,7 @@ async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, recor
     store = SlowStore()
     pool = hedged(MESSAGES, {"a": silent(60), "b": silent(60)}, store=store)
     await pool.call(MESSAGES, stream=stream, leaves_after=leaves)
-    assert {asked.door.closed_at for asked in pool.provider.requests} == {leaves}
+    assert {request.door.closed_at for request in pool.provider.requests} == {leaves}
     assert len(pool.asked) == (1 if leaves == 1 else 2)
     assert store.leases() == 0
     assert record()["outcome"] == "client_left"
@@ -239,13 +247,13 @@ BREAKS = Answer(before=[UpstreamBroken("http://up.test: the connection broke")])
 
 
 def at_once(seconds: float, text: str, *, stream: bool) -> Answer:
-    """The content comes without a moment in which the attempt could be ended, and the rest behind it."""
+    """Return a script whose content comes without a moment in which the attempt could be ended before its end."""
     steps = list(script_of(MESSAGES, good(text), stream=stream).body)
     parts = [step for step in steps if isinstance(step, bytes)]
-    words = (
+    first = (
         next(number for number, part in enumerate(parts) if b"Hello" in part) if stream else len(parts) - 1
     )
-    return Answer([Late(seconds, b"".join(parts[: words + 1])), *parts[words + 1 :]])
+    return Answer([Late(seconds, b"".join(parts[: first + 1])), *parts[first + 1 :]])
 
 
 SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
@@ -253,7 +261,7 @@ SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
         "a": at_once(5, "Hello from a", stream=stream),
         "b": at_once(3, "Hello from b", stream=stream),
     },
-    "both answer": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
+    "both respond": lambda stream: {"a": silent(5), "b": silent(3, "Hello from b")},
     "failure and content": lambda stream: {"a": late(broken(MESSAGES), 5), "b": silent(3, "Hello from b")},
     "content and failure": lambda stream: {"a": silent(5), "b": late(broken(MESSAGES), 3)},
     "content and no connection": lambda stream: {
@@ -273,22 +281,22 @@ async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
     for _ in range(30):
         store = SlowStore()
         pool = hedged(MESSAGES, SAME[what](stream), store=store)
-        heard = await pool.call(MESSAGES, stream=stream)
-        if heard.status == 200:
-            check_said(MESSAGES, heard, _text(heard), stream=stream)
+        response = await pool.call(MESSAGES, stream=stream)
+        if response.status == 200:
+            check_said(MESSAGES, response, _text(response), stream=stream)
         else:
-            assert check_error(MESSAGES, heard.status or 0, heard.body) == []
-        assert record()["outcome"] == ("completed" if heard.status == 200 else "failed")
+            assert check_error(MESSAGES, response.status or 0, response.body) == []
+        assert record()["outcome"] == ("completed" if response.status == 200 else "failed")
         if what != "failure and delay":  # either may be first
             assert ("hedge" in record()) == (len(pool.asked) == 2)
         assert store.leases() == 0
 
 
-def _text(heard: FakeClient) -> str:
-    return "Hello from a" if b"Hello from a" in heard.body else "Hello from b"
+def _text(response: FakeClient) -> str:
+    return "Hello from a" if b"Hello from a" in response.body else "Hello from b"
 
 
-# What happens while the store is asked for the second account, from 1 to 2 seconds after the request went out.
+# What happens while the second account is taken from the store, from 1 to 2 seconds after the request was sent.
 MEANWHILE = [
     pytest.param(silent(1.5), "Hello from a", ["a"], id="content"),
     pytest.param(late(broken(MESSAGES), 1.5), "Hello from b", ["a", "b"], id="a failure"),
@@ -296,18 +304,18 @@ MEANWHILE = [
 ]
 
 
-@pytest.mark.parametrize(("first", "said", "asked"), MEANWHILE)
+@pytest.mark.parametrize(("first", "said", "requested"), MEANWHILE)
 async def test_while_the_second_account_is_looked_for(
-    first: Any, said: str | None, asked: list[str], stream: bool
+    first: Any, said: str | None, requested: list[str], stream: bool
 ) -> None:
     store = SlowStore(take_s=1)
     pool = hedged(MESSAGES, {"a": first, "b": silent(9, "Hello from b")}, hedge_s=1, store=store)
-    heard = await pool.call(MESSAGES, stream=stream)
+    response = await pool.call(MESSAGES, stream=stream)
     if said is None:
-        assert heard.status == 400
+        assert response.status == 400
     else:
-        check_said(MESSAGES, heard, said, stream=stream)
-    assert pool.asked == asked
+        check_said(MESSAGES, response, said, stream=stream)
+    assert pool.asked == requested
     assert store.leases() == 0
 
 
@@ -319,32 +327,32 @@ async def test_while_the_second_account_is_looked_for(
 async def test_no_room_for_a_second_one_when_the_first_has_ended(
     first: Any, status: int, stream: bool
 ) -> None:
-    """The account that is looked for has no room, and when that is known the first one is gone as well."""
+    """The second account is at its limit, and by then the first one has failed as well."""
     store = SlowStore(take_s=1)
     plays = {"a": first, "b": good("Hello from b")}
     pool = pool_of(
         MESSAGES, plays, upstream={"hedge_s": 1}, accounts={"b": {"requests_per_minute": 1}}, store=store
     )
     await store.spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True)
-    heard = await pool.call(MESSAGES, stream=stream)
-    assert heard.status == status
+    response = await pool.call(MESSAGES, stream=stream)
+    assert response.status == status
     assert pool.asked == ["a"]
 
 
-async def test_a_failure_that_is_being_told_to_the_store_is_not_hedged(stream: bool) -> None:
+async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> None:
     store = SlowStore(failed_s=3)
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 1), "b": good("Hello from b")}, store=store)
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
-    assert [(asked.account, asked.at) for asked in pool.provider.requests] == [("a", 0), ("b", 4)]
+    assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 4)]
 
 
-# Several answers for one request, each a call of its own.
+# Several choices for one request, each a branch of its own.
 
 
 @pytest.mark.parametrize(
-    ("quick", "answers"), [(3, "b"), (6, "a"), (5, "ab")], ids=["the second", "the first", "both at once"]
+    ("quick", "responses"), [(3, "b"), (6, "a"), (5, "ab")], ids=["the second", "the first", "both at once"]
 )
-async def test_several_answers_are_one_attempt(quick: float, answers: str, stream: bool) -> None:
+async def test_several_choices_are_one_attempt(quick: float, responses: str, stream: bool) -> None:
     """All of them come from one account, and all the calls of the other are ended."""
     for _ in range(10):
         plays = {
@@ -353,10 +361,10 @@ async def test_several_answers_are_one_attempt(quick: float, answers: str, strea
         }
         store = SlowStore()
         pool = hedged(MESSAGES, plays, store=store)
-        heard = await pool.call(CHAT, stream=stream, body={"n": 2})
-        assert heard.status == 200
-        said = [account for account in "ab" if f"Hello from {account}".encode() in heard.body]
+        response = await pool.call(CHAT, stream=stream, body={"n": 2})
+        assert response.status == 200
+        said = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
         assert len(said) == 1
-        assert said[0] in answers
+        assert said[0] in responses
         assert pool.asked == ["a", "a", "b", "b"]
         assert store.leases() == 0

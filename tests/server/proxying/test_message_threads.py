@@ -1,4 +1,4 @@
-"""Threads of Messages, whose history a server holds: refused for upstreams that hold none, and the SDK sends it all."""
+"""Threads of Messages, whose history a server stores: refused for upstreams without them, so the SDK sends it all."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def test_the_sdks_tool_runner_keeps_its_history(upstream: str) -> None:
 
 async def test_the_simulator_holds_none_either() -> None:
     pool = pool_of(CHAT, {"a": good("Hello")}, simulator=True)
-    heard = await pool.call(MESSAGES, body={"thread": {"type": "create"}}, model="sim/echo")
-    assert heard.status == 400
-    assert json.loads(heard.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    response = await pool.call(MESSAGES, body={"thread": {"type": "create"}}, model="sim/echo")
+    assert response.status == 400
+    assert json.loads(response.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
 
 
 @FOREIGN
@@ -57,11 +57,11 @@ async def test_the_simulator_holds_none_either() -> None:
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 async def test_a_thread_is_refused(upstream: str, thread: Any, stream: bool) -> None:
     pool = pool_of(upstream, {"a": good("Hello")})
-    heard = await pool.call(MESSAGES, body={"thread": thread}, stream=stream)
+    response = await pool.call(MESSAGES, body={"thread": thread}, stream=stream)
     assert pool.asked == []
-    assert heard.status == 400
-    assert check_error(MESSAGES, 400, heard.body) == []
-    assert json.loads(heard.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
+    assert response.status == 400
+    assert check_error(MESSAGES, 400, response.body) == []
+    assert json.loads(response.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
 
 
 @pytest.mark.parametrize("upstream", [CHAT, RESPONSES, MESSAGES])
@@ -76,6 +76,6 @@ async def test_a_thread_goes_to_an_upstream_of_its_protocol() -> None:
     others = {"else": (MESSAGES, ["b"])}
     plays = {"a": good("Hello"), "b": good("Hello from b")}
     pool = pool_of(CHAT, plays, others=others, models={"m": ("up/m", "else/m")})
-    heard = await pool.call(MESSAGES, body={"thread": thread}, model="m")
-    assert (heard.status, pool.asked) == (200, ["b"])
+    response = await pool.call(MESSAGES, body={"thread": thread}, model="m")
+    assert (response.status, pool.asked) == (200, ["b"])
     assert pool.provider.requests[0].body["thread"] == thread

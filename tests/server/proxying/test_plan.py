@@ -53,7 +53,7 @@ def sent(*arguments: Any, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_where_a_request_goes(client: str, protocol: str) -> None:
+def test_the_url_of_a_request(client: str, protocol: str) -> None:
     made = plan(client, protocol)
     paths = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/v1/responses"}
     assert made.url == "http://127.0.0.1:9" + paths[protocol]
@@ -79,7 +79,7 @@ def test_the_query_that_a_relay_keeps(client: str, protocol: str, query: str, ke
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("upstream_streams", [True, False])
 @pytest.mark.parametrize("protocol", [CHAT, MESSAGES])
-def test_an_answer_is_relayed_where_both_bodies_have_one_form(
+def test_a_response_is_relayed_if_both_bodies_have_one_form(
     stream: bool, upstream_streams: bool, protocol: str
 ) -> None:
     made = plan(CHAT, protocol, {"stream": stream})
@@ -105,6 +105,7 @@ def test_no_secret_is_in_the_repr() -> None:
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("model", [None, ""])
+@pytest.mark.each_choice
 def test_a_model_is_required(client: str, model: str | None) -> None:
     with pytest.raises(RemoteProtocolError, match="model is required") as caught:
         plan(client, CHAT, {"model": model})
@@ -139,22 +140,23 @@ def test_without_a_default_a_model_is_required_all_the_same() -> None:
     )
 
 
-@pytest.mark.parametrize("asked", [{}, {"stream": True}, {"stream": False}])
+STREAM_SETTINGS: list[dict[str, Any]] = [{}, {"stream": True}, {"stream": False}]
+
+
 @pytest.mark.parametrize(("endpoint", "streams"), [(0, False), (1, True), (2, True)])
-def test_the_endpoint_says_whether_the_answer_is_a_stream(
-    asked: dict[str, Any], endpoint: int, streams: bool
-) -> None:
-    made = simple(ServerSettings(), {"model": "up/m", **asked}, endpoint)
-    assert (made.streams, made.context.request.stream, made.context.endpoint) == (
-        streams,
-        streams,
-        SIMPLE.endpoints[endpoint],
-    )
-    assert json.loads(made.translated.body).get("stream", False) is streams
-    assert ("accept", "text/event-stream" if streams else "application/json") in made.headers
+def test_the_endpoint_decides_if_the_response_is_a_stream(endpoint: int, streams: bool) -> None:
+    for requested in STREAM_SETTINGS:
+        made = simple(ServerSettings(), {"model": "up/m", **requested}, endpoint)
+        assert (made.streams, made.context.request.stream, made.context.endpoint) == (
+            streams,
+            streams,
+            SIMPLE.endpoints[endpoint],
+        ), requested
+        assert json.loads(made.translated.body).get("stream", False) is streams, requested
+        assert ("accept", "text/event-stream" if streams else "application/json") in made.headers, requested
 
 
-def test_a_model_that_leads_nowhere() -> None:
+def test_a_model_without_a_route() -> None:
     two = (
         UpstreamSettings(name="up", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),
         UpstreamSettings(name="other", protocol=CHAT, base_url="http://127.0.0.1:9/v1"),
@@ -174,7 +176,7 @@ def test_a_model_that_leads_nowhere() -> None:
         ("record", "refuse", True),
     ],
 )
-def test_the_loss_policy_is_the_upstreams_else_the_servers(
+def test_the_loss_policy_of_an_upstream_overrides_the_servers(
     server: str, upstream: str | None, refused: bool
 ) -> None:
     def make() -> Plan:
@@ -195,7 +197,7 @@ STRICT, LAX = (
 
 
 @pytest.mark.parametrize(
-    ("server", "upstream", "key", "asked", "outcome"),
+    ("server", "upstream", "key", "requested", "outcome"),
     [
         ("record", None, None, None, "recorded"),
         ("record", None, STRICT, None, "refused"),
@@ -215,9 +217,9 @@ STRICT, LAX = (
     ],
 )
 def test_strict_mode_by_server_upstream_key_and_request(
-    server: str, upstream: str | None, key: ClientKey | None, asked: str | None, outcome: str
+    server: str, upstream: str | None, key: ClientKey | None, requested: str | None, outcome: str
 ) -> None:
-    headers = {} if asked is None else {"dragoman-loss-policy": asked}
+    headers = {} if requested is None else {"dragoman-loss-policy": requested}
 
     def make(client: str = CHAT) -> Plan:
         own = ServerSettings(loss_policy=server)
@@ -250,11 +252,11 @@ def test_the_policy_of_a_client_does_not_reach_an_upstream() -> None:
         assert "dragoman-loss-policy" not in dict(made.headers)
 
 
-# Seals, recalled thoughts, grammars.
+# Signatures, stored reasoning, grammars.
 
 
-def with_thought(signature: str) -> dict[str, Any]:
-    """A conversation in which the assistant thought, as a client of Messages sends it back."""
+def with_reasoning(signature: str) -> dict[str, Any]:
+    """Return a conversation with reasoning of the assistant, as a client of Messages sends it back."""
     content = [
         {"type": "thinking", "thinking": "Hm.", "signature": signature},
         {"type": "text", "text": "Ho"},
@@ -277,22 +279,22 @@ def sealed(secret: str | None) -> str:
     ("made_with", "secret", "opens"),
     [("s" * 32, "s" * 32, True), ("t" * 32, "s" * 32, False), (None, "s" * 32, False), (None, None, True)],
 )
-def test_a_seal_opens_with_the_secret_that_made_it(
+def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
     made_with: str | None, secret: str | None, opens: bool
 ) -> None:
     server = ServerSettings(secret=None if secret is None else Secret(secret))
-    made = plan(MESSAGES, RESPONSES, with_thought(sealed(made_with)), server=server)
+    made = plan(MESSAGES, RESPONSES, with_reasoning(sealed(made_with)), server=server)
     assert (b"canary" in made.translated.body) is opens
-    assert ("foreign_seal" in {loss.code.value for loss in made.translated.losses}) is not opens
+    assert ("foreign_signature" in {loss.code.value for loss in made.translated.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
 
 
-def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
+def test_stored_reasoning_is_added_for_clients_that_did_not_send_it() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "canary"}
-    asked: list[tuple[str, ...]] = []
+    requested: list[tuple[str, ...]] = []
 
     def reasoning_lookup(calls: tuple[str, ...]) -> tuple[Reasoning, ...]:
-        asked.append(calls)
+        requested.append(calls)
         return (Reasoning("", Signature(origin=MESSAGES, model="m", native=block)),)
 
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -304,17 +306,17 @@ def test_thoughts_are_recalled_for_clients_that_did_not_send_them() -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
     body = sent(CHAT, MESSAGES, {"messages": turns, "tools": [tool]}, reasoning_lookup=reasoning_lookup)
     assert body["messages"][1]["content"][0] == block
-    assert asked == [("call_1",)]
+    assert requested == [("call_1",)]
 
 
-def test_who_judges_inputs_is_told_to_the_answer() -> None:
+def test_the_plan_has_the_check_of_tool_inputs() -> None:
     def check(grammar: Grammar, text: str) -> str | None:
         return None
 
     assert plan(CHAT, MESSAGES, check_input=check).check_input is check
 
 
-# What an upstream takes.
+# Capabilities of an upstream.
 
 
 @pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
@@ -329,7 +331,7 @@ SESSION = {"x-claude-code-session-id": "5f0c9a2e-8d3b-4a57-9a51-2b7a3d1e6c40"}
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_a_session_keeps_its_prompts_cache_where_the_host_takes_a_key(protocol: str) -> None:
+def test_a_session_has_a_prompt_cache_key_if_the_host_accepts_one(protocol: str) -> None:
     key = sent(MESSAGES, protocol, headers=SESSION, cache_keys=True, refuses=())["prompt_cache_key"]
     assert len(key) == 32
     assert (
@@ -354,7 +356,7 @@ def test_the_name_of_the_limit(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "none"])
-def test_where_earlier_reasoning_goes(field: str) -> None:
+def test_the_place_of_earlier_reasoning(field: str) -> None:
     turns = [
         {"type": "message", "role": "user", "content": "Hi"},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]},
@@ -370,23 +372,25 @@ def test_where_earlier_reasoning_goes(field: str) -> None:
 CUSTOM = {"tools": [{"type": "custom", "name": "apply_patch"}]}
 
 
-@pytest.mark.parametrize(
-    ("client", "protocol", "said", "kind"),
-    [
-        (RESPONSES, CHAT, None, "function"),
-        (RESPONSES, CHAT, False, "function"),
-        (RESPONSES, CHAT, True, "custom"),
-        (CHAT, RESPONSES, None, "custom"),
-        (CHAT, RESPONSES, True, "custom"),
-        (CHAT, RESPONSES, False, "function"),
-    ],
-)
-def test_custom_tools(client: str, protocol: str, said: bool | None, kind: str) -> None:
-    tools = (
-        CUSTOM if client == RESPONSES else {"tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]}
-    )
-    (tool,) = sent(client, protocol, tools, custom_tools=said)["tools"]
-    assert tool["type"] == kind
+CUSTOM_TOOLS: list[tuple[str, str, bool | None, str]] = [
+    (RESPONSES, CHAT, None, "function"),
+    (RESPONSES, CHAT, False, "function"),
+    (RESPONSES, CHAT, True, "custom"),
+    (CHAT, RESPONSES, None, "custom"),
+    (CHAT, RESPONSES, True, "custom"),
+    (CHAT, RESPONSES, False, "function"),
+]
+
+
+def test_custom_tools() -> None:
+    for client, protocol, said, kind in CUSTOM_TOOLS:
+        tools = (
+            CUSTOM
+            if client == RESPONSES
+            else {"tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]}
+        )
+        (tool,) = sent(client, protocol, tools, custom_tools=said)["tools"]
+        assert tool["type"] == kind, (client, protocol, said)
 
 
 @pytest.mark.parametrize(("said", "role"), [(True, "developer"), (False, "system")])
@@ -409,91 +413,89 @@ def test_system_messages_in_mid_conversation(client: str, protocol: str, said: b
     assert next(m["role"] for m in messages if "Be brief." in json.dumps(m)) == role
 
 
-@pytest.mark.parametrize(
-    ("protocol", "said", "sent"),
-    [
-        (CHAT, "none", None),
-        (CHAT, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
-        (CHAT, "cache_control", b'"cache_control":{"type":"ephemeral"}'),
-        (RESPONSES, "none", None),
-        (RESPONSES, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
-        (RESPONSES, "cache_control", None),
-    ],
-)
-def test_cache_marks(protocol: str, said: str, sent: bytes | None) -> None:
-    content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
-    made = plan(MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said)
-    assert sent is None or sent in made.translated.body
-    assert (b"cache" in made.translated.body) is (sent is not None)
-    assert len(made.translated.losses) == (1 if sent is None else 0)
+CACHE_MARKS: list[tuple[str, str, bytes | None]] = [
+    (CHAT, "none", None),
+    (CHAT, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+    (CHAT, "cache_control", b'"cache_control":{"type":"ephemeral"}'),
+    (RESPONSES, "none", None),
+    (RESPONSES, "breakpoint", b'"prompt_cache_breakpoint":{"mode":"explicit"}'),
+    (RESPONSES, "cache_control", None),
+]
 
 
-@pytest.mark.parametrize(
-    ("version", "said", "kept"),
-    [
-        ("2023-06-01", None, True),
-        ("bedrock-2023-05-31", None, True),
-        ("2026-10-21", None, False),
-        ("2027-01-01", None, False),
-        ("2026-10-21", True, True),
-        ("2023-06-01", False, False),
-    ],
-)
-def test_sampling_goes_with_the_api_version_that_is_sent(version: str, said: bool | None, kept: bool) -> None:
-    made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=said)
-    assert dict(made.headers)["anthropic-version"] == version
-    assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept
-    assert len(made.translated.losses) == (0 if kept else 1)
+def test_cache_marks() -> None:
+    for protocol, said, sent in CACHE_MARKS:
+        content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
+        made = plan(
+            MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said
+        )
+        assert sent is None or sent in made.translated.body, (protocol, said)
+        assert (b"cache" in made.translated.body) is (sent is not None), (protocol, said)
+        assert len(made.translated.losses) == (1 if sent is None else 0), (protocol, said)
+
+
+SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
+    ("2023-06-01", None, True),
+    ("bedrock-2023-05-31", None, True),
+    ("2026-10-21", None, False),
+    ("2027-01-01", None, False),
+    ("2026-10-21", True, True),
+    ("2023-06-01", False, False),
+]
+
+
+def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
+    for version, said, kept in SAMPLING_BY_VERSION:
+        made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=said)
+        assert dict(made.headers)["anthropic-version"] == version, (version, said)
+        assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept, (version, said)
+        assert len(made.translated.losses) == (0 if kept else 1), (version, said)
 
 
 OLD, NEW = "2023-06-01", "2026-10-21"
 
 
-@pytest.mark.parametrize(
-    ("body", "model", "said", "version"),
-    [
-        ({}, "m", None, NEW),
-        ({"temperature": 0}, "m", None, OLD),
-        ({"top_p": 0.9}, "m", None, OLD),
-        ({"temperature": 1}, "m", False, NEW),
-        ({"temperature": 1}, "claude-opus-5", None, NEW),
-        ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
-        ({"temperature": 1}, "claude-opus-5", True, OLD),
-        # What thinking forbids is left out, and then nothing needs the old version.
-        (
-            {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
-            "claude-haiku-4-5",
-            None,
-            NEW,
-        ),
-    ],
-)
-def test_the_old_version_is_sent_when_and_only_when_sampling_needs_it(
-    body: dict[str, Any], model: str, said: bool | None, version: str
-) -> None:
-    made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
-    assert dict(made.headers)["anthropic-version"] == version
-    written = json.loads(made.translated.body)
-    assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD)
+VERSIONS_BY_SAMPLING: list[tuple[dict[str, Any], str, bool | None, str]] = [
+    ({}, "m", None, NEW),
+    ({"temperature": 0}, "m", None, OLD),
+    ({"top_p": 0.9}, "m", None, OLD),
+    ({"temperature": 1}, "m", False, NEW),
+    ({"temperature": 1}, "claude-opus-5", None, NEW),
+    ({"temperature": 1}, "claude-haiku-4-5", None, OLD),
+    ({"temperature": 1}, "claude-opus-5", True, OLD),
+    # Settings that thinking forbids are left out, and then nothing needs the old version.
+    (
+        {"temperature": 0.5, "reasoning_effort": "high", "max_tokens": 32_000},
+        "claude-haiku-4-5",
+        None,
+        NEW,
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("own", "configured", "version"),
-    [
-        (OLD, "auto", OLD),
-        (NEW, "auto", NEW),
-        ("2030-01-01", "auto", "2030-01-01"),
-        (None, "auto", OLD),
-        (None, NEW, NEW),
-        (OLD, NEW, OLD),
-    ],
-)
-def test_a_relay_forwards_its_clients_version_whatever_it_is(
-    own: str | None, configured: str, version: str
-) -> None:
-    headers = {} if own is None else {"anthropic-version": own}
-    made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
-    assert dict(made.headers)["anthropic-version"] == version
+def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:
+    for body, model, said, version in VERSIONS_BY_SAMPLING:
+        made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
+        assert dict(made.headers)["anthropic-version"] == version, (body, model, said)
+        written = json.loads(made.translated.body)
+        assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, said)
+
+
+RELAYED_VERSIONS: list[tuple[str | None, str, str]] = [
+    (OLD, "auto", OLD),
+    (NEW, "auto", NEW),
+    ("2030-01-01", "auto", "2030-01-01"),
+    (None, "auto", OLD),
+    (None, NEW, NEW),
+    (OLD, NEW, OLD),
+]
+
+
+def test_a_relay_forwards_its_clients_version_whatever_it_is() -> None:
+    for own, configured, version in RELAYED_VERSIONS:
+        headers = {} if own is None else {"anthropic-version": own}
+        made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
+        assert dict(made.headers)["anthropic-version"] == version, (own, configured)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
@@ -503,7 +505,7 @@ def test_every_version_of_a_client_is_translated(protocol: str) -> None:
         assert not {"anthropic-version", "anthropic-beta"} & dict(made.headers).keys()
 
 
-def test_i4_a_translation_says_which_betas_it_needs() -> None:
+def test_i4_a_translation_sends_the_betas_that_it_needs() -> None:
     tool = {
         "type": "mcp",
         "server_label": "docs",
@@ -532,7 +534,7 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
     ("said", "thinking"),
     [("adaptive", {"type": "adaptive"}), ("budget", {"type": "enabled", "budget_tokens": 2048})],
 )
-def test_how_thinking_is_asked_for(said: str, thinking: dict[str, Any]) -> None:
+def test_the_reasoning_setting(said: str, thinking: dict[str, Any]) -> None:
     body = sent(CHAT, MESSAGES, {"reasoning_effort": "low", "max_tokens": 9000}, thinking=said)
     assert body["thinking"] == thinking
     assert body.get("output_config") == ({"effort": "low"} if said == "adaptive" else None)

@@ -1,4 +1,4 @@
-"""One request, one task group: who is told what, when, and that nothing outlives the request.
+"""One request, one task group: what each side gets, when, and that nothing outlives the request.
 
 Time is virtual; the upstream plays a script and the client is a pair of ASGI callables.
 """
@@ -29,6 +29,7 @@ from dragoman_server.upstream.client import (
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
+one_backend = pytest.mark.backends(VIRTUAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
@@ -106,8 +107,9 @@ async def test_a_stream_is_translated_and_ends(client: str) -> None:
     assert door.read_to_end, "the connection can be used again"
 
 
+@one_backend
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
+async def test_a_whole_response_has_its_length(client: str) -> None:
     fake, _, record = await run(Script([WHOLE[:40], WHOLE[40:]]), client=client, stream=False)
     assert fake.status == 200
     assert fake.headers["content-length"] == str(len(fake.body))
@@ -116,6 +118,7 @@ async def test_a_whole_answer_is_one_reply_with_its_length(client: str) -> None:
     assert record.outcome == "completed"
 
 
+@one_backend
 async def test_headers_of_a_stream() -> None:
     fake, _, _ = await run(
         Script([START, WORD, END], headers=[("x-request-id", "req_up"), ("set-cookie", "a=b")])
@@ -142,6 +145,7 @@ async def test_events_that_wait_share_one_write() -> None:
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("where", ["before the head", "before the first byte", "in the middle"])
+@pytest.mark.each_choice
 async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> None:
     scripts = {
         "before the head": Script([START, WORD, END], connect=[Sleep(25)]),
@@ -158,8 +162,8 @@ async def test_silence_is_filled_with_heartbeats(client: str, where: str) -> Non
 
 @pytest.mark.promise("R8")
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_what_the_client_gets_puts_the_next_heartbeat_off(client: str) -> None:
-    """The interval counts from the last bytes, and no answer that flows has heartbeats in it."""
+async def test_sent_bytes_postpone_the_next_heartbeat(client: str) -> None:
+    """The interval counts from the last bytes, and no response that flows has heartbeats in it."""
     flowing = Script([START, Sleep(4), WORD, Sleep(8), WORD, Sleep(25), END])
     fake, _, _ = await run(flowing, client=client)
     beat = PROTOCOLS[client].endpoints[0].heartbeat
@@ -200,7 +204,7 @@ async def test_a_heartbeat_at_the_moment_of_a_failure_leaves_one_response(script
         starts = [m for _, m in fake.messages if m["type"] == "http.response.start"]
         assert len(starts) == 1
         assert fake.finished
-        # Either the failure was first, or the heartbeat and the failure is told in the stream.
+        # Either the failure was first, or the heartbeat was, and the failure is in the stream.
         assert (fake.status == 200) == (b"event: ping" in fake.body)
         assert b'"type":"error"' in fake.body
         assert record.outcome == "failed"
@@ -255,6 +259,7 @@ UPSTREAM_FAILURES = [
 ]
 
 
+@one_backend
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize(("error", "status"), UPSTREAM_FAILURES)
@@ -273,7 +278,7 @@ async def test_a_failure_before_content_is_a_plain_http_error(
 
 @pytest.mark.parametrize("client", [MESSAGES, RESPONSES])
 async def test_lifecycle_events_are_held_until_content(client: str) -> None:
-    """The first events alone commit to nothing: an upstream that fails after them is still a plain error."""
+    """The first events by themselves commit to nothing: an upstream that fails after them is still a plain error."""
     error = UpstreamBroken("http://127.0.0.1:9: the connection broke")
     fake, _, _ = await run(Script([START, Sleep(1), error]), client=client)
     assert fake.status is not None
@@ -312,7 +317,7 @@ async def test_a_failure_after_content_ends_in_the_clients_error_form(client: st
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_failure_after_a_heartbeat_is_told_in_the_stream(client: str) -> None:
+async def test_a_failure_after_a_heartbeat_is_in_the_stream(client: str) -> None:
     fake, _, _ = await run(Script(connect=[Sleep(15), UpstreamUnreachable("gone")]), client=client)
     assert fake.status == 200
     assert FAILURE_TAILS[client] in fake.body
@@ -337,8 +342,9 @@ async def test_an_upstream_error_keeps_its_meaning_and_its_retry_headers(client:
     assert record.upstream_status == 429
 
 
+@one_backend
 @pytest.mark.promise("S6")
-async def test_a_redirect_is_no_answer() -> None:
+async def test_a_redirect_is_an_error() -> None:
     fake, _, _ = await run(Script([b"moved"], status=307, headers=[("location", "http://elsewhere/")]))
     assert fake.status is not None
     assert fake.status >= 500
@@ -346,7 +352,7 @@ async def test_a_redirect_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_whole_answer_to_a_client_that_streams(client: str) -> None:
+async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
     fake, _, record = await run(Script([WHOLE]), client=client, stream=True)
     assert fake.headers["content-type"].startswith("text/event-stream")
     assert SUCCESS[client] in fake.body
@@ -361,12 +367,14 @@ async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
     assert "Hello" in json.dumps(json.loads(fake.body))
 
 
+@one_backend
 async def test_a_relay_passes_the_bytes_unchanged() -> None:
     fake, _, record = await run(Script([START[:17], START[17:] + WORD, END]), client=CHAT)
     assert fake.body == START + WORD + END
     assert record.input_tokens == 3
 
 
+@one_backend
 async def test_losses_are_named_in_a_header() -> None:
     body = json.dumps({**BODIES[CHAT], "seed": 1}).encode()
     settings = Settings(
@@ -384,6 +392,7 @@ async def test_losses_are_named_in_a_header() -> None:
     assert record.losses == ["dropped /seed"]
 
 
+@one_backend
 async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
     key = "sk-canary-0123456789"
     upstream = UpstreamSettings(
@@ -391,8 +400,8 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
     )
     body = json.dumps({"error": {"message": f"Incorrect API key provided: {key}.", "type": "x"}}).encode()
     for client in PROTOCOL_NAMES:
-        asked = json.dumps(BODIES[client]).encode()
-        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", asked, id="a", now=0)
+        requested = json.dumps(BODIES[client]).encode()
+        plan = make_plan(Settings(upstreams=(upstream,)), PROTOCOLS[client], {}, "", requested, id="a", now=0)
         fake = FakeClient()
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")
@@ -415,15 +424,17 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
 @pytest.mark.promise("R9")
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tasks of an exchange are a cycle. What is large must not wait for the collector, which comes late."""
-    answers: list[weakref.ref[Any]] = []
+async def test_a_response_is_freed_at_once(
+    client: str, stream: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks of a request are a cycle. Large objects must not wait for the garbage collector, which runs late."""
+    responses: list[weakref.ref[Any]] = []
     make = Plan.response_machine
 
     def noting(self: Plan, **more: Any) -> Any:
-        answer = make(self, **more)
-        answers.append(weakref.ref(answer))
-        return answer
+        response = make(self, **more)
+        responses.append(weakref.ref(response))
+        return response
 
     monkeypatch.setattr(Plan, "response_machine", noting)
     gc.collect()
@@ -431,6 +442,6 @@ async def test_an_answer_is_freed_at_once(client: str, stream: bool, monkeypatch
     try:
         script = Script([START, WORD, END] if stream else [WHOLE])
         assert (await run(script, client=client, stream=stream))[0].status == 200
-        assert [answer() for answer in answers] == [None]
+        assert [response() for response in responses] == [None]
     finally:
         gc.enable()

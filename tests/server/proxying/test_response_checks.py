@@ -1,4 +1,4 @@
-"""Schemas and demanded calls that an upstream ignores, through the gateway: the answer arrives, the breach is told."""
+"""Schemas and forced calls that an upstream ignores, through the gateway: the response arrives, the loss is noted."""
 
 import json
 import logging
@@ -67,7 +67,7 @@ DEMANDING: dict[str, dict[str, Any]] = {
 }
 
 
-def answer_of(protocol: str, text: str) -> Any:
+def response_of(protocol: str, text: str) -> Any:
     if protocol == CHAT:
         return whole(chat_answer({"content": text}))
     if protocol == MESSAGES:
@@ -77,12 +77,12 @@ def answer_of(protocol: str, text: str) -> Any:
     return whole(responses_answer([item]))
 
 
-async def told(client: str, upstream: str, body: Any, text: str, **said: Any) -> list[str]:
-    """What the header says of a whole answer, which arrives as it is."""
-    gateway = scripted(upstream, answer_of(upstream, text), upstream=said)
-    answer = await gateway.call(PATHS[client], {"model": "up/m", **body})
-    assert json.dumps(text)[1:-1].encode() in answer.body
-    found = answer.headers.get("dragoman-loss", "").partition("; ")[2].split(", ")
+async def reported(client: str, upstream: str, body: Any, text: str, **said: Any) -> list[str]:
+    """Return the loss header of a whole response, which arrives unchanged."""
+    gateway = scripted(upstream, response_of(upstream, text), upstream=said)
+    response = await gateway.call(PATHS[client], {"model": "up/m", **body})
+    assert json.dumps(text)[1:-1].encode() in response.body
+    found = response.headers.get("dragoman-loss", "").partition("; ")[2].split(", ")
     return [loss for loss in found if "=answer:" in loss]
 
 
@@ -91,35 +91,35 @@ FOREIGN = [(client, upstream) for client in PATHS for upstream in PATHS if clien
 
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
-async def test_a_schema_that_was_ignored_is_told(client: str, upstream: str) -> None:
-    assert await told(client, upstream, ASKING[client], BROKEN) == NO_SCHEMA
-    assert await told(client, upstream, ASKING[client], KEPT) == []
+async def test_an_ignored_schema_is_recorded(client: str, upstream: str) -> None:
+    assert await reported(client, upstream, ASKING[client], BROKEN) == NO_SCHEMA
+    assert await reported(client, upstream, ASKING[client], KEPT) == []
 
 
 @pytest.mark.parametrize("stood_in", ["object", "none"])
-async def test_so_it_is_where_something_stood_in_for_it(stood_in: str) -> None:
-    """A JSON mode, words, or a tool that was not called."""
-    assert await told(CHAT, MESSAGES, ASKING[CHAT], BROKEN, structured_output=stood_in) == NO_SCHEMA
-    assert await told(CHAT, MESSAGES, ASKING[CHAT], KEPT, structured_output=stood_in) == []
+async def test_a_loss_is_recorded_for_a_substitute_too(stood_in: str) -> None:
+    """A JSON mode, text, or a tool that was not called."""
+    assert await reported(CHAT, MESSAGES, ASKING[CHAT], BROKEN, structured_output=stood_in) == NO_SCHEMA
+    assert await reported(CHAT, MESSAGES, ASKING[CHAT], KEPT, structured_output=stood_in) == []
 
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
-async def test_a_demanded_call_that_was_not_made_is_told(client: str, upstream: str) -> None:
-    assert await told(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
+async def test_a_missing_forced_call_is_recorded(client: str, upstream: str) -> None:
+    assert await reported(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
 
 
 async def test_an_upstream_that_enforces_them_is_left_to_it() -> None:
     asking = {**ASKING[MESSAGES], **DEMANDING[MESSAGES]}
-    assert await told(MESSAGES, CHAT, asking, BROKEN) == [*NO_CALL, *NO_SCHEMA]
-    assert await told(MESSAGES, CHAT, asking, BROKEN, enforces=("schema", "tool_choice")) == []
+    assert await reported(MESSAGES, CHAT, asking, BROKEN) == [*NO_CALL, *NO_SCHEMA]
+    assert await reported(MESSAGES, CHAT, asking, BROKEN, enforces=("schema", "tool_choice")) == []
 
 
 @pytest.mark.parametrize("protocol", PATHS)
 async def test_a_relay_is_not_checked(protocol: str) -> None:
-    assert await told(protocol, protocol, ASKING[protocol], BROKEN) == []
+    assert await reported(protocol, protocol, ASKING[protocol], BROKEN) == []
 
 
-async def test_a_stream_passes_as_it_comes_and_the_log_tells(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_passes_unchanged_and_the_loss_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     pieces = [BROKEN[at : at + 4] for at in range(0, len(BROKEN), 4)]
     script = stream(*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop"), done=True)
     with caplog.at_level(logging.DEBUG):

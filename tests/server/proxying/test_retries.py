@@ -1,4 +1,4 @@
-"""F. Retries, the pool and cancelling: the failures that users of gateways have met, one by one."""
+"""F. Retries, the pool and cancelling: the known failures of gateways, one by one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection wa
 
 
 def overloaded(protocol: str) -> dict[str, Any]:
-    """An error as it stands in a stream."""
+    """Return an error of a stream."""
     if protocol == MESSAGES:
         return anthropic("overloaded_error", "Overloaded")
     return openai("The server is overloaded", "server_error", "server_error")
@@ -54,7 +54,7 @@ def error_frames(protocol: str) -> bytes:
     return in_band(protocol, InBand(overloaded(protocol), bare=True), stream=True)
 
 
-# Content that went out: of text, and of a call whose arguments are not whole.
+# Sent content: text, and a call whose arguments are not complete.
 SAID = {"text": (Say("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
 ENDS: dict[str, Any] = {
     "the connection breaks": lambda protocol: [BROKEN],
@@ -64,7 +64,7 @@ ENDS: dict[str, Any] = {
 
 
 def begun(protocol: str, said: str) -> list[Step]:
-    """A stream up to its first content, each frame in a read of its own."""
+    """Return a stream up to its first content, each frame in a read of its own."""
     parts = frames(stream_of(protocol, *SAID[said]))
     word = b"Hello" if said == "text" else b"call_a"
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
@@ -75,21 +75,21 @@ def begun(protocol: str, said: str) -> list[Step]:
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
-async def test_f1_nobody_else_is_asked_after_content_went_out(
+async def test_f1_no_other_account_is_tried_after_content_was_sent(
     client: str, upstream: str, said: str, end: str
 ) -> None:
     play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")})
     tools = [{"name": "add", "input_schema": {"type": "object"}}]
-    heard = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
+    received = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
     assert pool.asked == ["a"]
-    assert heard.status == 200
-    meaning = meaning_of_client_stream(client, heard.body)
+    assert received.status == 200
+    meaning = meaning_of_client_stream(client, received.body)
     assert meaning.stop is Stop.ERROR
     assert len(meaning.blocks) <= 1
     assert meaning.said(Kind.TEXT) == ("Hello" if said == "text" else "")
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
-    assert heard.body.count(begins[client]) == 1
+    assert received.body.count(begins[client]) == 1
 
 
 @BOTH
@@ -99,7 +99,7 @@ async def test_f1_nobody_else_is_asked_after_content_went_out(
 async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     client: str, upstream: str, end: str, stream: bool
 ) -> None:
-    """The first account announces another answer, with its id and its figures, before it fails."""
+    """The first account announces another response, with its id and its usage, before it fails."""
     opening = frames(stream_of(upstream, Say("Never"), cost=Cost(prompt=5000)))[
         : 2 if upstream == RESPONSES else 1
     ]
@@ -111,19 +111,19 @@ async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     ]
     failing = pool_of(upstream, {"a": Answer([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
     alone = pool_of(upstream, {"b": good("Hello")})
-    heard, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
+    received, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
     assert failing.asked == ["a", "b"]
-    check_said(client, heard, "Hello", stream=stream)
-    assert without_ids(heard) == without_ids(expected)
+    check_said(client, received, "Hello", stream=stream)
+    assert without_ids(received) == without_ids(expected)
 
 
-def without_ids(heard: FakeClient) -> bytes:
-    """What the client heard, without what is new for each request."""
-    body = heard.body.replace(heard.headers["dragoman-request-id"].encode(), b"ID")
+def without_ids(received: FakeClient) -> bytes:
+    """Return what the client got, without what is new for each request."""
+    body = received.body.replace(received.headers["dragoman-request-id"].encode(), b"ID")
     return re.sub(rb'("(?:created(?:_at)?|completed_at)": ?)\d+', rb"\1 0", body)
 
 
-# What an upstream sends before it dies, and whether the client has seen something by then.
+# Bytes of an upstream before it fails, and True if the client got content by then.
 _TEXT_ITEM = {"type": "message", "id": "msg_1", "role": "assistant", "status": "in_progress", "content": []}
 _TEXT_PART = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
 _CALL = {"id": "call_1", "type": "function", "index": 0, "function": {"name": "add", "arguments": ""}}
@@ -161,7 +161,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
         },
         False,
     ),
-    "an empty thought": (
+    "empty reasoning": (
         {
             CHAT: [s.chunk({"role": "assistant", "content": None, "reasoning_content": ""})],
             MESSAGES: [
@@ -218,9 +218,7 @@ OPENINGS: dict[str, tuple[dict[str, list[dict[str, Any]]], bool]] = {
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.each_choice
-async def test_an_answer_begins_with_its_first_content_for_every_pair(
-    client: str, upstream: str, opening: str
-) -> None:
+async def test_a_response_begins_with_its_first_content(client: str, upstream: str, opening: str) -> None:
     events, seen = OPENINGS[opening]
     numbered = [
         {"sequence_number": number, **event} if upstream == RESPONSES else event
@@ -228,10 +226,10 @@ async def test_an_answer_begins_with_its_first_content_for_every_pair(
     ]
     sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
     pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
-    heard = await pool.call(client)
+    received = await pool.call(client)
     assert pool.asked == (["a"] if seen else ["a", "b"])
     if not seen:
-        check_said(client, heard, "Hello from b", stream=True)
+        check_said(client, received, "Hello from b", stream=True)
 
 
 LIMITS = {
@@ -241,7 +239,7 @@ LIMITS = {
 }
 
 
-# Forty seconds, in the forms in which servers say it. The dates are of RFC 9110, 5.6.7.
+# Forty seconds, in the forms in which servers send it. The dates are of RFC 9110, 5.6.7.
 FORTY = [
     ("retry-after", "40"),
     ("retry-after-ms", "40000"),
@@ -255,9 +253,7 @@ FORTY = [
 @pytest.mark.parametrize("header", FORTY, ids=repr)
 @pytest.mark.parametrize("random", [0.0, 0.5, 1.0])
 @pytest.mark.each_choice
-async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
-    header: tuple[str, str], random: float
-) -> None:
+async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str, str], random: float) -> None:
     """On the wire, to the second, and longer by chance; reports of others make it no shorter."""
     plays = {"a": [limited(CHAT, header), good("Hello")], "b": [good("Hello")]}
     pool = pool_of(CHAT, plays, random=random)
@@ -275,35 +271,35 @@ async def test_an_account_is_left_alone_for_as_long_as_it_was_asked_to_be(
                 random=0,
                 backoff=Backoff(),
             )
-    asked = [each.at for each in pool.provider.requests if each.account == "a"]
-    assert asked == [0, pytest.approx(back + 0.01)]
+    requested = [each.at for each in pool.provider.requests if each.account == "a"]
+    assert requested == [0, pytest.approx(back + 0.01)]
 
 
 @BOTH
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f3_a_client_hears_when_to_come_back(client: str, upstream: str, stream: bool) -> None:
-    """What one account says passes; of several it is the soonest that counts."""
+async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: bool) -> None:
+    """The time of a single account is returned; of several accounts the soonest counts."""
     alone = pool_of(upstream, {"a": limited(upstream, ("retry-after", "40"), LIMITS[upstream])})
-    heard = await alone.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "40")
-    assert heard.headers[LIMITS[upstream][0]] == "0"
+    received = await alone.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "40")
+    assert received.headers[LIMITS[upstream][0]] == "0"
     plays = {
         name: limited(upstream, ("retry-after", after), LIMITS[upstream])
         for name, after in (("a", "20"), ("b", "70"), ("c", "90"))
     }
     pool = pool_of(upstream, plays)
-    heard = await pool.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
-    assert heard.headers["retry-after-ms"] == "20000"
-    assert heard.headers[LIMITS[upstream][0]] == "0"
+    received = await pool.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "20")
+    assert received.headers["retry-after-ms"] == "20000"
+    assert received.headers[LIMITS[upstream][0]] == "0"
     await anyio.sleep(5)
-    heard = await pool.call(client, stream=stream)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "15")
-    assert check_error(client, 429, heard.body) == []
+    received = await pool.call(client, stream=stream)
+    assert (received.status, received.headers["retry-after"]) == (429, "15")
+    assert check_error(client, 429, received.body) == []
 
 
-# What clients of Messages may see, and what OpenAI's may.
+# Statuses that clients of Messages may get, and OpenAI's.
 KEPT = {
     429: ({429}, {429}),
     500: ({500}, {500}),
@@ -328,17 +324,17 @@ async def test_f4_the_class_of_the_last_error_reaches_the_client(
         if case.action in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)
     )
     pool = pool_of(upstream, {"a": play, "b": play})
-    heard = await pool.call(client, stream=stream)
+    received = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
-    assert heard.status in KEPT[status][0 if client == MESSAGES else 1]
-    assert check_error(client, heard.status or 0, heard.body) == []
+    assert received.status in KEPT[status][0 if client == MESSAGES else 1]
+    assert check_error(client, received.status or 0, received.body) == []
 
 
 async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
     """A client that leaves, and an hour in which something might still happen."""
-    heard = await pool.call(MESSAGES, stream=stream, leaves_after=after)
+    received = await pool.call(MESSAGES, stream=stream, leaves_after=after)
     assert anyio.current_time() == after
-    assert not heard.finished
+    assert not received.finished
     await anyio.sleep(3600)
 
 
@@ -347,11 +343,11 @@ async def left(pool: PoolGateway, after: float, *, stream: bool) -> None:
 async def test_f5_no_further_attempt_for_a_client_that_has_left(
     after: float, closed: dict[str, float], stream: bool
 ) -> None:
-    """It leaves while the first error is read, and while the second account is asked."""
+    """It leaves while the first error is read, and while the second account is tried."""
     failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
     pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
     await left(pool, after, stream=stream)
-    assert {asked.account: asked.door.closed_at for asked in pool.provider.requests} == closed
+    assert {request.account: request.door.closed_at for request in pool.provider.requests} == closed
 
 
 WAITING: dict[str, Any] = {
@@ -362,20 +358,20 @@ WAITING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("where", WAITING)
-async def test_f6_nor_before_the_first_token(where: str) -> None:
+async def test_f6_a_client_that_leaves_before_the_first_token_ends_the_request(where: str) -> None:
     """The client is watched from the moment its request was read."""
     pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
     await left(pool, 5, stream=True)
-    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
 @pytest.mark.parametrize("where", ["for the connection", "for the first byte", "for the rest"])
-async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
+async def test_f7_a_client_that_leaves_a_whole_response_ends_the_request(where: str) -> None:
     plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
     pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
     await left(pool, 5, stream=False)
-    assert [(asked.account, asked.door.closed_at) for asked in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
@@ -383,7 +379,7 @@ async def test_f7_nor_when_it_does_not_stream(where: str) -> None:
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
 async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
-    """They cannot be mended, but traffic must not go on going there."""
+    """The response is lost, but traffic must not go on going there."""
     play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
     for number in range(3):
@@ -396,7 +392,7 @@ async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream: str) -> None:
+async def test_f8_the_kind_of_an_error_in_the_middle_counts(client: str, upstream: str) -> None:
     error = (
         anthropic("rate_limit_error", "Slow down")
         if upstream == MESSAGES
@@ -411,7 +407,7 @@ async def test_f8_what_an_error_in_the_middle_says_counts(client: str, upstream:
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, upstream: str) -> None:
+async def test_f8_an_error_of_the_request_in_the_middle_is_a_failure(client: str, upstream: str) -> None:
     """The request was good enough to begin with."""
     kind = "invalid_request_error"
     error = anthropic(kind, "no") if upstream == MESSAGES else openai("no", kind, "invalid_prompt")
@@ -424,7 +420,7 @@ async def test_f8_a_fault_of_the_request_in_the_middle_is_trouble(client: str, u
 # Before the response, at its start, and inside of it.
 MOMENTS: dict[str, Any] = {
     "no connection": lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect")]),
-    "an error answer": broken,
+    "an error response": broken,
     "the error alone in the body": lambda protocol: InBand(overloaded(protocol), bare=True),
     "an error behind the announcement": lambda protocol: InBand(overloaded(protocol)),
     "an empty body": lambda protocol: Answer(),
@@ -450,7 +446,7 @@ async def test_f9_one_policy_for_every_moment(
     assert len(pool.health("a").failures) == 1
 
 
-async def test_f9_an_upstream_that_says_nothing_after_its_error_is_not_waited_for() -> None:
+async def test_f9_an_upstream_that_is_silent_after_its_error_is_not_waited_for() -> None:
     for protocol in PROTOCOL_NAMES:
         script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
         pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
@@ -475,28 +471,28 @@ BAD = {
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.each_choice
-async def test_f10_what_no_account_can_cure_is_tried_once(
+async def test_f10_an_error_of_the_request_is_tried_once(
     client: str, upstream: str, bad: str, stream: bool
 ) -> None:
     plays = {"a": BAD[bad](upstream), "b": good("Hello"), "c": good("Hello")}
     pool = pool_of(upstream, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/m", "else/m")})
-    heard = await pool.call(client, stream=stream, model="m")
+    received = await pool.call(client, stream=stream, model="m")
     assert pool.asked == ["a"]
-    assert heard.status == plays["a"].status
-    assert check_error(client, heard.status or 0, heard.body) == []
+    assert received.status == plays["a"].status
+    assert check_error(client, received.status or 0, received.body) == []
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
 @every_pair(PROTOCOL_NAMES)
 @pytest.mark.each_choice
-async def test_a_connection_that_breaks_behind_the_end_is_no_failure(client: str, upstream: str) -> None:
+async def test_a_connection_that_breaks_after_the_end_is_no_failure(client: str, upstream: str) -> None:
     parts = script_of(upstream, good("Hello"), stream=True).body
     pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
     check_said(client, await pool.call(client), "Hello", stream=True)
     assert pool.asked == ["a"]
 
 
-# What is sent once more.
+# Requests that are sent again.
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -504,13 +500,13 @@ def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 
 
 @BOTH
-async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
+async def test_an_unread_request_is_sent_again_counted_and_logged(
     stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
     with caplog.at_level("INFO", "dragoman.requests"):
-        heard = await pool.call(CHAT, stream=stream)
-    check_said(CHAT, heard, "Hello", stream=stream)
+        received = await pool.call(CHAT, stream=stream)
+    check_said(CHAT, received, "Hello", stream=stream)
     assert pool.asked == ["a", "a"]
     assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
     (line,) = lines_of(caplog)
@@ -521,7 +517,7 @@ async def test_a_request_that_nobody_read_is_sent_once_more_counted_and_logged(
     assert failure["seconds"] == 0
 
 
-async def test_it_is_sent_once_more_only_once_and_then_the_pool_decides() -> None:
+async def test_an_unread_request_is_sent_again_only_once() -> None:
     pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
     check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
     assert pool.asked == ["a", "a", "b"]
@@ -536,7 +532,7 @@ async def test_no_resend_beyond_the_most_attempts() -> None:
 @pytest.mark.promise("R5", "R6")
 async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_account() -> None:
     """300 pools whose accounts fail in every way there is, on the wire: at most `max_attempts` requests, each account
-    once but for what nobody has read, and no text but that of one answer.
+    once but for unread requests, and no text but that of one response.
     """
     chance = random.Random(0)
     plays = (
@@ -554,18 +550,18 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
         accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
         most = chance.randint(1, 5)
         pool = pool_of(CHAT, accounts, max_attempts=most)
-        heard = await pool.call(CHAT, stream=True)
+        received = await pool.call(CHAT, stream=True)
         assert 1 <= len(pool.asked) <= most
-        for name, answers in accounts.items():
-            assert pool.asked.count(name) <= (2 if answers[0] is LOST else 1), (accounts, pool.asked)
-        assert heard.body.count(b"Hello") <= 1
+        for name, responses in accounts.items():
+            assert pool.asked.count(name) <= (2 if responses[0] is LOST else 1), (accounts, pool.asked)
+        assert received.body.count(b"Hello") <= 1
 
 
 # A store of accounts that is slow or down, and upstreams that fail at the same time.
 
 
 class Bad(MemoryAccountStore):
-    """Answers nothing for a time, or fails."""
+    """Hangs for a time, or fails."""
 
     def __init__(self, mood: str) -> None:
         super().__init__()
@@ -597,5 +593,5 @@ async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succee
     for _ in range(30):
         begun = anyio.current_time()
         check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
-        # Each of at most ten calls waits for 50 ms, and after three failures in a row nobody waits.
+        # Each of at most ten calls waits for 50 ms, and after three failures in a row no call waits.
         assert anyio.current_time() - begun <= 0.5

@@ -1,4 +1,4 @@
-"""Failures of upstreams, as clients are told of them: whose they are, what to do, whether to try again."""
+"""Failures of upstreams, as clients get them: whose they are, what to do, and if to try again."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def record(caplog: pytest.LogCaptureFixture) -> Any:
     return lambda: caplog.records[-1].dragoman  # type: ignore[attr-defined]
 
 
-def message_of(heard: FakeClient) -> str:
-    text: str = json.loads(heard.body)["error"]["message"]
+def message_of(response: FakeClient) -> str:
+    text: str = json.loads(response.body)["error"]["message"]
     return text
 
 
@@ -62,43 +62,41 @@ def upstream(**more: Any) -> UpstreamSettings:
     return UpstreamSettings(name="ok", protocol=CHAT, base_url="https://llm.corp.test:8443/v1", **more)
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "message"),
-    [
-        (
-            UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
-            ErrorKind.UNREACHABLE,
-            'cannot connect to upstream "ok": Connection refused',
+FAILURES: list[tuple[Any, ErrorKind, str]] = [
+    (
+        UpstreamUnreachable("cannot connect to https://llm.corp.test:8443: Connection refused"),
+        ErrorKind.UNREACHABLE,
+        'cannot connect to upstream "ok": Connection refused',
+    ),
+    (
+        UpstreamUnreachable(
+            "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
         ),
-        (
-            UpstreamUnreachable(
-                "cannot connect to https://llm.corp.test:8443: certificate is not valid for 'llm.corp.test'"
-            ),
-            ErrorKind.UNREACHABLE,
-            "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
-        ),
-        (
-            UpstreamTimeout(
-                "https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ
-            ),
-            ErrorKind.TIMEOUT,
-            'upstream "ok" sent no response head in 5 s',
-        ),
-        (
-            UpstreamBroken("the connection broke"),
-            ErrorKind.UNREACHABLE,
-            'upstream "ok": the connection broke',
-        ),
-        (
-            UpstreamRequestInvalid("the upstream's URL is not valid"),
-            ErrorKind.MISCONFIGURED,
-            'upstream "ok": the upstream\'s URL is not valid',
-        ),
-    ],
-)
+        ErrorKind.UNREACHABLE,
+        "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
+    ),
+    (
+        UpstreamTimeout("https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ),
+        ErrorKind.TIMEOUT,
+        'upstream "ok" sent no response head in 5 s',
+    ),
+    (
+        UpstreamBroken("the connection broke"),
+        ErrorKind.UNREACHABLE,
+        'upstream "ok": the connection broke',
+    ),
+    (
+        UpstreamRequestInvalid("the upstream's URL is not valid"),
+        ErrorKind.MISCONFIGURED,
+        'upstream "ok": the upstream\'s URL is not valid',
+    ),
+]
+
+
 @pytest.mark.promise("S18")
-def test_a_failed_call_names_the_upstream_and_no_address(error: Any, kind: ErrorKind, message: str) -> None:
-    assert error_from_upstream(error, upstream(), URL) == WireError(kind, message)
+def test_a_failed_request_names_the_upstream_and_no_address() -> None:
+    for error, kind, message in FAILURES:
+        assert error_from_upstream(error, upstream(), URL) == WireError(kind, message), message
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,7 @@ def test_an_address_is_found_however_it_is_written(url: str, named: str) -> None
     assert error.message.replace("its host", "a") == 'a break: upstream "ok" closed the connection'
 
 
-def test_what_is_no_url_is_no_address() -> None:
+def test_other_text_is_no_address() -> None:
     error = error_from_upstream(UpstreamRequestInvalid("no URL"), upstream(), "http://[")
     assert error.message == 'upstream "ok": no URL'
 
@@ -148,7 +146,9 @@ REFUSED = WireError(ErrorKind.AUTHENTICATION, "Incorrect API key provided: sk-1*
         ),
     ],
 )
-def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | None, message: str) -> None:
+def test_a_refused_key_is_reported_with_its_place(
+    name: str, account: str, key: str | None, message: str
+) -> None:
     settings = UpstreamSettings(name=name, protocol=CHAT, base_url="http://h.test/v1")
     theirs = AccountSettings(upstream=name, name=account, api_key=Secret(key) if key else None)
     assert error_for_client(REFUSED, settings, theirs, []) == WireError(ErrorKind.AUTHENTICATION, message)
@@ -162,14 +162,14 @@ def test_a_refused_key_says_where_it_stands(name: str, account: str, key: str | 
         ("http://h.test", "http://u:p@h.test", "proxy of [[accounts]] b"),
     ],
 )
-def test_where_a_proxy_is_set(of_upstream: str | None, of_account: str | None, place: str) -> None:
+def test_the_place_of_a_proxys_setting(of_upstream: str | None, of_account: str | None, place: str) -> None:
     settings = upstream(proxy=of_upstream and Secret(of_upstream))
     theirs = AccountSettings(upstream="ok", name="b", proxy=Secret(of_account) if of_account else None)
     shown = error_for_client(WireError(ErrorKind.MISCONFIGURED, "no", 407), settings, theirs, [])
     assert shown.message.endswith(f"(407): check {place}")
 
 
-def test_an_upstream_of_the_environment_is_told_by_its_variables() -> None:
+def test_an_upstream_of_the_environment_is_reported_by_its_variables() -> None:
     environ = {"ANTHROPIC_AUTH_TOKEN": "k", "ANTHROPIC_BASE_URL": "http://h.test"}
     settings = load(environ=environ).settings
     (found,) = settings.upstreams
@@ -187,54 +187,68 @@ def test_the_simulator_has_no_settings_to_check() -> None:
     assert error_for_client(REFUSED, simulator, account, []) is REFUSED
 
 
-@pytest.mark.parametrize(
-    ("status", "message", "expected"),
-    [
-        (404, "Not Found", True),
-        (404, "404 page not found", True),
-        (404, "File Not Found", True),
-        (404, "Resource not found", True),
-        (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
-        (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
-        (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
-        (404, "Route POST:/chat/completions not found", True),
-        (404, "no Route matched with those values", True),
-        (405, "Method Not Allowed", True),
-        (405, "no", False),
-        (404, "The model `m` does not exist", False),
-        (404, "model: claude-x", False),
-        (404, "Model not found, inaccessible, and/or not deployed", False),
-        (404, "No endpoints found that support tool use", False),
-        (404, "Item with id 'rs_1' not found.", False),
-        (400, "Not Found", False),
-    ],
-)
-def test_words_for_a_path_that_an_upstream_does_not_have(status: int, message: str, expected: bool) -> None:
-    error = WireError(kind_of_status(status), message, status, "model_not_found")
-    theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
-    shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
-    words = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
-    assert shown == (replace_struct(error, message=words, code="unknown_url") if expected else error)
+PATH_ERRORS: list[tuple[int, str, bool]] = [
+    (404, "Not Found", True),
+    (404, "404 page not found", True),
+    (404, "File Not Found", True),
+    (404, "Resource not found", True),
+    (404, "Invalid URL (POST /v1/v1/chat/completions)", True),
+    (404, "Unknown request URL: POST /openai/chat/completions. Please check the URL for typos", True),
+    (404, "Unrecognized request URL (POST: /v1/chat). Please see the documentation", True),
+    (404, "Route POST:/chat/completions not found", True),
+    (404, "no Route matched with those values", True),
+    (405, "Method Not Allowed", True),
+    (405, "no", False),
+    (404, "The model `m` does not exist", False),
+    (404, "model: claude-x", False),
+    (404, "Model not found, inaccessible, and/or not deployed", False),
+    (404, "No endpoints found that support tool use", False),
+    (404, "Item with id 'rs_1' not found.", False),
+    (400, "Not Found", False),
+]
 
 
-@pytest.mark.parametrize(
-    "first",
-    [b"{", b" [", b"d", b"data: x", b"event: x", b": x", b"\r\n", b"id: 1", b"retry: 9", b"error: {}"],
-)
-def test_what_may_begin_an_answer_is_read_whatever_it_is_called(first: bytes) -> None:
-    assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None
+def test_an_error_about_the_path_points_at_base_url() -> None:
+    for status, message, expected in PATH_ERRORS:
+        error = WireError(kind_of_status(status), message, status, "model_not_found")
+        theirs = AccountSettings(upstream="ok", name="default", api_key=Secret("key1"))
+        shown = error_for_client(error, upstream(), theirs, [], b'{"detail":"..."}')
+        text = f'upstream "ok" does not serve this path ({status}): is base_url of [[upstreams]] ok right?'
+        assert shown == (replace_struct(error, message=text, code="unknown_url") if expected else error), (
+            status,
+            message,
+        )
+
+
+BEGINNINGS: list[bytes] = [
+    b"{",
+    b" [",
+    b"d",
+    b"data: x",
+    b"event: x",
+    b": x",
+    b"\r\n",
+    b"id: 1",
+    b"retry: 9",
+    b"error: {}",
+]
+
+
+def test_a_body_that_begins_like_json_or_sse_is_read_whatever_its_content_type() -> None:
+    for first in BEGINNINGS:
+        assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None, first
 
 
 def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
     assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
-# What an upstream with one account answers -> status for clients of Messages, and for OpenAI's; what both are told, and
-# what the log says beyond it.
+# Response of an upstream with one account -> status for clients of Messages, and for OpenAI's; the text for both, and
+# what the log has beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
 MONEY = 'the money or quota of account "a" of upstream "up" is used up{}: {}'
-TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
+REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "a refused key": (unauthorized, (401, 401), KEY.format(" (401)"), ": "),
     "a refused key, as a 400": (
         lambda protocol: refusal(protocol, 400, "API key not valid.", "invalid_request_error"),
@@ -291,17 +305,17 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
         "",
     ),
-    "a page that says 404": (
+    "a page of a 404": (
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" answered 404 with text/html: {RIGHT}',
-        ": the upstream answered with status 404 and no readable message",
+        ": the upstream returned status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
         lambda protocol: Answer(status=407),
         (503, 503),
         'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
-        ": the upstream answered with status 407 and no readable message",
+        ": the upstream returned status 407 and no readable message",
     ),
     "no such path, in words": (
         lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
@@ -313,7 +327,7 @@ TOLD: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         lambda protocol: Answer(status=405),
         (405, 405),
         f'upstream "up" answered 405 with an empty body: {RIGHT}',
-        ": the upstream answered with status 405 and no readable message",
+        ": the upstream returned status 405 and no readable message",
     ),
     "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
     "no connection": (
@@ -328,20 +342,20 @@ PATH_OF = {CHAT: "/chat/completions", MESSAGES: "/v1/messages", RESPONSES: "/res
 
 @each("client")
 @each("upstream")
-@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.parametrize("case", REPORTED)
 @pytest.mark.each_choice
-async def test_what_a_client_is_told(client: str, upstream: str, case: str, record: Any) -> None:
-    play, statuses, message, more = TOLD[case]
+async def test_the_error_that_a_client_gets(client: str, upstream: str, case: str, record: Any) -> None:
+    play, statuses, message, more = REPORTED[case]
     pool = pool_of(upstream, {"a": play(upstream)})
-    heard = await pool.call(client)
-    assert heard.status == statuses[client != MESSAGES]
-    assert check_error(client, heard.status or 0, heard.body) == []
-    assert message_of(heard) == message
-    assert b".test" not in heard.body
+    response = await pool.call(client)
+    assert response.status == statuses[client != MESSAGES]
+    assert check_error(client, response.status or 0, response.body) == []
+    assert message_of(response) == message
+    assert b".test" not in response.body
     cause = record()["error"]
     assert cause == more or cause.startswith(message + more)
     assert record()["failures"][0]["cause"] == cause
-    code = json.loads(heard.body)["error"].get("code")
+    code = json.loads(response.body)["error"].get("code")
     assert code != "model_not_found"
     assert (code == "insufficient_quota") is ("credit" in case and client != MESSAGES)
 
@@ -349,18 +363,16 @@ async def test_what_a_client_is_told(client: str, upstream: str, case: str, reco
 @pytest.mark.promise("S18")
 @each("client")
 @each("upstream")
-async def test_a_status_that_http_does_not_have_is_told_as_502(
-    client: str, upstream: str, record: Any
-) -> None:
-    """A client that is sent one does what it likes: "unknown" status lines, endless retries, a crash."""
+async def test_an_invalid_status_is_returned_as_502(client: str, upstream: str, record: Any) -> None:
+    """Clients react to one in any way: "unknown" status lines, endless retries, a crash."""
     play = replace(broken(upstream), status=999)
-    heard = await pool_of(upstream, {"a": play}).call(client)
-    assert heard.status == 502
-    assert check_error(client, 502, heard.body) == []
+    response = await pool_of(upstream, {"a": play}).call(client)
+    assert response.status == 502
+    assert check_error(client, 502, response.body) == []
     assert record()["failures"][0]["status"] == 999
 
 
-# What cannot be read -> what is said of it, once.
+# Unreadable response -> the one sentence about it.
 UNREADABLE = {
     "no JSON": (b"data: {]\n\n", b'{"id":'),
     "no object": (b"data: 7\n\n", b"[]"),
@@ -372,41 +384,41 @@ UNREADABLE = {
 @each("upstream")
 @pytest.mark.parametrize("case", UNREADABLE)
 @pytest.mark.each_choice
-async def test_what_cannot_be_read_is_502_and_says_so_once(
+async def test_an_unreadable_response_is_502_with_one_sentence(
     client: str, upstream: str, case: str, stream: bool
 ) -> None:
     if stream and client == upstream:
-        return  # a relay does not read what it passes on
+        return  # a relay does not read the bytes that it forwards
     pool = pool_of(upstream, {"a": Answer([UNREADABLE[case][not stream]])})
-    heard = await pool.call(client, stream=stream)
-    assert heard.status == 502
-    assert message_of(heard).count("cannot be read") == 1
-    assert message_of(heard).startswith("the upstream's answer cannot be read: ")
+    response = await pool.call(client, stream=stream)
+    assert response.status == 502
+    assert message_of(response).count("cannot be read") == 1
+    assert message_of(response).startswith("the upstream's response cannot be read: ")
 
 
 @each("client")
-async def test_the_log_says_the_cause_behind_heartbeats_too(client: str, record: Any) -> None:
+async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: Any) -> None:
     redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
-    heard = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
-    assert heard.status == 200
-    assert RIGHT.encode() in heard.body
-    assert b"corp.test" not in heard.body
+    response = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
+    assert response.status == 200
+    assert RIGHT.encode() in response.body
+    assert b"corp.test" not in response.body
     assert record()["error"] == record()["failures"][0]["cause"]
     assert record()["error"].endswith(" 302 to https://new.corp.test/v1: put that into base_url")
 
 
 @each("client")
-async def test_an_end_without_an_answer_is_told_in_one_sentence(client: str) -> None:
-    heard = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
-    assert (heard.status, message_of(heard)) == (
+async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
+    response = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
+    assert (response.status, message_of(response)) == (
         502,
-        "the upstream's answer cannot be read: it ended without any answer",
+        "the upstream's response cannot be read: it ended without any choices",
     )
 
 
 # -- whether to try again
 
-SAYS_TRUE, SAYS_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
+RETRY_TRUE, RETRY_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
 
 
 def forbidden(protocol: str) -> Answer:
@@ -415,15 +427,15 @@ def forbidden(protocol: str) -> Answer:
 
 ADVICE: dict[str, tuple[Any, str | None]] = {
     "a refused key": (unauthorized, "false"),
-    "a refused key, try again": (lambda protocol: with_headers(unauthorized(protocol), SAYS_TRUE), "false"),
+    "a refused key, try again": (lambda protocol: with_headers(unauthorized(protocol), RETRY_TRUE), "false"),
     "forbidden": (forbidden, "false"),
-    "forbidden, try again": (lambda protocol: with_headers(forbidden(protocol), SAYS_TRUE), "false"),
+    "forbidden, try again": (lambda protocol: with_headers(forbidden(protocol), RETRY_TRUE), "false"),
     "no money": (lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"), "false"),
     "a redirect": (lambda protocol: Answer(status=307, headers=(("location", "/"),)), "false"),
     "a rate limit": (limited, None),
-    "a rate limit for long": (lambda protocol: limited(protocol, SAYS_FALSE), "false"),
+    "a rate limit for long": (lambda protocol: limited(protocol, RETRY_FALSE), "false"),
     "a bad moment": (broken, None),
-    "a bad moment, try again": (lambda protocol: with_headers(broken(protocol), SAYS_TRUE), "true"),
+    "a bad moment, try again": (lambda protocol: with_headers(broken(protocol), RETRY_TRUE), "true"),
     "a bad request": (lambda protocol: refusal(protocol, 400, "no", "invalid_request_error"), None),
 }
 
@@ -434,20 +446,20 @@ ADVICE: dict[str, tuple[Any, str | None]] = {
 @pytest.mark.each_choice
 async def test_whether_to_try_again(client: str, upstream: str, case: str) -> None:
     play, advice = ADVICE[case]
-    heard = await pool_of(upstream, {"a": play(upstream)}).call(client)
-    assert heard.headers.get("x-should-retry") == advice
+    response = await pool_of(upstream, {"a": play(upstream)}).call(client)
+    assert response.headers.get("x-should-retry") == advice
 
 
 @each("client")
-async def test_the_pools_word_counts_before_one_accounts(client: str) -> None:
-    """An account says that trying again is no use; the pool knows one that is back in 20 s."""
+async def test_the_error_of_the_pool_counts_before_one_accounts(client: str) -> None:
+    """An account's error is permanent; another account of the pool is available in 20 s."""
     plays = {
         "a": limited(CHAT, ("retry-after", "20")),
-        "b": limited(CHAT, ("retry-after", "9000"), SAYS_FALSE),
+        "b": limited(CHAT, ("retry-after", "9000"), RETRY_FALSE),
     }
-    heard = await pool_of(CHAT, plays).call(client)
-    assert (heard.status, heard.headers["retry-after"]) == (429, "20")
-    assert "x-should-retry" not in heard.headers
+    response = await pool_of(CHAT, plays).call(client)
+    assert (response.status, response.headers["retry-after"]) == (429, "20")
+    assert "x-should-retry" not in response.headers
 
 
 class Counted(httpx2.ASGITransport):
@@ -504,46 +516,46 @@ OUT_OF_USE = (
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @each("client")
-async def test_the_request_that_burns_the_last_key(client: str, stream: bool, record: Any) -> None:
-    """It gets what the next one gets: an account of the gateway's is not the client's."""
+async def test_the_request_that_disables_the_last_key(client: str, stream: bool, record: Any) -> None:
+    """It gets the same error as the next request: the accounts of the gateway are not the client's."""
     plays = {"a": unauthorized(CHAT), "b": refusal(CHAT, 402, CREDIT)}
     pool = pool_of(CHAT, plays)
-    heard = await pool.call(client, stream=stream)
+    response = await pool.call(client, stream=stream)
     assert pool.asked == ["a", "b"]
     last = MONEY.format(" (402)", CREDIT).replace('"a"', '"b"')
-    assert message_of(heard) == f"{OUT_OF_USE} ({last})"
+    assert message_of(response) == f"{OUT_OF_USE} ({last})"
     after = await pool.call(client, stream=stream)
     assert message_of(after) == OUT_OF_USE
     assert pool.asked == ["a", "b"]
-    for each_one in (heard, after):
+    for each_one in (response, after):
         assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
         assert check_error(client, 503, each_one.body) == []
     assert record()["status"] == 503
 
 
 @each("client")
-async def test_a_burnt_key_beside_an_account_that_rests(client: str) -> None:
+async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
     plays = {"a": limited(CHAT, ("retry-after", "60")), "b": unauthorized(CHAT)}
     pool = pool_of(CHAT, plays, max_attempts=1)
     await pool.call(client)
-    heard = await pool.call(client)
+    response = await pool.call(client)
     assert pool.asked == ["a", "b"]
-    assert (heard.status, heard.headers["retry-after"]) == (429, "60")
-    assert message_of(heard).startswith(
+    assert (response.status, response.headers["retry-after"]) == (429, "60")
+    assert message_of(response).startswith(
         "every account of this model's upstreams rests; the first is back in 60 s"
     )
-    assert "x-should-retry" not in heard.headers
+    assert "x-should-retry" not in response.headers
 
 
 @each("client")
-async def test_a_burnt_key_when_others_could_not_be_tried(client: str) -> None:
+async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> None:
     pool = pool_of(CHAT, {"a": unauthorized(CHAT), "b": good("Hello")}, max_attempts=1)
-    heard = await pool.call(client)
-    assert heard.status in (503, 529)
-    assert message_of(heard).startswith(
+    response = await pool.call(client)
+    assert response.status in (503, 529)
+    assert message_of(response).startswith(
         "the accounts that were tried are out of use; others may take the next"
     )
-    assert "x-should-retry" not in heard.headers
+    assert "x-should-retry" not in response.headers
     assert (await pool.call(client)).status == 200
 
 
@@ -559,8 +571,8 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
     }
     models = {"m": ("up/one", "else/two")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
-    heard = await pool.call(MESSAGES, model="m", stream=stream)
-    assert heard.status == 502
+    response = await pool.call(MESSAGES, model="m", stream=stream)
+    assert response.status == 502
     found = record()
     assert [
         tuple(each.get(name) for name in ("account", "model", "status", "seconds"))
@@ -575,7 +587,7 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
         "http://up.test: the connection broke",
         'upstream "else" refused the key of accou',
     ]
-    # The client is told of the second one, because time heals it.
+    # The client gets the second error, because it passes.
     said = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
     assert said == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
     assert "upstream_status" not in found
@@ -584,7 +596,7 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize(
-    ("status", "words", "model", "advised"),
+    ("status", "refused_with", "model", "advised"),
     [
         (404, "The model does not exist.", "claude-opus-5-5", True),
         (400, "Invalid model name passed in model=claude-opus-5-5.", "claude-opus-5-5", True),
@@ -595,17 +607,17 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
     ],
 )
 @pytest.mark.each_choice
-async def test_a_model_that_an_agent_asked_for_and_that_is_not_there_comes_with_the_line_to_add(
-    client: str, status: int, words: str, model: str, advised: bool
+async def test_an_unknown_model_of_an_agent_is_an_error_with_the_line_to_add(
+    client: str, status: int, refused_with: str, model: str, advised: bool
 ) -> None:
-    pool = pool_of(CHAT, {"a": refusal(CHAT, status, words)}, upstream={"model_list": False})
-    heard = await pool.call(client, model=model)
+    pool = pool_of(CHAT, {"a": refusal(CHAT, status, refused_with)}, upstream={"model_list": False})
+    response = await pool.call(client, model=model)
     line = ' (add to dragoman.toml, below [models]: "claude-*" = "up/MODEL")'
-    assert (heard.status, message_of(heard)) == (status, words + (line if advised else ""))
+    assert (response.status, message_of(response)) == (status, refused_with + (line if advised else ""))
 
 
 @pytest.mark.parametrize("order", ["ac", "ca"])
-async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: Any) -> None:
+async def test_a_failed_chain_names_the_requested_model(order: str, record: Any) -> None:
     plays: dict[str, Plays] = {"a": broken(MESSAGES), "c": broken(CHAT)}
     models = {"m": ("up/one", "else/two") if order == "ac" else ("else/two", "up/one")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
@@ -618,16 +630,16 @@ async def test_a_failed_chain_names_the_model_that_it_asked(order: str, record: 
 @each("upstream")
 @pytest.mark.promise("S3")
 async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any) -> None:
-    """Servers repeat what they refuse, in error answers and inside of answers, before content and after."""
-    words = "no: canary-of-a, team-secret"
+    """Servers repeat what they refuse, in error responses and inside responses, before content and after."""
+    refused_with = "no: canary-of-a, team-secret"
     error = (
-        anthropic("api_error", words)
+        anthropic("api_error", refused_with)
         if upstream == MESSAGES
-        else openai(words, "server_error", "server_error")
+        else openai(refused_with, "server_error", "server_error")
     )
     ending = InBand(error, bare=True)
     late = Answer([*frames(stream_of(upstream, Say("Hello")))[:-3], in_band(upstream, ending, stream=True)])
-    plays: list[Plays] = [refusal(upstream, 500, words), InBand(error), ending, late]
+    plays: list[Plays] = [refusal(upstream, 500, refused_with), InBand(error), ending, late]
     pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})
     for _ in plays:
         await pool.call(MESSAGES if upstream == CHAT else CHAT, stream=stream)

@@ -1,4 +1,4 @@
-"""POST /v1/responses/compact, as a server drives the application: passed on, or served by a summary."""
+"""POST /v1/responses/compact, as a server drives the application: forwarded, or served by a summary."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ STORY = [
 async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
     """The case: Codex gets 404 and stops."""
     async with gateway() as up:
-        # `stream` is no setting of this endpoint, but clients send what they always do.
+        # `stream` is no setting of this endpoint, but clients send their usual settings.
         body = {
             "model": f"{upstream}/echo",
             "input": STORY,
@@ -41,22 +41,22 @@ async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
         client = await up.call(PATH, body)
         assert client.status == 200, client.body
         assert client.headers["content-type"] == "application/json"
-        answer = json.loads(client.body)
-        assert answer.keys() == {"id", "object", "created_at", "output", "usage"}
-        assert answer["object"] == "response.compaction"
-        assert answer["id"].startswith("resp_")
-        assert isinstance(answer["created_at"], int)
-        assert answer["usage"]["total_tokens"] > 0
+        response = json.loads(client.body)
+        assert response.keys() == {"id", "object", "created_at", "output", "usage"}
+        assert response["object"] == "response.compaction"
+        assert response["id"].startswith("resp_")
+        assert isinstance(response["created_at"], int)
+        assert response["usage"]["total_tokens"] > 0
         # "a list of all user messages, followed by a single compaction item"
-        assert [item["type"] for item in answer["output"]] == ["message", "message", "compaction"]
-        words = [item["content"][0] for item in answer["output"][:2]]
-        assert words == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
-        assert all(item["id"] for item in answer["output"])
+        assert [item["type"] for item in response["output"]] == ["message", "message", "compaction"]
+        content = [item["content"][0] for item in response["output"][:2]]
+        assert content == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
+        assert all(item["id"] for item in response["output"])
         assert upstream == "forgetful" or not up.last.body.get("stream")
 
 
 @each_translated
-async def test_the_summary_takes_the_place_of_the_conversation(upstream: str) -> None:
+async def test_the_summary_replaces_the_conversation(upstream: str) -> None:
     async with gateway() as up:
         compacted = await up.json(PATH, {"model": f"{upstream}/echo", "input": STORY})
         await up.json(
@@ -71,18 +71,18 @@ async def test_the_summary_takes_the_place_of_the_conversation(upstream: str) ->
         assert "wood" not in sent.replace("Summary", "")
 
 
-async def test_text_alone_is_a_conversation() -> None:
+async def test_a_text_is_a_conversation() -> None:
     async with gateway() as up:
-        answer = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
-        assert [item["type"] for item in answer["output"]] == ["message", "compaction"]
+        response = await up.json(PATH, {"model": "messages/echo", "input": "Build a ship"})
+        assert [item["type"] for item in response["output"]] == ["message", "compaction"]
 
 
 async def test_a_stored_conversation_is_summed_up() -> None:
     async with gateway(response_store="memory") as up:
         first = await up.json("/v1/responses", {"model": "messages/echo", "input": "Build a ship"})
-        answer = await up.json(PATH, {"model": "messages/echo", "previous_response_id": first["id"]})
-        assert [item["type"] for item in answer["output"]] == ["message", "compaction"]
-        assert answer["output"][0]["content"][0]["text"] == "Build a ship"
+        response = await up.json(PATH, {"model": "messages/echo", "previous_response_id": first["id"]})
+        assert [item["type"] for item in response["output"]] == ["message", "compaction"]
+        assert response["output"][0]["content"][0]["text"] == "Build a ship"
         assert "Build a ship" in json.dumps(up.last.body)
 
 
@@ -107,7 +107,7 @@ async def test_a_stored_conversation_is_sent_to_a_responses_upstream() -> None:
         assert [item["role"] for item in up.last.body["input"]] == ["user", "assistant", "user"]
 
 
-async def test_a_responses_upstream_that_cannot_is_told_in_the_right_form() -> None:
+async def test_a_404_for_compaction_is_an_error_of_responses() -> None:
     script = Script([b"<html>not found</html>"], status=404)
     async with gateway({"/responses/compact": script}) as up:
         client = await up.call(PATH, {"model": "forgetful/m", "input": "x"})
@@ -154,14 +154,14 @@ BAD: dict[str, tuple[Any, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-async def test_bad_requests(name: str) -> None:
-    body, status = BAD[name]
-    async with gateway(response_store="memory") as up:
-        client = await up.call(PATH, body)
-        assert client.status == status
-        assert check_error(RESPONSES, status, client.body) == []
-        assert not up.upstreams.sent
+async def test_invalid_requests() -> None:
+    for name in BAD:
+        body, status = BAD[name]
+        async with gateway(response_store="memory") as up:
+            client = await up.call(PATH, body)
+            assert client.status == status, name
+            assert check_error(RESPONSES, status, client.body) == [], name
+            assert not up.upstreams.sent, name
 
 
 async def test_a_client_that_leaves_ends_the_call() -> None:

@@ -1,4 +1,4 @@
-"""Requests that refer to stored things, and what is made of them: bytes in, bytes out."""
+"""Requests that refer to stored responses and items, and their expansion: bytes in, bytes out."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 USER = b'{"role":"user","content":"x"}'
 
 
-def asked(**body: Any) -> chain.StateParams:
+def requested(**body: Any) -> chain.StateParams:
     return chain.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
 
 
@@ -35,10 +35,9 @@ ASKED: dict[str, tuple[dict[str, Any], chain.StateParams]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_what_a_request_says_about_state(name: str) -> None:
-    body, found = ASKED[name]
-    assert asked(**body) == found
+def test_the_state_that_a_request_asks_for() -> None:
+    for name, (body, found) in ASKED.items():
+        assert requested(**body) == found, name
 
 
 INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
@@ -57,10 +56,9 @@ INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_the_items_of_an_input(name: str) -> None:
-    body, items = INPUTS[name]
-    assert chain.input_items(peek(body)) == items
+def test_the_items_of_an_input() -> None:
+    for name, (body, items) in INPUTS.items():
+        assert chain.input_items(peek(body)) == items, name
 
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
@@ -104,9 +102,9 @@ IDS = {
 }
 
 
-@pytest.mark.parametrize("id", IDS)
-def test_what_can_be_an_id(id: object) -> None:
-    assert chain.is_id(id) is IDS[id]  # type: ignore[index]
+def test_valid_ids() -> None:
+    for id in IDS:
+        assert chain.is_id(id) is IDS[id], id  # type: ignore[index]
 
 
 def ids(items: list[bytes], before: tuple[StoredItem, ...] = ()) -> list[str]:
@@ -130,8 +128,8 @@ def test_items_without_an_id_get_one() -> None:
     assert all(chain.is_id(id) for id in found)
 
 
-def test_made_ids_tell_the_same_items_at_the_same_places() -> None:
-    """A client that sends the whole conversation every time has it kept once."""
+def test_generated_ids_are_stable() -> None:
+    """A conversation that a client sends whole every time is stored once."""
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
@@ -146,21 +144,21 @@ def test_references_are_put_in_once() -> None:
     assert [entry.stored for entry in entries] == [True, False, True, False]
 
 
-SEALED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
+SIGNED = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}))
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
-# What becomes of a stored item on the way to a Responses server that does not know it.
+# A stored item, as it is sent to a Responses server that does not have it.
 RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "a message": ({"type": "message", "id": "msg_1", "role": "user"}, {"type": "message", "role": "user"}),
     "without an id": ({"role": "user"}, {"role": "user"}),
     "empty reasoning": (REASONING, None),
-    "reasoning sealed there": (
+    "reasoning signed there": (
         {**REASONING, "encrypted_content": "gAAAA"},
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
     ),
-    "reasoning sealed here": ({**REASONING, "encrypted_content": SEALED}, None),
-    "reasoning sealed here, in words": (
-        {**REASONING, "encrypted_content": SEALED, "content": [{"type": "reasoning_text", "text": "hm"}]},
+    "reasoning signed here": ({**REASONING, "encrypted_content": SIGNED}, None),
+    "reasoning signed here, as text": (
+        {**REASONING, "encrypted_content": SIGNED, "content": [{"type": "reasoning_text", "text": "hm"}]},
         {
             "type": "reasoning",
             "summary": [],
@@ -168,27 +166,26 @@ RELAYED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
             "content": [{"type": "reasoning_text", "text": "hm"}],
         },
     ),
-    "an approval that is answered by its id": (
+    "an approval that is given by its id": (
         {"type": "mcp_approval_request", "id": "mcpr_1"},
         {"type": "mcp_approval_request", "id": "mcpr_1"},
     ),
 }
 
 
-@pytest.mark.parametrize("name", RELAYED)
-def test_b9_stored_items_for_a_server_that_has_not_stored_them(name: str) -> None:
+def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
-    item, found = RELAYED[name]
-    data = json.dumps(item).encode()
-    stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
-    assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
-        [] if found is None else [found]
-    )
-    assert chain.write_items([stored], relayed=False) == [data]
-    assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
+    for name, (item, found) in RELAYED.items():
+        data = json.dumps(item).encode()
+        stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
+        assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
+            [] if found is None else [found]
+        ), name
+        assert chain.write_items([stored], relayed=False) == [data], name
+        assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
 
 
-def test_a_compaction_item_stands_for_all_before_it() -> None:
+def test_a_compaction_item_replaces_all_before_it() -> None:
     old, said = StoredItem("a", USER), StoredItem("b", b'{"type":"message"}')
     first, second = StoredItem("c", b'{"type":"compaction"}'), StoredItem("d", b'{"type":"compaction"}')
 
@@ -209,7 +206,7 @@ BODY: dict[str, Any] = {
     "model": "m",
     "output": [],
 }
-# Answers of odd servers, and whether there is something to keep.
+# Responses of odd servers, and True if they are stored.
 KEPT: dict[str, tuple[dict[str, Any], bool]] = {
     "completed": (BODY, True),
     "incomplete": ({**BODY, "status": "incomplete"}, True),
@@ -226,17 +223,20 @@ KEPT: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_which_answers_are_kept(name: str) -> None:
-    body, kept = KEPT[name]
-    response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
-    assert (response is not None) is kept
-    if response is not None:
-        assert (response.owner, response.created, response.input) == ("me", 5, (StoredItem("a", USER),))
-        whole = json.loads(
-            json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
-        )
-        assert whole == {**body, "store": True, "previous_response_id": "resp_0"}
+def test_the_responses_that_are_stored() -> None:
+    for name, (body, kept) in KEPT.items():
+        response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
+        assert (response is not None) is kept, name
+        if response is not None:
+            assert (response.owner, response.created, response.input) == (
+                "me",
+                5,
+                (StoredItem("a", USER),),
+            ), name
+            whole = json.loads(
+                json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
+            )
+            assert whole == {**body, "store": True, "previous_response_id": "resp_0"}, name
 
 
 LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""What stands below /v1/responses/{id}, as a server drives the application: had again, forgotten, listed, replayed."""
+"""The endpoints below /v1/responses/{id}, as a server drives the application: get, delete, list, replay."""
 
 import json
 from typing import Any
@@ -131,8 +131,8 @@ async def test_an_incomplete_response_is_replayed_as_one() -> None:
         assert last["response"]["output"] == first["output"]
 
 
-async def test_what_does_not_come_out_the_same_is_not_replayed() -> None:
-    """A message of two parts, which no reader of ours makes, but which another server may."""
+async def test_a_response_that_would_change_is_not_replayed() -> None:
+    """A message of two parts, which our readers never make, but another server may."""
     part = {"type": "output_text", "text": "x", "annotations": [], "logprobs": []}
     item = {
         "type": "message",
@@ -141,7 +141,7 @@ async def test_what_does_not_come_out_the_same_is_not_replayed() -> None:
         "status": "completed",
         "content": [part, part],
     }
-    answer = {
+    response = {
         "id": "resp_two",
         "object": "response",
         "created_at": 5,
@@ -149,7 +149,7 @@ async def test_what_does_not_come_out_the_same_is_not_replayed() -> None:
         "model": "m",
         "output": [item],
     }
-    script = Script([json.dumps(answer).encode()])
+    script = Script([json.dumps(response).encode()])
     async with gateway({"/responses": script}, **ON) as up:
         await ask(up, "forgetful", "one")
         assert (await up.get(f"{PATH}/resp_two"))["output"] == [item]
@@ -171,20 +171,20 @@ BAD_QUERIES = {
 }
 
 
-@pytest.mark.parametrize("query", BAD_QUERIES)
-async def test_a_bad_query_is_told(query: str) -> None:
-    async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one")
-        client = await up.call(f"{PATH}/{first['id']}{query}", method="GET")
-        assert client.status == 400
-        assert check_error(RESPONSES, 400, client.body) == []
-        assert BAD_QUERIES[query] in json.loads(client.body)["error"]["message"]
+async def test_an_invalid_query_is_refused() -> None:
+    for query in BAD_QUERIES:
+        async with gateway(**ON) as up:
+            first = await ask(up, "chat", "one")
+            client = await up.call(f"{PATH}/{first['id']}{query}", method="GET")
+            assert client.status == 400, query
+            assert check_error(RESPONSES, 400, client.body) == [], query
+            assert BAD_QUERIES[query] in json.loads(client.body)["error"]["message"], query
 
 
 # Input items.
 
 
-async def test_input_items_are_all_that_the_model_was_given() -> None:
+async def test_input_items_are_the_whole_input_of_the_model() -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one")
         named = {
@@ -225,21 +225,21 @@ async def test_input_items_come_in_pages() -> None:
         first = await ask(up, "chat", items)
         path = f"{PATH}/{first['id']}/input_items"
 
-        async def words(query: str) -> tuple[list[str], dict[str, Any]]:
+        async def text(query: str) -> tuple[list[str], dict[str, Any]]:
             page = await up.get(f"{path}?{query}")
             return [item["content"][0]["text"] for item in page["data"]], page
 
-        newest, page = await words("")
+        newest, page = await text("")
         assert newest == [f"word{number}" for number in range(44, 24, -1)]
         assert page["has_more"] is True
-        older, page = await words(f"after={page['last_id']}&limit=100")
+        older, page = await text(f"after={page['last_id']}&limit=100")
         assert older == [f"word{number}" for number in range(24, -1, -1)]
         assert page["has_more"] is False
-        none, page = await words(f"after={page['last_id']}")
+        none, page = await text(f"after={page['last_id']}")
         assert (none, page["first_id"], page["last_id"], page["has_more"]) == ([], None, None, False)
-        oldest, page = await words("order=asc&limit=2")
+        oldest, page = await text("order=asc&limit=2")
         assert oldest == ["word0", "word1"]
-        assert (await words(f"order=asc&limit=2&after={page['last_id']}"))[0] == ["word2", "word3"]
+        assert (await text(f"order=asc&limit=2&after={page['last_id']}"))[0] == ["word2", "word3"]
 
 
 async def test_other_items_are_listed_as_they_came() -> None:

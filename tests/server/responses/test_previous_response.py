@@ -22,7 +22,7 @@ async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
         second = await ask(up, upstream, "three", stream=stream, previous_response_id=first["id"])
         third = await ask(up, upstream, "four five", stream=stream, previous_response_id=second["id"])
         assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
-        # Each word of the user is said back once.
+        # Each word of the user is repeated once.
         assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
         assert "previous_response_id" not in up.last.body
 
@@ -42,7 +42,7 @@ async def test_the_conversation_goes_on_at_another_upstream() -> None:
 
 @each_translated
 @each_mode
-async def test_the_answer_tells_the_id_that_the_client_sent(upstream: str, stream: bool) -> None:
+async def test_the_response_has_the_previous_id_that_the_client_sent(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
         first = await ask(up, upstream, "one", stream=stream)
         assert first["previous_response_id"] is None
@@ -52,7 +52,7 @@ async def test_the_answer_tells_the_id_that_the_client_sent(upstream: str, strea
 
 @each_translated
 @each_mode
-async def test_the_answer_tells_whether_it_is_kept(upstream: str, stream: bool) -> None:
+async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
         assert (await ask(up, upstream, "one", stream=stream))["store"] is True
         assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is True
@@ -63,7 +63,7 @@ async def test_the_answer_tells_whether_it_is_kept(upstream: str, stream: bool) 
 
 
 @each_translated
-async def test_what_is_kept_here_is_no_loss(upstream: str) -> None:
+async def test_a_stored_response_is_no_loss(upstream: str) -> None:
     body = {"model": f"{upstream}/echo", "input": "one", "store": True}
     async with gateway(**ON, loss_policy="refuse") as up:
         client = await up.call(PATH, body)
@@ -72,7 +72,7 @@ async def test_what_is_kept_here_is_no_loss(upstream: str) -> None:
         assert "store" not in up.last.body
 
 
-async def test_what_nobody_keeps_is_a_loss() -> None:
+async def test_a_response_that_is_not_stored_is_a_loss() -> None:
     async with gateway(loss_policy="refuse") as up:
         error = await refused(up, 400, {"model": "messages/echo", "input": "one", "store": True})
         assert "store" in error["message"]
@@ -100,7 +100,7 @@ async def test_tool_calls_and_results_go_on() -> None:
 
 
 async def test_reasoning_goes_on_as_it_was() -> None:
-    """The simulated model answers 400 unless what it thought comes back as it was."""
+    """The simulated model returns 400 unless its reasoning comes back unchanged."""
     tool = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
     async with gateway(**ON) as up:
         body = {
@@ -156,7 +156,7 @@ async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) 
 
 
 async def test_a_reference_to_what_the_conversation_has_adds_nothing() -> None:
-    """ "Duplicate item found with id ...": the vendor's server takes no item twice."""
+    """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one two three")
         reference = {"type": "item_reference", "id": first["output"][0]["id"]}
@@ -175,7 +175,7 @@ async def test_an_unknown_item_is_refused(upstream: str, id: str) -> None:
         assert not up.upstreams.sent
 
 
-# What cannot be gone on from.
+# Responses that cannot be continued.
 
 
 @each_translated
@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-async def test_wrong_types_are_told(name: str) -> None:
+async def test_wrong_types_are_errors(name: str) -> None:
     wrong, param, message = WRONG[name]
     async with gateway(**ON) as up:
         error = await refused(up, 400, {"model": "chat/echo", "input": "x", **wrong})
@@ -219,7 +219,7 @@ OFF: dict[str, dict[str, Any]] = {
 
 @each_translated
 @pytest.mark.parametrize("param", OFF)
-async def test_off_says_which_setting_to_change(upstream: str, param: str) -> None:
+async def test_off_the_error_names_the_setting(upstream: str, param: str) -> None:
     async with gateway() as up:
         error = await refused(up, 400, {"model": f"{upstream}/echo", **OFF[param]})
         assert error["param"] == param
@@ -231,7 +231,7 @@ async def test_off_says_which_setting_to_change(upstream: str, param: str) -> No
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", ""), ("DELETE", ""), ("GET", "/input_items"), ("POST", "/cancel")]
 )
-async def test_off_there_is_nothing_to_have_and_the_error_says_so(method: str, path: str) -> None:
+async def test_off_no_response_is_found_and_the_error_has_the_reason(method: str, path: str) -> None:
     async with gateway() as up:
         client = await up.call(f"{PATH}/resp_1{path}", {}, method)
         assert client.status == 400
@@ -241,13 +241,13 @@ async def test_off_there_is_nothing_to_have_and_the_error_says_so(method: str, p
         assert "server.response_store" in error["message"]
 
 
-async def test_off_nothing_is_kept_and_answers_are_as_ever() -> None:
+async def test_off_nothing_is_stored_and_responses_are_unchanged() -> None:
     async with gateway() as up:
         first = await ask(up, "chat", "one", store=True)
         await up.get(f"{PATH}/{first['id']}", 400)
 
 
-# Upstreams that speak Responses may know what the gateway does not.
+# Upstreams of Responses may have responses that the gateway does not have.
 
 THEIRS: dict[str, dict[str, Any]] = {
     "a response": {"previous_response_id": "resp_theirs", "input": [USER]},
@@ -262,25 +262,23 @@ THEIRS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("server", [{}, ON], ids=["off", "on"])
 @pytest.mark.parametrize("upstream", ["openai", "forgetful"])
 @pytest.mark.parametrize("name", THEIRS)
-async def test_what_is_not_known_here_goes_on_untouched(
-    name: str, upstream: str, server: dict[str, Any]
-) -> None:
+async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, server: dict[str, Any]) -> None:
     async with gateway(**server) as up:
         body = {"model": f"{upstream}/echo", **THEIRS[name]}
         sent = json.dumps(body, indent=1).encode()
         client = await up.call(PATH, sent)
         assert client.status == 200, client.body
         assert up.upstreams.raw[-1] == sent.replace(f"{upstream}/".encode(), b"")
-        # Of such a conversation the upstream alone knows the whole.
+        # Only the upstream has the whole of such a conversation.
         await up.get(f"{PATH}/{json.loads(client.body)['id']}", 404 if server else 400)
 
 
-async def test_what_only_looks_like_a_reference_is_none() -> None:
+async def test_a_lookalike_is_no_reference() -> None:
     async with gateway() as up:
         assert text_of(await ask(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
 
 
-async def test_what_an_upstream_keeps_is_not_kept_here() -> None:
+async def test_a_response_that_the_upstream_stores_is_not_stored_here() -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "openai", "one")
         await up.get(f"{PATH}/{first['id']}", 404)

@@ -1,4 +1,4 @@
-"""The store of reasoning: what is kept, for whom, for how long, and what goes first."""
+"""The store of reasoning: its entries, their owners and ages, and the order in which they are dropped."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from dragoman.events import Signature
 from dragoman_server.responses.reasoning import MAX_AGE_S, ReasoningStore
 
 
-def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Reasoning, ...]:
+def entries(text: str = "Hm.", size: int = 0) -> tuple[Reasoning, ...]:
     native = {"type": "thinking", "thinking": text, "signature": "s" * size, "n": [1, 2.5, None, True]}
     return (
         Reasoning("", Signature(origin="anthropic_messages", model="m", native=native)),
@@ -16,55 +16,55 @@ def thoughts(text: str = "Hm.", size: int = 0) -> tuple[Reasoning, ...]:
 
 
 @pytest.mark.parametrize("text", ["Hm.", "größe \u2028 𝄞", "\ud800"])
-def test_what_was_kept_is_found_as_it_was(text: str) -> None:
+def test_stored_reasoning_is_found_unchanged(text: str) -> None:
     store = ReasoningStore(10_000)
-    store.put("red", ("c1", "c2"), thoughts(text), now=0.0)
-    assert store.get("red", ("c1", "c2"), now=1.0) == thoughts(text)
+    store.put("red", ("c1", "c2"), entries(text), now=0.0)
+    assert store.get("red", ("c1", "c2"), now=1.0) == entries(text)
 
 
-@pytest.mark.parametrize(
-    ("owner", "calls"),
-    [
-        ("blue", ("c1", "c2")),
-        ("", ("c1", "c2")),
-        ("red", ("c1",)),
-        ("red", ("c2", "c1")),
-        ("red", ("c1c2",)),
-        ("red", ("c1", "c2", "")),
-        ("redc1", ("c2",)),
-        ("red", ()),
-    ],
-)
-def test_nobody_finds_anything_else(owner: str, calls: tuple[str, ...]) -> None:
-    store = ReasoningStore(10_000)
-    store.put("red", ("c1", "c2"), thoughts(), now=0.0)
-    assert store.get(owner, calls, now=1.0) is None
+OTHER_KEYS: list[tuple[str, tuple[str, ...]]] = [
+    ("blue", ("c1", "c2")),
+    ("", ("c1", "c2")),
+    ("red", ("c1",)),
+    ("red", ("c2", "c1")),
+    ("red", ("c1c2",)),
+    ("red", ("c1", "c2", "")),
+    ("redc1", ("c2",)),
+    ("red", ()),
+]
+
+
+def test_another_owner_or_other_calls_find_nothing() -> None:
+    for owner, calls in OTHER_KEYS:
+        store = ReasoningStore(10_000)
+        store.put("red", ("c1", "c2"), entries(), now=0.0)
+        assert store.get(owner, calls, now=1.0) is None, (owner, calls)
 
 
 def test_an_hour_without_use_is_the_end() -> None:
     store = ReasoningStore(10_000)
-    store.put("red", ("c1",), thoughts(), now=0.0)
+    store.put("red", ("c1",), entries(), now=0.0)
     assert store.get("red", ("c1",), now=MAX_AGE_S - 1) is not None
     assert store.get("red", ("c1",), now=2 * MAX_AGE_S - 2) is not None
     assert store.get("red", ("c1",), now=3 * MAX_AGE_S - 2) is None
     assert (len(store), store.bytes) == (0, 0)
 
 
-def test_what_is_kept_again_takes_the_place_of_what_was() -> None:
+def test_storing_again_replaces_the_entry() -> None:
     store = ReasoningStore(10_000)
-    store.put("red", ("c1",), thoughts("one", 1000), now=0.0)
-    store.put("red", ("c1",), thoughts("two"), now=1.0)
-    assert store.get("red", ("c1",), now=2.0) == thoughts("two")
+    store.put("red", ("c1",), entries("one", 1000), now=0.0)
+    store.put("red", ("c1",), entries("two"), now=1.0)
+    assert store.get("red", ("c1",), now=2.0) == entries("two")
     assert len(store) == 1
     assert store.bytes < 1000
 
 
-def test_what_is_used_least_recently_goes_first() -> None:
+def test_the_least_recently_used_entry_is_dropped_first() -> None:
     store = ReasoningStore(10_000)
     for number in range(3):
-        store.put("red", (f"c{number}",), thoughts(size=2500), now=float(number))
+        store.put("red", (f"c{number}",), entries(size=2500), now=float(number))
     store.get("red", ("c0",), now=5.0)
-    store.put("red", ("c3",), thoughts(size=2500), now=6.0)
+    store.put("red", ("c3",), entries(size=2500), now=6.0)
     found = [number for number in range(4) if store.get("red", (f"c{number}",), now=7.0)]
     assert found == [0, 2, 3]
 
@@ -72,24 +72,24 @@ def test_what_is_used_least_recently_goes_first() -> None:
 def test_the_bounds_hold() -> None:
     store = ReasoningStore(5000, max_entries=10)
     for number in range(1000):
-        store.put("red", (f"c{number}",), thoughts(size=number * 37 % 3000), now=float(number))
+        store.put("red", (f"c{number}",), entries(size=number * 37 % 3000), now=float(number))
         assert store.bytes <= 5000
         assert len(store) <= 10
     small = ReasoningStore(10_000_000, max_entries=10)
     for number in range(100):
-        small.put("red", (f"c{number}",), thoughts(), now=0.0)
+        small.put("red", (f"c{number}",), entries(), now=0.0)
     assert len(small) == 10
 
 
-def test_what_is_larger_than_the_store_is_not_kept_and_drives_nobody_out() -> None:
+def test_reasoning_larger_than_the_store_is_not_kept_and_evicts_nothing() -> None:
     store = ReasoningStore(5000)
-    store.put("red", ("c1",), thoughts(), now=0.0)
-    store.put("red", ("c2",), thoughts(size=6000), now=0.0)
+    store.put("red", ("c1",), entries(), now=0.0)
+    store.put("red", ("c2",), entries(size=6000), now=0.0)
     assert store.get("red", ("c1",), now=1.0) is not None
     assert store.get("red", ("c2",), now=1.0) is None
 
 
-def test_what_was_kept_is_not_in_the_repr() -> None:
+def test_stored_reasoning_is_not_in_the_repr() -> None:
     store = ReasoningStore(5000)
-    store.put("red", ("c1",), thoughts("canary"), now=0.0)
+    store.put("red", ("c1",), entries("canary"), now=0.0)
     assert "canary" not in f"{store!r} {store._entries.keys()!r}"

@@ -1,4 +1,4 @@
-"""Reasoning that only its maker can read, through the whole gateway and back, and what does not come through."""
+"""Reasoning that only its vendor can read, through the whole gateway and back, and its losses."""
 
 import json
 import logging
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.anyio
 
 OTHER = Secret("another-secret-of-some-length-0123")
 
-# What each vendor makes.
+# Reasoning of each vendor.
 REASONING = {
     "type": "reasoning",
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "Let me see."}],
     "encrypted_content": "gAAAA-canary",
 }
-ANSWER_R = responses_answer(
+RESPONSES_RESPONSE = responses_answer(
     [
         REASONING,
         {
@@ -48,7 +48,7 @@ ANSWER_R = responses_answer(
     ]
 )
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "EqQB-canary"}
-ANSWER_M = messages_answer([THINKING, {"type": "text", "text": "Four."}])
+MESSAGES_RESPONSE = messages_answer([THINKING, {"type": "text", "text": "Four."}])
 
 ASK = [{"role": "user", "content": "2+2?"}]
 AGAIN = {"role": "user", "content": "Sure?"}
@@ -56,14 +56,14 @@ REASONS = {"thinking": {"type": "adaptive"}, "max_tokens": 9000}
 
 
 async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[str, Any]:
-    """What a client of Messages is given of the reasoning of an upstream of Responses."""
+    """Return the block that a client of Messages gets for the reasoning of an upstream of Responses."""
     client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": ASK, **REASONS})
     (block,) = [each for each in json.loads(client.body)["content"] if each["type"] == "thinking"]
     return dict(block)
 
 
 async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
-    """What the upstream gets when the client sends the block back, and what the client is told of losses."""
+    """Return what the upstream gets when the client sends the block back, and the loss header of the response."""
     said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
     client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": [*ASK, said, AGAIN], **REASONS})
     assert client.status == 200
@@ -72,19 +72,21 @@ async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str
     return (reasoning[0] if reasoning else None), client.headers.get("dragoman-loss", "")
 
 
-async def test_a_seal_comes_back_to_its_maker() -> None:
-    gateway = scripted(RESPONSES, whole(ANSWER_R))
+async def test_a_wrapped_signature_is_unwrapped_for_its_vendor() -> None:
+    gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
     block = await thinking_block(gateway)
     assert block["thinking"] == "Let me see."
     assert block["signature"].startswith("drg1.")
-    found, told = await given_back(gateway, block)
+    found, reported = await given_back(gateway, block)
     assert found == {key: value for key, value in REASONING.items() if key != "status"}
-    assert told == ""
+    assert reported == ""
 
 
 async def test_every_gateway_with_the_secret_can_open_it() -> None:
-    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
-    found, _ = await given_back(scripted(RESPONSES, whole(ANSWER_R), secret=Secret(SECRET.reveal())), block)
+    block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE)))
+    found, _ = await given_back(
+        scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=Secret(SECRET.reveal())), block
+    )
     assert found["encrypted_content"] == "gAAAA-canary"
 
 
@@ -97,32 +99,32 @@ def changed(text: str) -> str:
 
 
 @pytest.mark.parametrize("forge", [cut, changed, lambda text: text + "A", lambda text: "drg1.AAAA"])
-async def test_a_forged_seal_is_left_out_and_told(forge: Any) -> None:
-    gateway = scripted(RESPONSES, whole(ANSWER_R))
+async def test_a_forged_signature_is_left_out_and_recorded(forge: Any) -> None:
+    gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
     block = await thinking_block(gateway)
-    found, told = await given_back(gateway, {**block, "signature": forge(block["signature"])})
+    found, reported = await given_back(gateway, {**block, "signature": forge(block["signature"])})
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in reported
 
 
 @pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
-async def test_a_seal_of_another_secret_is_left_out_and_told(secret: Secret | None) -> None:
-    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R), secret=secret))
-    found, told = await given_back(scripted(RESPONSES, whole(ANSWER_R)), block)
+async def test_a_signature_of_another_secret_is_left_out_and_recorded(secret: Secret | None) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=secret))
+    found, reported = await given_back(scripted(RESPONSES, whole(RESPONSES_RESPONSE)), block)
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in reported
 
 
-async def test_a_seal_of_another_model_is_left_out_and_told() -> None:
-    gateway = scripted(RESPONSES, whole(ANSWER_R))
-    found, told = await given_back(gateway, await thinking_block(gateway), "up/other")
+async def test_a_signature_of_another_model_is_left_out_and_recorded() -> None:
+    gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
+    found, reported = await given_back(gateway, await thinking_block(gateway), "up/other")
     assert found is None
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in reported
 
 
 @pytest.mark.parametrize("genuine", [True, False])
-async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(genuine: bool) -> None:
-    block = await thinking_block(scripted(RESPONSES, whole(ANSWER_R)))
+async def test_a_signature_of_another_vendor_is_recorded_and_chat_gets_its_text(genuine: bool) -> None:
+    block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE)))
     if not genuine:
         block["signature"] = cut(block["signature"])
     gateway = scripted(
@@ -134,11 +136,11 @@ async def test_a_seal_of_another_vendor_is_told_and_its_text_is_what_chat_gets(g
     )
     assert "canary" not in json.dumps(gateway.sent[-1].body)
     assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
-    assert "foreign_seal=/messages/1/content/0" in client.headers["dragoman-loss"]
+    assert "foreign_signature=/messages/1/content/0" in client.headers["dragoman-loss"]
 
 
-async def test_strict_mode_refuses_a_forged_seal() -> None:
-    gateway = scripted(RESPONSES, whole(ANSWER_R))
+async def test_strict_mode_refuses_a_forged_signature() -> None:
+    gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
     block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
     said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
     body = {"model": "up/m", "messages": [*ASK, said, AGAIN], "max_tokens": 9}
@@ -162,7 +164,7 @@ def chat(messages: list[Any], **more: Any) -> dict[str, Any]:
 
 
 def turn_of(client: Any, stream: bool) -> dict[str, Any]:
-    """The assistant's turn with the calls alone, as most clients keep it."""
+    """Return the assistant's turn with only its calls, as most clients keep it."""
     if not stream:
         message = json.loads(client.body)["choices"][0]["message"]
         return {"role": "assistant", "content": None, "tool_calls": message["tool_calls"]}
@@ -187,7 +189,7 @@ async def second_turn(
     keys: tuple[str | None, str | None] = (None, None),
     **kept: str,
 ) -> Any:
-    """The content that the upstream gets for the assistant's turn, when its client sends the calls and `kept` alone."""
+    """Return the assistant's turn that the upstream gets if its client sends only the calls and `kept`."""
     first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
     await anyio.sleep(wait)
     said = turn_of(first, stream) | kept
@@ -197,7 +199,7 @@ async def second_turn(
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_reasoning_is_given_back_for_those_who_forget_it(stream: bool) -> None:
+async def test_stored_reasoning_is_added_for_clients_that_drop_it(stream: bool) -> None:
     gateway = scripted(MESSAGES, CALLS, SAYS)
     first, second = await second_turn(gateway, stream=stream)
     assert first == THINKING
@@ -213,7 +215,7 @@ async def test_reasoning_is_given_back_for_those_who_forget_it(stream: bool) -> 
         ({"reasoning_store_bytes": 100}, 0, False),
     ],
 )
-async def test_it_is_kept_within_bounds(settings: dict[str, Any], wait: float, found: bool) -> None:
+async def test_stored_reasoning_is_bounded(settings: dict[str, Any], wait: float, found: bool) -> None:
     content = await second_turn(scripted(MESSAGES, CALLS, SAYS, **settings), wait=wait)
     assert (content[0] == THINKING) is found
 
@@ -221,7 +223,7 @@ async def test_it_is_kept_within_bounds(settings: dict[str, Any], wait: float, f
 @pytest.mark.parametrize(
     ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
 )
-async def test_nobody_is_given_anothers_reasoning(keys: tuple[str, str], found: bool) -> None:
+async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], found: bool) -> None:
     gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
     content = await second_turn(gateway, keys=keys)
     assert (content[0] == THINKING) is found
@@ -234,8 +236,8 @@ async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) 
     assert content[0] == THINKING
 
 
-async def test_what_the_client_does_send_back_counts() -> None:
-    """A client that keeps reasoning_details gets its reasoning through without the store."""
+async def test_reasoning_that_the_client_sends_back_counts() -> None:
+    """A client that keeps reasoning_details sends its reasoning back without the store."""
     gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
     first = await gateway.call(PATHS[CHAT], chat(ASK))
     said = json.loads(first.body)["choices"][0]["message"]
@@ -244,7 +246,7 @@ async def test_what_the_client_does_send_back_counts() -> None:
     assert gateway.sent[-1].body["messages"][1]["content"][0] == THINKING
 
 
-async def test_an_answer_that_broke_off_leaves_nothing() -> None:
+async def test_a_response_that_broke_off_leaves_nothing() -> None:
     broken = whole({**messages_answer([THINKING, CALL]), "content": None})
     gateway = scripted(MESSAGES, broken, SAYS)
     client = await gateway.call(PATHS[CHAT], chat(ASK))
@@ -284,7 +286,7 @@ MOVED = [
             "max_tokens": 9000,
             "messages": [*ASK, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
         },
-        [UNSIGNED, ANSWER_M],
+        [UNSIGNED, MESSAGES_RESPONSE],
         ["messages", 1, "content"],
         [CALL_M],
         id="messages",
@@ -292,7 +294,7 @@ MOVED = [
     pytest.param(
         RESPONSES,
         {"input": [*ASK, REASONING, CALL_R, RESULT_R], "store": False},
-        [UNVERIFIED, ANSWER_R],
+        [UNVERIFIED, RESPONSES_RESPONSE],
         ["input"],
         [ASK[0], CALL_R, RESULT_R],
         id="responses",
@@ -300,15 +302,15 @@ MOVED = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
-async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told(
-    protocol: str, body: dict[str, Any], answers: list[Any], place: list[Any], left: Any
+@pytest.mark.parametrize(("protocol", "body", "replies", "place", "left"), MOVED)
+async def test_c11_reasoning_of_another_account_is_left_out_once_and_recorded(
+    protocol: str, body: dict[str, Any], replies: list[Any], place: list[Any], left: Any
 ) -> None:
-    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    gateway = scripted(protocol, whole(replies[0], 400), whole(replies[1]))
     client = await gateway.call(PATHS[protocol], {"model": "up/m", **body})
     assert client.status == 200
-    assert json.loads(client.body) == answers[1]
-    assert "foreign_seal=/" in client.headers["dragoman-loss"]
+    assert json.loads(client.body) == replies[1]
+    assert "foreign_signature=/" in client.headers["dragoman-loss"]
     first, second = (sent.body for sent in gateway.sent)
     assert second != first
     for step in place:
@@ -316,29 +318,31 @@ async def test_c11_reasoning_that_another_account_made_is_left_out_once_and_told
     assert second == left
 
 
-async def test_a_translated_conversation_goes_on_too() -> None:
-    gateway = scripted(RESPONSES, whole(ANSWER_R), whole(UNVERIFIED, 400), whole(ANSWER_R))
-    found, told = await given_back(gateway, await thinking_block(gateway))
+async def test_a_translated_conversation_is_cured_too() -> None:
+    gateway = scripted(
+        RESPONSES, whole(RESPONSES_RESPONSE), whole(UNVERIFIED, 400), whole(RESPONSES_RESPONSE)
+    )
+    found, reported = await given_back(gateway, await thinking_block(gateway))
     assert (found, len(gateway.sent)) == (None, 3)
-    assert "foreign_seal=/messages/1/content/0" in told
+    assert "foreign_signature=/messages/1/content/0" in reported
 
 
-@pytest.mark.parametrize(("protocol", "body", "answers", "place", "left"), MOVED)
+@pytest.mark.parametrize(("protocol", "body", "replies", "place", "left"), MOVED)
 async def test_the_log_has_both_times_that_it_was_sent(
     protocol: str,
     body: dict[str, Any],
-    answers: list[Any],
+    replies: list[Any],
     place: list[Any],
     left: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.requests")
-    gateway = scripted(protocol, whole(answers[0], 400), whole(answers[1]))
+    gateway = scripted(protocol, whole(replies[0], 400), whole(replies[1]))
     await gateway.call(PATHS[protocol], {"model": "up/m", **body})
     line: dict[str, Any] = caplog.records[-1].dragoman  # type: ignore[attr-defined]
     assert (line["attempts"], line["outcome"], line["upstream_status"]) == (2, "completed", 200)
     assert [(each["account"], each["model"], each["status"], each["cause"]) for each in line["failures"]] == [
-        ("up/default", "up/m", 400, answers[0]["error"]["message"])
+        ("up/default", "up/m", 400, replies[0]["error"]["message"])
     ]
 
 
@@ -361,7 +365,7 @@ async def test_it_is_tried_once() -> None:
         ),
     ],
 )
-async def test_where_nothing_may_be_left_out_the_client_is_told(
+async def test_in_strict_mode_left_out_reasoning_is_an_error(
     messages: list[Any], headers: dict[str, str]
 ) -> None:
     gateway = scripted(MESSAGES, whole(UNSIGNED, 400))

@@ -1,6 +1,6 @@
-"""The stores of responses keep what they are given, share what is the same, and forget what is too old or too much.
+"""The stores of responses keep responses, share equal items, and drop what is too old or too much.
 
-Every test runs over all of them, on both backends.
+Tests of all stores and tests of concurrency run on both backends.
 """
 
 import os
@@ -26,12 +26,10 @@ from dragoman_server.responses.stores.memory import MemoryResponseStore
 from dragoman_server.responses.stores.sqlite import SQLiteResponseStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 NOW = 1_800_000_000
 LIMITS = ResponseStoreLimits(max_bytes=1_000_000, max_age_s=3600)
-
-# Not under virtual time: to it, a thread that works looks like a program that waits.
-BACKENDS = ["asyncio", "trio"]
 
 
 class Kind:
@@ -82,7 +80,7 @@ def response(
     return StoredResponse(id, owner, created, body, given, said)
 
 
-async def test_what_is_put_comes_back(kind: Kind) -> None:
+async def test_a_stored_response_is_found_unchanged(kind: Kind) -> None:
     given = (item("a"), item("b"), item("a"), item("c", "語"))
     kept = response(body=b'{"id":"resp_1"}', given=given, said=(item("d"), item("b")))
     async with kind() as store:
@@ -97,14 +95,14 @@ async def test_no_items_at_all(kind: Kind) -> None:
         assert await store.get("", "resp_1", NOW) == kept
 
 
-async def test_what_was_never_put_is_not_there(kind: Kind) -> None:
+async def test_an_unknown_id_is_not_found(kind: Kind) -> None:
     async with kind() as store:
         assert await store.get("", "resp_1", NOW) is None
         assert await store.item("", "msg_1", NOW) is None
         assert not await store.delete("", "resp_1")
 
 
-async def test_a_second_one_of_the_same_id_takes_the_place_of_the_first(kind: Kind) -> None:
+async def test_a_response_with_the_same_id_replaces_the_first(kind: Kind) -> None:
     async with kind() as store:
         await store.put(response(given=(item("old"),)))
         await store.put(response(given=(item("new"),)))
@@ -141,7 +139,7 @@ async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
 
 
 async def test_deleting_one_leaves_the_others_whole(kind: Kind) -> None:
-    """The conversation of the second one goes on, though the first one is forgotten."""
+    """The conversation of the second one goes on, though the first one is deleted."""
     first = response("resp_1")
     second = response("resp_2", given=(*first.input, *first.output, item("msg_3")), said=(item("msg_4"),))
     async with kind() as store:
@@ -175,7 +173,7 @@ async def test_owners_do_not_see_each_other(kind: Kind) -> None:
 # Limits.
 
 
-async def test_what_is_too_old_is_gone(kind: Kind) -> None:
+async def test_old_responses_expire(kind: Kind) -> None:
     async with kind() as store:
         await store.put(response("resp_old", given=(item("old"),), said=()))
         await store.put(response("resp_new", created=NOW + 1, given=(item("new"),), said=()))
@@ -217,8 +215,8 @@ async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
         assert await ids_of(store, 8) == [5, 6, 7]
 
 
-async def test_what_responses_share_counts_once(kind: Kind) -> None:
-    """A conversation grows by what is new in each turn, not by all that was said before."""
+async def test_shared_items_count_once(kind: Kind) -> None:
+    """A conversation grows by what is new in each turn, not by all earlier turns."""
     async with kind(ResponseStoreLimits(100_000, 3600)) as store:
         items: tuple[StoredItem, ...] = ()
         for number in range(60):
@@ -233,7 +231,7 @@ async def test_what_responses_share_counts_once(kind: Kind) -> None:
         assert found.input == items
 
 
-async def test_one_that_is_larger_than_the_limit_is_not_kept_and_drops_nothing(kind: Kind) -> None:
+async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(kind: Kind) -> None:
     async with kind(ResponseStoreLimits(20_000, 3600)) as store:
         assert await store.put(large(0))
         assert not await store.put(response("resp_1", given=(item("m", "x" * 20_000),)))
@@ -267,7 +265,8 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
             tasks.start_soon(turn, number)
 
 
-async def test_memory_is_given_back_to_the_last_byte() -> None:
+@one_backend
+async def test_memory_is_freed_to_the_last_byte() -> None:
     store = MemoryResponseStore(LIMITS)
     for number in range(3):
         await store.put(response(f"resp_{number}", given=(item("shared"), item(f"m{number}"))))
@@ -279,6 +278,7 @@ async def test_memory_is_given_back_to_the_last_byte() -> None:
 # The file.
 
 
+@one_backend
 async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
     kept = response()
     async with sqlite() as store:
@@ -287,6 +287,7 @@ async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
         assert await store.get("", "resp_1", NOW) == kept
 
 
+@one_backend
 async def test_two_processes_see_each_other(sqlite: Kind) -> None:
     """Two connections are to SQLite what two processes are."""
     async with sqlite() as one, sqlite() as other:
@@ -321,6 +322,7 @@ def run_processes(path: Path, names: list[str]) -> list[tuple[int, bytes]]:
     return [(process.returncode, text) for process, text in zip(processes, errors, strict=True)]
 
 
+@one_backend
 async def test_processes_that_start_and_write_at_once(sqlite: Kind) -> None:
     names = ["a", "b", "c"]
     assert await anyio.to_thread.run_sync(run_processes, sqlite.path, names) == [(0, b"")] * 3
@@ -330,6 +332,7 @@ async def test_processes_that_start_and_write_at_once(sqlite: Kind) -> None:
                 assert await store.get("", f"{name}_{number}", NOW) is not None
 
 
+@one_backend
 async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
     before = os.umask(0)
     try:
@@ -342,7 +345,8 @@ async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
         os.umask(before)
 
 
-async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
+@one_backend
+async def test_deleted_content_is_not_left_in_the_file(sqlite: Kind) -> None:
     secret = "a word that must not stay"
     async with sqlite() as store:
         await store.put(response(given=(item("msg_1", secret),)))
@@ -350,6 +354,7 @@ async def test_what_is_deleted_is_not_left_in_the_file(sqlite: Kind) -> None:
     assert secret.encode() not in sqlite.path.read_bytes()
 
 
+@one_backend
 async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
     memory = MemoryResponseStore(ResponseStoreLimits(35_000, 3600))
     async with sqlite(ResponseStoreLimits(35_000, 3600)) as store:
@@ -383,8 +388,9 @@ BAD_FILES = {
 }
 
 
+@one_backend
 @pytest.mark.parametrize("name", BAD_FILES)
-async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) -> None:
+async def test_a_file_of_another_program_is_not_changed(sqlite: Kind, name: str) -> None:
     statements, message = BAD_FILES[name]
     make_database(sqlite.path, *statements)
     with pytest.raises(ResponseStoreError, match=message):
@@ -392,6 +398,7 @@ async def test_a_file_that_is_not_ours_is_left_alone(sqlite: Kind, name: str) ->
             pass
 
 
+@one_backend
 async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
     sqlite.path.write_text("this is a letter, not a database\n" * 100)
     with pytest.raises(ResponseStoreError, match="not a database"):
@@ -399,13 +406,15 @@ async def test_a_file_that_is_no_database(sqlite: Kind) -> None:
             pass
 
 
+@one_backend
 async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ResponseStoreError, match="No such file or directory"):
         async with SQLiteResponseStore(str(tmp_path / "none" / "x.db"), LIMITS):
             pass
 
 
-async def test_another_process_that_does_not_let_go(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+@one_backend
+async def test_a_file_that_another_process_has_locked(sqlite: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._BUSY_S", 0.05)
     async with sqlite() as store:
         await store.put(response())
@@ -459,6 +468,7 @@ async def test_a_call_waits_for_those_before_it_for_a_bounded_time(
         assert await store.get("", "resp_1", NOW) == response()
 
 
+@one_backend
 async def test_a_file_that_cannot_be_opened_for_another_process(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,13 +491,14 @@ async def test_a_cancelled_call_leaves_the_store_usable(sqlite: Kind) -> None:
         assert await store.get("", "resp_2", NOW) is not None
 
 
-async def test_it_works_inside_its_block_alone(sqlite: Kind) -> None:
+@one_backend
+async def test_it_works_only_inside_its_block(sqlite: Kind) -> None:
     with pytest.raises(RuntimeError, match="outside"):
         await sqlite().get("", "resp_1", NOW)
 
 
 @pytest.mark.promise("R11")
-async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
+async def test_a_locked_file_delays_a_response_by_a_quarter_of_a_second(
     sqlite: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman_server.responses.stores.sqlite._PUT_S", PUT_S)
@@ -504,6 +515,7 @@ async def test_a_file_that_is_locked_delays_an_answer_by_a_quarter_of_a_second(
         assert await store.get("", "resp_1", NOW) == response(), "the writing went on"
 
 
+@one_backend
 @pytest.mark.promise("R11")
 async def test_on_a_full_disk_the_oldest_go(sqlite: Kind) -> None:
     async with sqlite() as store:

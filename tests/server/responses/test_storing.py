@@ -1,4 +1,4 @@
-"""Which answers are kept, when, for whom, and what happens when they cannot be."""
+"""Which responses are stored, when, for whom, and what happens if they cannot be."""
 
 import json
 import logging
@@ -55,11 +55,11 @@ def real_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# What is kept.
+# Stored responses.
 
-ANSWER: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
+RESPONSE: dict[str, Any] = {"id": "resp_r", "object": "response", "model": "m", "output": []}
 
-# The end of an upstream's URL, and how its answer begins.
+# The end of an upstream's URL, and the beginning of its response.
 BEGUN: dict[str, tuple[str, bytes]] = {
     "chat": (
         "/chat/completions",
@@ -86,14 +86,14 @@ BEGUN: dict[str, tuple[str, bytes]] = {
 
 
 @each_mode
-async def test_what_is_not_to_be_kept_is_not_kept(stream: bool) -> None:
+async def test_a_response_with_store_false_is_not_stored(stream: bool) -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one", stream=stream, store=False)
         await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
         await up.get(f"{PATH}/{first['id']}", 404)
 
 
-async def test_an_incomplete_answer_is_kept() -> None:
+async def test_an_incomplete_response_is_stored() -> None:
     async with gateway(**ON) as up:
         first = await up.json(PATH, {"model": "messages/length", "input": "one"})
         assert first["status"] == "incomplete"
@@ -110,24 +110,24 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
 
 
 @each_forgetful
-async def test_a_failed_answer_is_kept_as_one(upstream: str) -> None:
+async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
         last = frames(client.body)[-1]
         assert last["type"] == "response.failed"
-        told = last["response"]
-        found = await up.get(f"{PATH}/{told['id']}")
-        assert (found["status"], found["error"]) == ("failed", told["error"])
-        # What had begun is there as well.
-        assert found["output"] == told["output"]
+        reported = last["response"]
+        found = await up.get(f"{PATH}/{reported['id']}")
+        assert (found["status"], found["error"]) == ("failed", reported["error"])
+        # Items that had begun are there as well.
+        assert found["output"] == reported["output"]
         assert [item["status"] for item in found["output"]] == ["incomplete"]
-        (asked,) = (await up.get(f"{PATH}/{told['id']}/input_items"))["data"]
-        assert asked["content"][0]["text"] == "one"
+        (item,) = (await up.get(f"{PATH}/{reported['id']}/input_items"))["data"]
+        assert item["content"][0]["text"] == "one"
         await refuses_to_go_on_from(up, found)
 
 
 @each_translated
-async def test_a_failed_answer_is_replayed_as_one(upstream: str) -> None:
+async def test_a_failed_response_is_replayed_as_failed(upstream: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
         id = frames(client.body)[-1]["response"]["id"]
@@ -139,18 +139,18 @@ async def test_a_failed_answer_is_replayed_as_one(upstream: str) -> None:
 
 
 @each_forgetful
-async def test_an_answer_that_breaks_off_is_kept_as_a_failed_one(upstream: str) -> None:
+async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(1), UpstreamBroken("cut")])}, **ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/m", "input": "one", "stream": True})
-        told = frames(client.body)[-1]["response"]
-        assert told["status"] == "failed"
-        found = await up.get(f"{PATH}/{told['id']}")
-        assert (found["status"], found["error"]) == ("failed", told["error"])
+        reported = frames(client.body)[-1]["response"]
+        assert reported["status"] == "failed"
+        found = await up.get(f"{PATH}/{reported['id']}")
+        assert (found["status"], found["error"]) == ("failed", reported["error"])
 
 
-async def test_an_answer_that_never_came_is_kept_if_the_client_knows_of_it() -> None:
-    """Silence calls for heartbeats, and after them an error can be told in the stream alone."""
+async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -> None:
+    """Silence causes heartbeats, and after them an error can only be sent in the stream."""
     trouble = {
         "unreachable": Script(connect=[Sleep(5), UpstreamUnreachable("no way")]),
         "refused": Script([b'{"error":{"message":"slow down"}}'], status=429, connect=[Sleep(5)]),
@@ -158,14 +158,14 @@ async def test_an_answer_that_never_came_is_kept_if_the_client_knows_of_it() -> 
     for script in trouble.values():
         async with gateway({"/chat/completions": script}, **ON, keepalive_s=1.0) as up:
             client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": True})
-            told = frames(client.body)[-1]["response"]
-            assert (told["status"], told["output"]) == ("failed", [])
-            assert (await up.get(f"{PATH}/{told['id']}"))["error"] == told["error"]
+            reported = frames(client.body)[-1]["response"]
+            assert (reported["status"], reported["output"]) == ("failed", [])
+            assert (await up.get(f"{PATH}/{reported['id']}"))["error"] == reported["error"]
 
 
 @each_mode
-async def test_an_answer_that_was_refused_is_not_kept(stream: bool, kept: list[StoredResponse]) -> None:
-    """A plain error has no id to ask for."""
+async def test_a_refused_request_is_not_stored(stream: bool, kept: list[StoredResponse]) -> None:
+    """A plain error has no id to request."""
     cut = b'data: {"id":"1","choices":[]}\n\ndata: {"err'
     for script in (Script([b"{}"], status=429), Script(connect=[UpstreamUnreachable("no")]), Script([cut])):
         async with gateway({"/chat/completions": script}, **ON) as up:
@@ -174,30 +174,30 @@ async def test_an_answer_that_was_refused_is_not_kept(stream: bool, kept: list[S
     assert kept == []
 
 
-FAILED = {**ANSWER, "error": {"code": "server_error", "message": "oops"}}
+FAILED = {**RESPONSE, "error": {"code": "server_error", "message": "oops"}}
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-async def test_what_an_upstream_says_of_a_relayed_answer_is_kept(status: str) -> None:
-    answer = {**FAILED, "status": status}
-    event = {"type": f"response.{status}", "sequence_number": 3, "response": answer}
+async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str) -> None:
+    reply = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 3, "response": reply}
     end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
     async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
         await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})
-        found = await up.get(f"{PATH}/{answer['id']}")
-        assert found == {**answer, "store": True, "previous_response_id": None}
+        found = await up.get(f"{PATH}/{reply['id']}")
+        assert found == {**reply, "store": True, "previous_response_id": None}
         await refuses_to_go_on_from(up, found)
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @each_mode
-async def test_one_that_failed_before_there_was_content_is_a_plain_error(
+async def test_a_failure_before_content_is_a_plain_error(
     stream: bool, status: str, kept: list[StoredResponse]
 ) -> None:
-    """So another account could be asked; and it has no id to ask for."""
-    answer = {**FAILED, "status": status}
-    event = {"type": f"response.{status}", "sequence_number": 0, "response": answer}
-    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(answer)
+    """So another account could be tried; and it has no id to request."""
+    reply = {**FAILED, "status": status}
+    event = {"type": f"response.{status}", "sequence_number": 0, "response": reply}
+    data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(reply)
     async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
         client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
         assert client.status >= 400
@@ -207,7 +207,7 @@ async def test_one_that_failed_before_there_was_content_is_a_plain_error(
 
 
 @each_forgetful
-async def test_the_answer_to_a_client_that_leaves_is_kept_as_cancelled(upstream: str) -> None:
+async def test_the_response_to_a_client_that_leaves_is_stored_as_cancelled(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(60)])}, **ON) as up:
         body = {"model": f"{upstream}/m", "input": "one", "stream": True}
@@ -222,7 +222,9 @@ async def test_the_answer_to_a_client_that_leaves_is_kept_as_cancelled(upstream:
         assert "without stream" in json.loads(client.body)["error"]["message"]
 
 
-async def test_a_client_that_leaves_before_its_answer_has_nothing_kept(kept: list[StoredResponse]) -> None:
+async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
+    kept: list[StoredResponse],
+) -> None:
     async with gateway({"/chat/completions": Script(connect=[Sleep(60)])}, **ON) as up:
         body = {"model": "chat/m", "input": "one", "stream": True}
         client = await up.call(PATH, client=FakeClient(json.dumps(body).encode(), leaves_after=5))
@@ -230,13 +232,13 @@ async def test_a_client_that_leaves_before_its_answer_has_nothing_kept(kept: lis
     assert kept == []
 
 
-# When it is kept.
+# The time of storing.
 
 
-async def test_it_is_kept_before_the_client_is_told_that_it_is_complete(
+async def test_it_is_stored_before_the_client_gets_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the client asks next may arrive while the store still writes."""
+    """The next request of the client may arrive while the store still writes."""
     order: list[str] = []
     put = MemoryResponseStore.put
 
@@ -260,13 +262,13 @@ async def test_it_is_kept_before_the_client_is_told_that_it_is_complete(
             assert order == ["kept", "told"], upstream
 
 
-async def test_a_relayed_answer_is_kept_though_the_connection_stays_open() -> None:
+async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -> None:
     """The last event comes long before the end of the body, and the client goes on at once."""
-    answer = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
+    reply = {"id": "resp_slow", "object": "response", "status": "completed", "model": "m", "output": []}
     events = [
-        {"type": "response.created", "sequence_number": 0, "response": {**answer, "status": "in_progress"}},
+        {"type": "response.created", "sequence_number": 0, "response": {**reply, "status": "in_progress"}},
         {"type": "response.output_text.delta", "sequence_number": 1, "delta": "x"},
-        {"type": "response.completed", "sequence_number": 2, "response": answer},
+        {"type": "response.completed", "sequence_number": 2, "response": reply},
     ]
     steps = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
     found: list[int | None] = []
@@ -284,10 +286,10 @@ async def test_a_relayed_answer_is_kept_though_the_connection_stays_open() -> No
         assert found == [200]
 
 
-async def test_a_client_that_leaves_while_the_answer_is_written_down(
+async def test_a_client_that_leaves_while_the_response_is_stored(
     monkeypatch: pytest.MonkeyPatch, kept: list[StoredResponse]
 ) -> None:
-    """The answer is complete, though nobody has been told."""
+    """The response is complete, though its end was not sent."""
 
     async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep(3)
@@ -304,7 +306,7 @@ async def test_a_client_that_leaves_while_the_answer_is_written_down(
     assert [json.loads(response.body)["status"] for response in kept] == ["completed"]
 
 
-async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stuck(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep_forever()
         return True
@@ -318,7 +320,7 @@ async def test_nobody_waits_for_ever_until_the_rest_is_written_down(monkeypatch:
         assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
 
 
-# Whose they are.
+# Owners.
 
 SECRET = Secret("a-secret-of-some-length-0123456789")
 RED, BLUE = ({"authorization": f"Bearer drk_{name * 32}"} for name in ("a", "b"))
@@ -336,7 +338,7 @@ BELOW = {
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_nobody_sees_what_was_made_with_another_key(kind: str, real_backend: str, tmp_path: Path) -> None:
+def test_responses_of_another_key_are_not_found(kind: str, real_backend: str, tmp_path: Path) -> None:
     server: dict[str, Any] = {"response_store": kind, "secret": SECRET}
     if kind == "sqlite":
         server["response_store_path"] = str(tmp_path / "responses.db")
@@ -375,7 +377,7 @@ def test_nobody_sees_what_was_made_with_another_key(kind: str, real_backend: str
 
 @pytest.fixture
 def errors() -> Iterator[list[str]]:
-    """What is written to the log of errors."""
+    """The records of the log of errors."""
     found: list[str] = []
 
     class Lines(logging.Handler):
@@ -392,7 +394,7 @@ async def broken(self: Any, *arguments: Any) -> Any:
     raise ResponseStoreError("the disk is full")
 
 
-async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
+async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
     monkeypatch: pytest.MonkeyPatch, errors: list[str]
 ) -> None:
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
@@ -404,10 +406,10 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 
 @pytest.mark.promise("R11")
 @each_mode
-async def test_the_client_is_told_that_its_answer_was_not_kept(
+async def test_a_response_that_was_not_stored_is_reported(
     stream: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In the answer where it is not out yet; of a stream in the ledger, which the log has."""
+    """In the response if it is not sent yet; of a stream in the ledger, which the log has."""
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
     async with gateway(**ON) as up:
         with caplog.at_level(logging.INFO, "dragoman.requests"):
@@ -418,7 +420,7 @@ async def test_the_client_is_told_that_its_answer_was_not_kept(
     assert "dropped answer:/store" in caplog.records[-1].dragoman["losses"]  # type: ignore[attr-defined]
 
 
-async def test_an_answer_that_is_too_large_to_be_kept_is_told_in_the_log(errors: list[str]) -> None:
+async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[str]) -> None:
     async with gateway(**ON, response_store_max_bytes=1) as up:
         first = await ask(up, "chat", "one")
         assert errors == [f"response {first['id']} is too large for the response store"]
@@ -438,7 +440,7 @@ async def test_a_store_that_cannot_be_read_is_503(monkeypatch: pytest.MonkeyPatc
         assert errors == ["the disk is full"] * 4
 
 
-# What is kept of odd answers and requests.
+# Odd responses and requests.
 
 
 async def test_lone_surrogates_survive() -> None:
@@ -453,13 +455,13 @@ async def test_lone_surrogates_survive() -> None:
         assert text_of(second) == "two"
 
 
-async def test_an_answer_without_an_id_is_not_kept() -> None:
-    answer = {"object": "response", "status": "completed", "model": "m", "output": []}
-    async with gateway({"/responses": Script([json.dumps(answer).encode()])}, **ON) as up:
-        assert await ask(up, "forgetful", "one") == answer
+async def test_a_response_without_an_id_is_not_stored() -> None:
+    reply = {"object": "response", "status": "completed", "model": "m", "output": []}
+    async with gateway({"/responses": Script([json.dumps(reply).encode()])}, **ON) as up:
+        assert await ask(up, "forgetful", "one") == reply
 
 
-async def test_a_conversation_that_was_summed_up_goes_on_from_the_summary() -> None:
+async def test_a_compacted_conversation_continues_from_the_summary() -> None:
     async with gateway(**ON) as up:
         first = await ask(up, "messages", "a long story that need not be told again")
         trigger = {"type": "compaction_trigger"}
@@ -468,7 +470,7 @@ async def test_a_conversation_that_was_summed_up_goes_on_from_the_summary() -> N
         await ask(up, "messages", "and now?", previous_response_id=second["id"])
         sent = json.dumps(up.last.body)
         assert "Summary of the conversation so far" in sent
-        assert "need not be told again" not in sent.replace("Write the summary alone", "")
+        assert "need not be told again" not in sent.replace("Write only the summary", "")
 
 
 # Files, with real time: a thread is at work.

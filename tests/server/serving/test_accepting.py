@@ -1,4 +1,4 @@
-"""Accepting in this process, on real sockets: what is not a connection yet, and what is one too many."""
+"""Accepting in this process, on real sockets: handshakes, and connections beyond the limit."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def test_a_stop_does_not_wait_for_a_handshake(certificate: Certificate) ->
         await silent.aclose()
 
 
-async def test_at_the_limit_nobody_is_closed_before_another_one_comes() -> None:
+async def test_at_the_limit_no_connection_is_closed_before_another_one_comes() -> None:
     async with serving(max_connections=2) as address:
         clients = [await anyio.connect_tcp(*address) for _ in range(2)]
         for client in [*clients, *clients]:
@@ -121,11 +121,11 @@ async def test_at_the_limit_nobody_is_closed_before_another_one_comes() -> None:
 
 @pytest.mark.promise("S10")
 @pytest.mark.parametrize("with_tls", [False, True])
-async def test_those_who_only_connect_keep_nobody_out(certificate: Certificate, with_tls: bool) -> None:
+async def test_clients_that_only_connect_block_no_other(certificate: Certificate, with_tls: bool) -> None:
     server, client = (certificate.server(), certificate.client()) if with_tls else (None, None)
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(serving(tls=server, handshake_s=60, max_connections=2))
-        for _ in range(60):  # they say nothing, and do not close when the server does
+        for _ in range(60):  # they send nothing, and do not close when the server does
             await stack.enter_async_context(await anyio.connect_tcp(*address))
         with anyio.fail_after(30):  # half of the time that a handshake may take
             assert (await ask(address, client)).endswith(b"hello")

@@ -1,4 +1,4 @@
-"""One client connection on a byte stream that is scripted, in virtual time, on both kinds of event loop."""
+"""One client connection on a scripted byte stream, in virtual time, on both kinds of event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def each_line_of_the_log(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapt
 
 @dataclass
 class FakeStream:
-    """Gives `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
+    """Returns `incoming`, in order; then nothing more comes, or `b""` if `leaves`. room: bytes that can be sent."""
 
     incoming: list[bytes]
     leaves: bool = False
@@ -63,7 +63,7 @@ class FakeStream:
         taken = data[: int(min(self.room, len(data)))]
         self.sent += taken
         self.room -= len(taken)
-        # As often as not, somebody has to wait.
+        # As often as not, a task has to wait.
         self.waits = not self.waits
         return None if len(taken) == len(data) and not self.waits else data[len(taken) :]
 
@@ -132,7 +132,7 @@ async def test_an_idle_connection_is_ended_after_its_time() -> None:
 
 
 @pytest.mark.promise("R9")
-async def test_a_client_that_has_left_is_forgotten_at_once() -> None:
+async def test_a_client_that_has_left_is_dropped_at_once() -> None:
     stream = FakeStream([GET], leaves=True)
     connection = connect(hello, stream)
     await connection.run()
@@ -155,7 +155,7 @@ async def test_the_socket_is_closed_although_the_application_still_works() -> No
     assert anyio.current_time() == 20
 
 
-async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_answer() -> None:
+async def test_a_stop_ends_an_idle_connection_at_once_and_a_busy_one_after_its_response() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await anyio.sleep(10)
         await hello(scope, receive, send)
@@ -206,7 +206,7 @@ async def test_whatever_a_protocol_raises_ends_its_connection_and_is_one_line(
     assert line.exc_info is None
 
 
-async def test_what_is_no_exception_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_base_exception_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module.HTTP1, "handle", failing(NoException()))
     with pytest.RaisesGroup(NoException, flatten_subgroups=True):
         await connect(hello, FakeStream([GET])).run()
@@ -224,29 +224,27 @@ async def test_an_application_that_fails_is_a_500_and_no_end_of_others(
     assert [each.message for each in caplog.records] == ["the application failed"]
 
 
-# Which protocol is spoken.
+# The protocol of a connection.
 
 
-@pytest.mark.parametrize(
-    ("first", "http2", "answer"),
-    [
-        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
-        ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
-        ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
-        (
-            [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
-            True,
-            b"HTTP/1.1 200",
-        ),
-        ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
-    ],
-)
-async def test_http2_in_clear_text_is_what_begins_with_its_preface(
-    first: list[bytes], http2: bool, answer: bytes
-) -> None:
-    stream = FakeStream(list(first))
-    await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
-    assert stream.sent.startswith(answer)
+OPENINGS: list[tuple[list[bytes], bool, bytes]] = [
+    ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], True, b"\0"),
+    ([b"PR", b"I * HTTP/2.0\r\n\r\n", b"SM\r\n\r\n"], True, b"\0"),
+    ([b"P", POST[1:], b"123456789"], True, b"HTTP/1.1 200"),
+    (
+        [GET[:-2] + b"connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings:\r\n\r\n"],
+        True,
+        b"HTTP/1.1 200",
+    ),
+    ([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"], False, b"HTTP/1.1 "),
+]
+
+
+async def test_http2_in_clear_text_begins_with_its_preface() -> None:
+    for first, http2, response in OPENINGS:
+        stream = FakeStream(list(first))
+        await connect(hello, stream, replace(ServerSettings(), http2=http2)).run()
+        assert stream.sent.startswith(response), first
 
 
 async def test_with_tls_it_is_what_was_agreed_upon() -> None:
@@ -259,7 +257,9 @@ async def test_with_tls_it_is_what_was_agreed_upon() -> None:
 
 
 @pytest.mark.promise("R10", "S10")
-async def test_who_takes_nothing_for_five_minutes_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_reads_nothing_for_five_minutes_is_disconnected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     stream, app = FakeStream([GET], room=5000), Floods()
     await connect(app, stream).run()
     assert app.cancelled == [300]
@@ -268,7 +268,7 @@ async def test_who_takes_nothing_for_five_minutes_is_let_go(caplog: pytest.LogCa
     assert line.message == "a client took nothing for 300 seconds; its requests are cancelled"
 
 
-async def test_a_client_that_left_does_not_let_an_application_run_for_ever() -> None:
+async def test_the_application_of_a_client_that_left_has_a_deadline() -> None:
     """It goes on sending, into nothing; the others still run."""
     stream, app = FakeStream([GET], leaves=True), Floods()
     with anyio.move_on_after(3) as scope:
@@ -364,7 +364,7 @@ async def test_nothing_waits_for_an_application_that_has_ended() -> None:
     await events.put(body(b"x" * 1_000_000))
 
 
-async def test_clearing_an_event_leaves_nobody_behind() -> None:
+async def test_clearing_an_event_wakes_every_waiter() -> None:
     event = ClearableEvent()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(event.wait)

@@ -1,4 +1,4 @@
-"""HTTP/2 on one connection: frames in, frames out, with an application that is scripted, in virtual time."""
+"""HTTP/2 on one connection: frames in, frames out, with a scripted application, in virtual time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Client:
-    """Both ends of one connection. frames: what has come, with take() until then; closed: the server wants an end."""
+    """Both ends of one connection. frames: received since the last take(); closed: the server ends the connection."""
 
     def __init__(self, app: App, tasks: anyio.abc.TaskGroup, config: Any) -> None:
         self.frames: list[Frame] = []
@@ -124,7 +124,7 @@ class Client:
         await settle()
 
     def take(self, kind: type[Any]) -> list[Any]:
-        """The frames of this kind that have come since the last time; the others are forgotten."""
+        """Return the frames of this kind that have come since the last call, and drop the others."""
         found = [frame for frame in self.frames if isinstance(frame, kind)]
         self.frames.clear()
         return found
@@ -192,7 +192,7 @@ class Endless:
 
 
 class Reader:
-    """Reads one message of the body whenever it is told to. messages: what it got."""
+    """Reads one message of the body on demand. messages: what it got."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -213,16 +213,16 @@ async def forever(scope: Scope, receive: Receive, send: Send) -> None:
     await anyio.sleep_forever()
 
 
-# What is held of answers.
+# Buffered parts of responses.
 
 
-async def test_an_application_waits_when_so_much_is_held() -> None:
+async def test_an_application_waits_when_the_buffer_is_full() -> None:
     app = Endless()
     async with serving(app, {4: 0}) as client:
         await client.send(client.request(1))
         await settle()
         assert STREAM_BUFFER - 2 * app.size < app.given["/healthz"] <= STREAM_BUFFER
-        # One window more lets it send as much more.
+        # A second window allows it to send as much again.
         given = app.given["/healthz"]
         await client.send(window(1, 10_000))
         await settle()
@@ -231,7 +231,7 @@ async def test_an_application_waits_when_so_much_is_held() -> None:
 
 
 @pytest.mark.promise("R10")
-async def test_one_large_message_is_not_held_at_once() -> None:
+async def test_one_large_message_is_not_buffered_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))
         assert client.protocol._buffered == STREAM_BUFFER
@@ -268,7 +268,7 @@ async def test_streams_take_turns() -> None:
 
 @pytest.mark.promise("S10")
 async def test_a_stream_that_is_not_taken_is_cancelled_in_time() -> None:
-    """Five minutes without a byte taken, by default; the connection and its other streams stay."""
+    """Five minutes without a byte read, by default; the connection and its other streams stay."""
     app = Endless()
     async with serving(app, {4: 0}) as client:
         await client.send(client.request(1, headers(path="/a")), client.request(3, headers(path="/b")))
@@ -291,7 +291,7 @@ async def test_a_last_message_that_is_not_taken_is_cancelled_in_time() -> None:
         assert client.idle
 
 
-async def test_nothing_is_held_for_a_client_that_has_left() -> None:
+async def test_nothing_is_buffered_for_a_client_that_has_left() -> None:
     async with serving(Endless(), {4: 0}) as client:
         await client.send(client.request(1), client.request(3))
         streams = list(client.protocol._streams.values())
@@ -305,11 +305,11 @@ async def test_nothing_is_held_for_a_client_that_has_left() -> None:
         assert client.protocol.idle
 
 
-# What is held of requests.
+# Buffered parts of requests.
 
 
 @pytest.mark.promise("R9")
-async def test_room_is_given_back_when_the_application_has_read() -> None:
+async def test_the_window_is_given_back_when_the_application_has_read() -> None:
     app = Reader()
     async with serving(app) as client:
         await client.send(client.request(1, POST, end=False), *(data(1, bytes(16384)) for _ in range(15)))
@@ -342,7 +342,7 @@ async def test_all_streams_together_have_the_window_of_the_connection() -> None:
         assert [code_of(frame) for frame in client.take(GoAwayFrame)] == ["FLOW_CONTROL_ERROR"]
 
 
-async def test_what_nobody_has_read_is_given_back_with_the_stream() -> None:
+async def test_unread_window_is_given_back_with_the_stream() -> None:
     async with serving(forever) as client:
         for stream_id in range(1, 21, 2):
             await client.send(
@@ -375,10 +375,10 @@ async def test_a_body_comes_as_it_was_sent() -> None:
         assert [message["more_body"] for message in app.messages] == [True, True, False]
 
 
-# Answers.
+# Responses.
 
 
-async def test_an_answer_ends_with_its_last_data() -> None:
+async def test_a_response_ends_with_its_last_data() -> None:
     async with serving(hello) as client:
         await client.send(client.request(1))
         assert [(type(frame), frame.flags) for frame in client.frames] == [
@@ -388,7 +388,7 @@ async def test_an_answer_ends_with_its_last_data() -> None:
         assert client.idle
 
 
-async def test_an_early_answer_asks_the_client_to_stop() -> None:
+async def test_an_early_response_resets_the_request_without_error() -> None:
     """RFC 9113, 8.1."""
     async with serving(hello) as client:
         await client.send(client.request(1, POST, end=False))
@@ -406,7 +406,7 @@ async def test_an_application_that_fails_is_a_500(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.promise("R3")
-async def test_an_answer_that_breaks_off_is_reset() -> None:
+async def test_a_response_that_breaks_off_is_reset() -> None:
     async def breaks_off(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"a", "more_body": True})
@@ -430,7 +430,7 @@ async def test_headers_that_cannot_be_sent_reset_the_stream() -> None:
         assert client.resets() == [(1, "INTERNAL_ERROR")]
 
 
-async def test_trailers_end_an_answer() -> None:
+async def test_trailers_end_a_response() -> None:
     async def with_trailers(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [], "trailers": True})
         await send({"type": "http.response.body", "body": b"hello"})
@@ -445,7 +445,7 @@ async def test_trailers_end_an_answer() -> None:
 # Ends.
 
 
-async def test_a_stop_is_told_and_open_streams_go_on() -> None:
+async def test_a_stop_is_announced_and_open_streams_go_on() -> None:
     app = Endless()
     async with serving(app) as client:
         await client.send(client.request(1), client.request(3, headers(path="/b")))
@@ -476,7 +476,7 @@ async def test_after_so_many_requests_a_connection_is_ended_with_care() -> None:
         assert not client.closed
 
 
-async def test_a_client_that_sends_no_more_requests_gets_its_answers() -> None:
+async def test_a_client_that_sends_no_more_requests_gets_its_responses() -> None:
     app = Endless()
     async with serving(app) as client:
         await client.send(client.request(1), goaway())
@@ -513,7 +513,7 @@ async def test_the_last_frames_wait_a_second_for_a_client_that_does_not_read() -
 
 
 async def test_requests_beyond_the_limit_are_refused() -> None:
-    """Also those whose stream is gone, and whose application still works: RST_STREAM makes no room by itself."""
+    """Also those whose stream is gone, and whose application still works: RST_STREAM frees none by itself."""
 
     async def slow_to_leave(scope: Scope, receive: Receive, send: Send) -> None:
         with anyio.CancelScope(shield=True):
@@ -533,14 +533,14 @@ async def test_requests_beyond_the_limit_are_refused() -> None:
 
 
 async def test_a_request_that_is_reset_in_the_same_read_is_never_begun() -> None:
-    asked = []
+    requested = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        asked.append(scope["path"])
+        requested.append(scope["path"])
 
     async with serving(app) as client:
         await client.send(client.request(1), reset(1), client.request(3, headers(path="/b")))
-        assert asked == ["/b"]
+        assert requested == ["/b"]
 
 
 # Counting. `now` is passed in, so these need no loop.
@@ -564,7 +564,7 @@ def receive(connection: HTTP2Connection, now: float, *frames: Frame | bytes) -> 
 
 
 @pytest.mark.promise("S3")
-async def test_what_is_malformed_is_not_in_the_log(
+async def test_malformed_bytes_are_not_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """h2's errors name the value of a header that it does not take."""
@@ -579,7 +579,7 @@ async def test_what_is_malformed_is_not_in_the_log(
 
 
 @pytest.mark.promise("S11")
-def test_what_clients_do_is_never_too_much() -> None:
+def test_normal_clients_stay_below_the_limits() -> None:
     """Minutes of a client with 128 streams: pings each second, half of the streams cancelled every three seconds."""
     connection, client = counting()
     next_id = 1
@@ -642,7 +642,7 @@ def test_resets_that_we_are_made_to_send_are_counted() -> None:
     assert stream_id == 801
 
 
-def test_answers_that_nobody_takes_are_bounded() -> None:
+def test_responses_that_are_not_read_are_bounded() -> None:
     connection, _ = counting()
     with pytest.raises(DenialOfServiceError):  # noqa: PT012
         for second in range(10_000):
@@ -650,7 +650,7 @@ def test_answers_that_nobody_takes_are_bounded() -> None:
             assert connection.unsent <= MAX_UNSENT + 17
 
 
-def test_settings_that_nobody_knows_are_not_kept() -> None:
+def test_unknown_settings_are_not_kept() -> None:
     """h2 has a queue for each of 65,536."""
     connection, _ = counting()
     receive(connection, 0.0, *(raw(4, 0, 0, number.to_bytes(2) + bytes(4)) for number in range(9, 99)))
@@ -663,7 +663,7 @@ def test_a_client_cannot_make_the_table_of_headers_large() -> None:
     assert connection.encoder.header_table_size == 4096
 
 
-def test_the_goaway_of_a_stop_is_followed_by_answers() -> None:
+def test_the_goaway_of_a_stop_is_followed_by_responses() -> None:
     connection, client = counting()
     connection.receive(client.request(1).serialize(), 0.0)
     connection.announce_end()
@@ -673,7 +673,7 @@ def test_the_goaway_of_a_stop_is_followed_by_answers() -> None:
     assert [type(frame) for frame in frames_of(sent)] == [GoAwayFrame, HeadersFrame, DataFrame]
 
 
-def test_what_comes_before_the_settings_is_an_error() -> None:
+def test_a_frame_before_the_settings_is_an_error() -> None:
     connection = HTTP2Connection(STREAMS, 65536, 0.0)
     connection.begin()
     connection.data_to_send()

@@ -1,4 +1,4 @@
-"""The runner, in real processes: it starts, says so, answers, drains and ends, on each backend."""
+"""The runner, in real processes: it starts, prints its address, serves, drains and exits, on each backend."""
 
 import contextlib
 import http.client
@@ -40,7 +40,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @each_backend
-def test_it_says_where_it_listens_and_answers_there_and_ends_with_0(backend: str) -> None:
+def test_it_prints_its_address_and_serves_there_and_exits_with_0(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
         assert server.backend == backend
         assert server.port > 0
@@ -57,7 +57,7 @@ def test_it_says_where_it_listens_and_answers_there_and_ends_with_0(backend: str
 
 
 @each_backend
-def test_an_answer_names_no_server_software(backend: str) -> None:
+def test_a_response_names_no_server_software(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("GET", "/")
@@ -79,31 +79,31 @@ def test_ctrl_c_is_a_clean_end_too(backend: str) -> None:
 def test_an_open_request_is_finished_while_new_connections_are_refused(backend: str) -> None:
     with Server("--port", "0", "--backend", backend).ready() as server, server.connect() as client:
         client.sendall(b"POST /read HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nab")
-        # An answer to a second connection proves that the loop has read what the first one sent.
+        # A response on a second connection proves that the loop has read what the first one sent.
         assert server.get("/") == b"hello"
         server.signal(signal.SIGTERM)
         server.wait_until_closed()
         client.sendall(b"cd")
-        answer = b"".join(iter(lambda: client.recv(65536), b""))
-        assert answer.startswith(b"HTTP/1.1 200")
-        assert b"abcd" in answer
+        reply = b"".join(iter(lambda: client.recv(65536), b""))
+        assert reply.startswith(b"HTTP/1.1 200")
+        assert b"abcd" in reply
         assert server.wait() == 0
 
 
 @each_backend
 @pytest.mark.promise("R2")
-def test_what_is_open_after_the_drain_is_cut_without_an_end(backend: str) -> None:
+def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) -> None:
     arguments = ("--port", "0", "--backend", backend, "--drain-s", "0.2")
     with Server(*arguments).ready() as server, server.connect() as client:
         client.sendall(b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n")
-        answer = b""
-        while b"begin" not in answer:
-            answer += client.recv(65536)
+        reply = b""
+        while b"begin" not in reply:
+            reply += client.recv(65536)
         started = time.monotonic()
         server.signal(signal.SIGTERM)
-        answer += b"".join(iter(lambda: client.recv(65536), b""))
-        # A chunked answer ends with an empty chunk. This one was cut, and the client must be able to tell.
-        assert not answer.endswith(b"0\r\n\r\n")
+        reply += b"".join(iter(lambda: client.recv(65536), b""))
+        # A chunked response ends with an empty chunk. This one was cut, and the client must be able to see that.
+        assert not reply.endswith(b"0\r\n\r\n")
         assert server.wait() == 0
         # Less than the drain time is by default.
         assert time.monotonic() - started < 25
@@ -176,7 +176,7 @@ def test_a_port_in_use_is_one_line(backend: str) -> None:
     assert server.output == [f"dragoman: cannot listen on 127.0.0.1 port {port}: Address already in use"]
 
 
-def test_a_host_that_is_not_ours() -> None:
+def test_an_address_of_another_host() -> None:
     with Server("--host", "192.0.2.1", "--port", "0", "--allow-public-without-keys") as server:
         assert server.wait() == 1
     assert server.output[-1] == "dragoman: cannot listen on 192.0.2.1 port 0: Cannot assign requested address"
@@ -247,7 +247,7 @@ def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> N
     assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} are no usable pair: ")
 
 
-def test_an_encrypted_key_is_refused_and_not_asked_for(certificate: tuple[str, str], tmp_path: Path) -> None:
+def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:
     certfile, keyfile = certificate
     locked = str(tmp_path / "locked.pem")
     subprocess.run(
@@ -264,7 +264,7 @@ def test_an_encrypted_key_is_refused_and_not_asked_for(certificate: tuple[str, s
 
 
 def _pids(server: Server, count: int) -> set[int]:
-    """The processes that answer. Which one accepts is the kernel's choice, so this asks until all have."""
+    """Return the processes that respond. The kernel chooses which one accepts, so this requests until all have."""
     found: set[int] = set()
     deadline = time.monotonic() + 30
     while len(found) < count and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""A worker on trio by itself, inside of the test's nursery: when it is ready, and the steps of its stop.
+"""A worker on trio by itself, inside the test's nursery: when it is ready, and the steps of its stop.
 
 The command and its processes, on every backend, are in test_run.py. Here the clock is trio's own, which jumps when
 all tasks wait, so that a drain of minutes takes no time.
@@ -25,7 +25,7 @@ GET = b"GET %s HTTP/1.1\r\nhost: x\r\n\r\n"
 
 
 class Application:
-    """/hello answers at once, /stream begins an answer and ends it after `length_s`."""
+    """/hello responds at once, /stream begins a response and ends it after `length_s`."""
 
     def __init__(self, *, starts: bool = True, length_s: float = float("inf")) -> None:
         self.starts = starts
@@ -69,7 +69,7 @@ class Running:
         self.ended.set()
 
     async def ask(self, path: bytes, until: bytes = b"begin") -> trio.SocketStream:
-        """A connection on which the answer has come as far as `until`."""
+        """Return a connection on which the response has come as far as `until`."""
         stream = await trio.open_tcp_stream(*self.address)
         await stream.send_all(GET % path)
         got = b""
@@ -78,7 +78,7 @@ class Running:
         return stream
 
 
-async def rest_of(stream: trio.SocketStream) -> bytes:
+async def remainder_of(stream: trio.SocketStream) -> bytes:
     return b"".join([part async for part in stream])
 
 
@@ -98,7 +98,7 @@ async def test_it_is_never_ready_when_the_application_does_not_start(listener: s
     assert not running.ready.is_set()
 
 
-async def test_a_stop_waits_for_open_answers_and_takes_no_new_ones(
+async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:
     running = Running(Application(length_s=100), listener)
@@ -110,13 +110,13 @@ async def test_a_stop_waits_for_open_answers_and_takes_no_new_ones(
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(OSError, match="all attempts to connect"):
             await trio.open_tcp_stream(*running.address)
-        assert b"end" in await rest_of(stream), "it came to its end"
+        assert b"end" in await remainder_of(stream), "it came to its end"
     await running.ended.wait()
     assert 100 <= trio.current_time() < DRAIN_S
 
 
 @pytest.mark.promise("R2")
-async def test_what_is_open_after_the_drain_is_cut(
+async def test_an_open_response_after_the_drain_is_cut(
     nursery: trio.Nursery, listener: socket.socket, autojump_clock: trio.testing.MockClock
 ) -> None:
     running = Running(Application(), listener)
@@ -124,7 +124,9 @@ async def test_what_is_open_after_the_drain_is_cut(
     await running.ready.wait()
     async with await running.ask(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
-        assert not (await rest_of(stream)).endswith(b"0\r\n\r\n"), "no end that looks like a whole answer"
+        assert not (await remainder_of(stream)).endswith(b"0\r\n\r\n"), (
+            "no end that looks like a complete response"
+        )
         assert trio.current_time() == pytest.approx(DRAIN_S)
     await running.ended.wait()
 
@@ -139,6 +141,6 @@ async def test_a_second_signal_cuts_at_once(
         signal.raise_signal(signal.SIGUSR1)
         await running.worker.stopping.wait()
         signal.raise_signal(signal.SIGUSR1)
-        await rest_of(stream)
+        await remainder_of(stream)
     await running.ended.wait()
     assert trio.current_time() < DRAIN_S

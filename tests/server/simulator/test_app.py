@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_ends_the_script(model: str, stream: bool) ->
     assert not served.complete
 
 
-async def test_a_client_that_leaves_inside_its_request_is_forgotten() -> None:
+async def test_a_client_that_leaves_inside_its_request_is_dropped() -> None:
     served = await Server(PATHS[CHAT], b"{}", complete=False, leaves_s=1).run()
     assert served.status == 0
 
@@ -176,7 +176,7 @@ async def test_models_are_listed(protocol: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/v1/messages", 405)]
 )
-async def test_other_paths_are_told_as_such(method: str, path: str, status: int) -> None:
+async def test_other_paths_are_not_found(method: str, path: str, status: int) -> None:
     served = await Server(path, method=method).run()
     assert served.status == status
     assert path in json.loads(served.body)["error"]["message"]

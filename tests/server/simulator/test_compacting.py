@@ -1,4 +1,4 @@
-"""Conversations that the simulator sums up: at the path for it, and in a turn that asks for it."""
+"""Conversations that the simulator sums up: at the endpoint for it, and in a turn that requests it."""
 
 import json
 from typing import Any
@@ -22,23 +22,23 @@ def compacted(**body: Any) -> SimulatedReply:
 
 
 def test_the_summary_is_taken_back() -> None:
-    answer = json.loads(body_of(compacted(model="echo", input=STORY)))
-    assert answer.keys() == {"id", "object", "created_at", "output", "usage"}
-    assert [(item["type"], item.get("role")) for item in answer["output"]] == [
+    response = json.loads(body_of(compacted(model="echo", input=STORY)))
+    assert response.keys() == {"id", "object", "created_at", "output", "usage"}
+    assert [(item["type"], item.get("role")) for item in response["output"]] == [
         ("message", "user"),
         ("compaction", None),
     ]
-    further = [*answer["output"], {"role": "user", "content": "Go on"}]
-    asked = encoded({"model": "echo", "input": further})
-    after = json.loads(body_of(reply_to(RESPONSES, asked)))
+    further = [*response["output"], {"role": "user", "content": "Go on"}]
+    requested = encoded({"model": "echo", "input": further})
+    after = json.loads(body_of(reply_to(RESPONSES, requested)))
     assert after["output"][0]["content"][0]["text"] == "Go on"
-    assert after["usage"]["input_tokens"] > 5 + 3  # the five words that were said, and the summary
+    assert after["usage"]["input_tokens"] > 5 + 3  # the five words of the conversation, and the summary
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_turn_that_asks_for_a_summary_gets_nothing_else(stream: bool) -> None:
-    asked = {"model": "echo", "input": [*STORY, {"type": "compaction_trigger"}], "stream": stream}
-    body = body_of(reply_to(RESPONSES, encoded(asked)))
+def test_a_request_for_a_summary_gets_nothing_else(stream: bool) -> None:
+    requested = {"model": "echo", "input": [*STORY, {"type": "compaction_trigger"}], "stream": stream}
+    body = body_of(reply_to(RESPONSES, encoded(requested)))
     assert (check_stream if stream else check_whole)(RESPONSES, body) == []
     assert body.count(b'"type":"compaction"') == (3 if stream else 1)  # added, done, and in the end
     assert b'"type":"message"' not in body

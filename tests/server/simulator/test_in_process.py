@@ -24,7 +24,7 @@ BASE = "http://simulator.invalid"
 
 
 async def timed(response: SimulatedResponse) -> list[tuple[float, bytes]]:
-    """The reads of a body, each with the seconds since the head."""
+    """Return the reads of a body, each with the seconds since the head."""
     begun = anyio.current_time()
     reads = []
     while data := await response.receive():
@@ -40,7 +40,7 @@ def door(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_an_unpaced_answer_comes_in_one_read(protocol: str) -> None:
+async def test_an_unpaced_response_comes_in_one_read(protocol: str) -> None:
     upstream = SimulatedUpstream()
     async with door(upstream, ask(protocol, "echo", "a b c", stream=True), protocol) as response:
         assert response.status == 200
@@ -59,7 +59,8 @@ async def test_a_read_has_a_size() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "gap"), [("slow", 0.25), ("slow@50", 0.02), ("echo@2", 0.5)])
-async def test_a_paced_answer_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
+@pytest.mark.each_choice
+async def test_a_paced_response_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
     text = " ".join(["word"] * 20)
     async with door(SimulatedUpstream(), ask(protocol, model, text, stream=True), protocol) as response:
         times = [time for time, _ in await timed(response)]
@@ -86,6 +87,7 @@ SILENCES: list[tuple[str, float, float]] = [
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @pytest.mark.parametrize(("model", "before", "length"), SILENCES)
+@pytest.mark.each_choice
 async def test_a_silent_model_is_silent(protocol: str, model: str, before: float, length: float) -> None:
     async with door(SimulatedUpstream(), ask(protocol, model, stream=True), protocol) as response:
         times = [time for time, _ in await timed(response)]
@@ -93,7 +95,7 @@ async def test_a_silent_model_is_silent(protocol: str, model: str, before: float
 
 
 @pytest.mark.parametrize(("model", "delay"), [("slow", 5), ("silent@5", 5), ("pause@7", 7), ("echo", 0)])
-async def test_a_whole_answer_comes_after_all_waits(model: str, delay: float) -> None:
+async def test_a_whole_response_comes_after_all_waits(model: str, delay: float) -> None:
     begun = anyio.current_time()
     async with door(SimulatedUpstream(), ask(CHAT, model)) as response:
         assert anyio.current_time() - begun == pytest.approx(delay)
@@ -159,23 +161,21 @@ async def test_a_cancelled_request_ends_at_once_and_is_counted(stream: bool) -> 
     assert (upstream.opened, upstream.closed, upstream.aborted) == (1, 1, 1)
 
 
-@pytest.mark.parametrize(
-    ("method", "url", "headers", "status"),
-    [
-        ("POST", "/v1/chat/completions?x=1", [], 200),
-        ("POST", "/prefix/chat/completions", [], 200),
-        ("GET", "/v1/models", [], 200),
-        ("GET", "/v1/chat/completions", [], 404),
-        ("POST", "/v1/embeddings", [], 404),
-    ],
-)
-async def test_the_path_says_what_is_asked(
-    method: str, url: str, headers: list[tuple[str, str]], status: int
-) -> None:
-    content = encoded(ask(CHAT, "echo")) if method == "POST" else None
-    async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
-        assert response.status == status
-        assert json.loads(await response.read_all(100_000))
+REQUESTED_PATHS: list[tuple[str, str, list[tuple[str, str]], int]] = [
+    ("POST", "/v1/chat/completions?x=1", [], 200),
+    ("POST", "/prefix/chat/completions", [], 200),
+    ("GET", "/v1/models", [], 200),
+    ("GET", "/v1/chat/completions", [], 404),
+    ("POST", "/v1/embeddings", [], 404),
+]
+
+
+async def test_method_and_path_select_the_response() -> None:
+    for method, url, headers, status in REQUESTED_PATHS:
+        content = encoded(ask(CHAT, "echo")) if method == "POST" else None
+        async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
+            assert response.status == status, (method, url)
+            assert json.loads(await response.read_all(100_000)), (method, url)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)

@@ -1,4 +1,4 @@
-"""What each simulated model answers, in all protocols, streamed and whole."""
+"""The responses of each simulated model, in all protocols, streamed and whole."""
 
 import hashlib
 import json
@@ -33,8 +33,8 @@ def bytes_of(reply: SimulatedReply) -> bytes:
     return b"".join(piece.data for piece in reply.chunks)
 
 
-def answer(protocol: str, body: Body) -> Body:
-    """A whole answer of status 200 without faults."""
+def response(protocol: str, body: Body) -> Body:
+    """Return a valid whole response of status 200."""
     reply = reply_to(protocol, encoded(body))
     data = bytes_of(reply)
     assert reply.status == 200, data
@@ -44,11 +44,11 @@ def answer(protocol: str, body: Body) -> Body:
 
 
 def meaning(protocol: str, body: Body) -> Meaning:
-    return told(protocol, encoded(answer(protocol, body)))
+    return told(protocol, encoded(response(protocol, body)))
 
 
 def plain(block: Block) -> tuple[object, ...]:
-    """A block without the spelling of its JSON, which whole Messages answers hold decoded."""
+    """Return a block without the spelling of its JSON, which whole Messages responses have decoded."""
     text: object = block.text
     if block.kind == Kind.CALL and not block.custom:
         try:
@@ -59,15 +59,15 @@ def plain(block: Block) -> tuple[object, ...]:
 
 
 def refused(protocol: str, body: Body) -> tuple[int, str]:
-    """Status and message of an error answer of the protocol's own form."""
+    """Return status and message of an error in the protocol's own form."""
     reply = reply_to(protocol, encoded(body))
     data = bytes_of(reply)
-    # Messages has neither 503 nor a type for it; what a proxy in between would send is of the nearest type.
+    # Messages has neither 503 nor a type for it; a proxy in between would send the nearest type.
     assert check_error(protocol, 529 if reply.status == 503 else reply.status, data) == []
     return reply.status, read_error(protocol, reply.status, data).message
 
 
-# model, what else is asked, how it stops, what it says (None: see other tests)
+# model, other settings of the request, stop reason, text (None: see other tests)
 CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("echo", {"text": "Hello  there,\n\tworld "}, Stop.END, "Hello  there,\n\tworld "),
     ("echo", {"text": " "}, Stop.END, "There is no text of the user to say back."),
@@ -99,7 +99,7 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("model", "more", "stop", "text"), CASES, ids=[f"{case[0]} {case[1] or ''}".strip() for case in CASES]
 )
 @pytest.mark.each_choice
-def test_a_model_says_the_same_streamed_and_whole(
+def test_a_model_gives_the_same_content_streamed_and_whole(
     protocol: str, model: str, more: dict[str, Any], stop: Stop, text: str | None
 ) -> None:
     reply = reply_to(protocol, encoded(ask(protocol, model, stream=True, **more)))
@@ -125,7 +125,7 @@ def test_every_model_is_in_the_tables_here() -> None:
 def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol: str) -> None:
     body = encoded(ask(protocol, "echo", stream=True))
     assert bytes_of(reply_to(protocol, body)) == bytes_of(reply_to(protocol, body))
-    one, other = (answer(protocol, ask(protocol, "echo", text))["id"] for text in ("a", "b"))
+    one, other = (response(protocol, ask(protocol, "echo", text))["id"] for text in ("a", "b"))
     assert one != other
     assert one.removeprefix("chatcmpl-").encode() in bytes_of(
         reply_to(protocol, encoded(ask(protocol, "echo", "a", stream=True)))
@@ -133,7 +133,7 @@ def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol
 
 
 @protocols
-def test_words_stream_one_by_one(protocol: str) -> None:
+def test_text_streams_word_by_word(protocol: str) -> None:
     pieces = [
         piece.data
         for piece in reply_to(
@@ -165,7 +165,7 @@ def test_messages_counts_what_a_breakpoint_writes() -> None:
     body = ask(MESSAGES, "echo")
     text = {"type": "text", "text": "one two three", "cache_control": {"type": "ephemeral"}}
     body["messages"] = [{"role": "user", "content": [text, {"type": "text", "text": "four"}]}]
-    given = answer(MESSAGES, body)["usage"]
+    given = response(MESSAGES, body)["usage"]
     assert (given["input_tokens"], given["cache_creation_input_tokens"]) == (1, 3)
 
 
@@ -184,7 +184,7 @@ def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are
     protocol: str,
 ) -> None:
     body = ask(protocol, "tools", tools=("get_weather", "get_time", "third"))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     calls = told(protocol, encoded(first)).calls
     assert [call.name for call in calls] == ["get_weather", "get_time"]
     assert [json.loads(call.text) for call in calls] == [{"city": "some city", "days": 2}] * 2
@@ -197,7 +197,7 @@ def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are
 @protocols
 def test_a_new_question_after_the_results_calls_again(protocol: str) -> None:
     body = ask(protocol, "tools", tools=("look",))
-    body = follow(protocol, body, answer(protocol, body), ["found"])
+    body = follow(protocol, body, response(protocol, body), ["found"])
     key = "input" if protocol == RESPONSES else "messages"
     body[key] = [*body[key], {"role": "assistant", "content": "ok"}, {"role": "user", "content": "Again"}]
     assert [call.name for call in meaning(protocol, body).calls] == ["look"]
@@ -260,7 +260,9 @@ def test_only_allowed_tools_are_called() -> None:
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 @pytest.mark.parametrize(("text", "calls"), DEMANDS)
-def test_a_line_of_the_user_says_what_to_call(protocol: str, text: str, calls: list[tuple[str, str]]) -> None:
+def test_a_line_of_the_user_names_the_tool_call(
+    protocol: str, text: str, calls: list[tuple[str, str]]
+) -> None:
     found = meaning(protocol, ask(protocol, "tools", text, tools=("a", "b"))).calls
     assert [(call.name, call.text) for call in found] == calls
 
@@ -278,7 +280,7 @@ def test_broken_arguments_are_called_as_they_stand() -> None:
 @protocols
 def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
     body = ask(protocol, "custom", tools=("f",), custom=("patch",))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     (call,) = told(protocol, encoded(first)).calls
     assert call.name == "patch"
     if protocol == MESSAGES:
@@ -320,7 +322,7 @@ def test_a_call_can_be_cut_by_the_limit(protocol: str) -> None:
 @protocols
 def test_reasoning_that_comes_back_unchanged_is_accepted(protocol: str) -> None:
     body = ask(protocol, "reasoning", tools=("look",))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     assert told(protocol, encoded(first)).said(Kind.REASONING)
     again = follow(protocol, body, first, ["42"])
     second = meaning(protocol, again)
@@ -342,7 +344,7 @@ def _spoil_item(item: Body) -> None:
 
 
 def holders(protocol: str, first: Body) -> list[Body]:
-    """Where an answer's reasoning stands."""
+    """Return the objects that have a response's reasoning."""
     if protocol == CHAT:
         return [first["choices"][0]["message"]]
     kind = "thinking" if protocol == MESSAGES else "reasoning"
@@ -362,7 +364,7 @@ PROOFS = {CHAT: "reasoning_content", MESSAGES: "signature", RESPONSES: "encrypte
 @protocols
 def test_changed_reasoning_is_an_error_that_names_it(protocol: str) -> None:
     body = ask(protocol, "reasoning", tools=("look",))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     SPOILERS[protocol](holders(protocol, first)[0])
     status, message = refused(protocol, follow(protocol, body, first, ["42"]))
     assert status == 400
@@ -373,7 +375,7 @@ def test_changed_reasoning_is_an_error_that_names_it(protocol: str) -> None:
 @protocols
 def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) -> None:
     body = ask(protocol, "reasoning", tools=("look",))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     if protocol == CHAT:
         for key in ("reasoning_content", "reasoning_details"):
             first["choices"][0]["message"].pop(key, None)
@@ -392,9 +394,9 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
 @pytest.mark.parametrize(
     ("protocol", "carrier"), [(MESSAGES, "no base64!"), (MESSAGES, "AAAA"), (RESPONSES, None)]
 )
-def test_what_is_no_carrier_of_ours_is_refused(protocol: str, carrier: str | None) -> None:
+def test_a_foreign_carrier_is_refused(protocol: str, carrier: str | None) -> None:
     body = ask(protocol, "reasoning", tools=("look",))
-    first = answer(protocol, body)
+    first = response(protocol, body)
     holders(protocol, first)[0][PROOFS[protocol]] = carrier
     assert refused(protocol, follow(protocol, body, first, ["42"]))[0] == 400
 
@@ -416,7 +418,7 @@ def test_reasoning_can_be_turned_off(protocol: str) -> None:
 def test_messages_can_omit_the_text_and_keep_the_signature() -> None:
     thinking = {"thinking": {"type": "adaptive", "display": "omitted"}}
     body = ask(MESSAGES, "reasoning", tools=("look",)) | thinking
-    first = answer(MESSAGES, body)
+    first = response(MESSAGES, body)
     assert first["content"][0]["thinking"] == ""
     assert first["content"][0]["signature"]
     assert meaning(MESSAGES, follow(MESSAGES, body, first, ["42"])).said(Kind.TEXT) == "look returned: 42"
@@ -449,7 +451,7 @@ def test_an_image_is_described(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])  # Chat has no images in tool results
 def test_an_image_in_a_tool_result_is_described(protocol: str) -> None:
     body = ask(protocol, "tools", tools=("shoot",), image=True)
-    again = follow(protocol, body, answer(protocol, body), ["done"], image=True)
+    again = follow(protocol, body, response(protocol, body), ["done"], image=True)
     assert meaning(protocol, again).said(Kind.TEXT) == f"shoot returned: done\n{FINGERPRINT}"
     again["model"] = "images"
     assert meaning(protocol, again).said(Kind.TEXT) == f"1. {FINGERPRINT}\n2. {FINGERPRINT}"
@@ -462,25 +464,25 @@ def test_a_file_is_described_by_its_name_too() -> None:
     assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).said(Kind.TEXT)
 
 
-def test_a_result_that_has_no_words_is_named() -> None:
+def test_a_result_without_text_is_named() -> None:
     body = ask(MESSAGES, "tools", tools=("look",))
-    body = follow(MESSAGES, body, answer(MESSAGES, body), ["-"])
+    body = follow(MESSAGES, body, response(MESSAGES, body), ["-"])
     result = body["messages"][-1]["content"][0]
     result |= {"is_error": True, "content": [{"type": "tool_reference", "tool_name": "other"}]}
     assert meaning(MESSAGES, body).said(Kind.TEXT) == "look failed: [tool_reference]"
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "expected"),
     [
         ({"type": "url", "url": "https://example.com/a.png"}, "url https://example.com/a.png"),
         ({"type": "base64", "media_type": "image/png", "data": "no*base64"}, "not valid base64"),
     ],
 )
-def test_an_image_without_bytes_is_told_as_such(source: Body, words: str) -> None:
+def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None:
     body = ask(MESSAGES, "images")
     body["messages"] = [{"role": "user", "content": [{"type": "image", "source": source}]}]
-    assert words in meaning(MESSAGES, body).said(Kind.TEXT)
+    assert expected in meaning(MESSAGES, body).said(Kind.TEXT)
 
 
 @pytest.mark.parametrize(
@@ -572,7 +574,7 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
 
 @protocols
 @pytest.mark.parametrize("model", ["cut", "cut-end"])
-def test_a_whole_answer_is_cut_inside_its_body(protocol: str, model: str) -> None:
+def test_a_whole_response_is_cut_inside_its_body(protocol: str, model: str) -> None:
     reply = reply_to(protocol, encoded(ask(protocol, model)))
     (piece,) = reply.chunks
     assert piece.breaks is (model == "cut")
@@ -595,19 +597,22 @@ NAMES: list[tuple[str, int, str]] = [
 
 
 @protocols
-@pytest.mark.parametrize(("name", "status", "words"), NAMES)
-def test_wrong_names_are_told_with_the_right_ones(protocol: str, name: str, status: int, words: str) -> None:
-    if status == 200:
-        assert answer(protocol, ask(protocol, name))["model"] == name
-    else:
-        found, message = refused(protocol, ask(protocol, name))
-        assert found == status
-        assert words in message
+def test_an_unknown_model_name_is_an_error_with_the_right_names(protocol: str) -> None:
+    for name, status, expected in NAMES:
+        if status == 200:
+            assert response(protocol, ask(protocol, name))["model"] == name, name
+        else:
+            found, message = refused(protocol, ask(protocol, name))
+            assert found == status, name
+            assert expected in message, name
+
+
+INVALID_BODIES: list[bytes] = [b"", b"[]", b"{", b'{"model": 1}', b'{"stream": true}']
 
 
 @protocols
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"model": 1}', b'{"stream": true}'])
-def test_a_body_that_cannot_be_read_is_an_error_of_the_protocol(protocol: str, body: bytes) -> None:
-    reply = reply_to(protocol, body)
-    assert reply.status == 400
-    assert check_error(protocol, reply.status, bytes_of(reply)) == []
+def test_an_invalid_body_is_an_error_of_the_protocol(protocol: str) -> None:
+    for body in INVALID_BODIES:
+        reply = reply_to(protocol, body)
+        assert reply.status == 400, body
+        assert check_error(protocol, reply.status, bytes_of(reply)) == [], body

@@ -19,20 +19,22 @@ pairs = pytest.mark.parametrize(("client", "upstream"), PAIRS, ids=[" to ".join(
 
 
 def context(client: str, upstream: str, body: Body) -> bytes:
-    """What a client gets for a request when the simulator answers it in the upstream's protocol."""
-    asked = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(encoded(body))
-    reply = reply_to(upstream, asked.body)
+    """Return what a client gets for a request to which the simulator responds in the upstream's protocol."""
+    translated = RequestTranslator(client=PROTOCOLS[client], upstream=PROTOCOLS[upstream]).translate(
+        encoded(body)
+    )
+    reply = reply_to(upstream, translated.body)
     data = b"".join(piece.data for piece in reply.chunks)
     assert reply.status == 200, data
-    answer = ResponseTranslator(
+    response = ResponseTranslator(
         client=PROTOCOLS[client],
         upstream=PROTOCOLS[upstream],
-        context=asked.response_context(id="0123456789abcdef", now=1),
+        context=translated.response_context(id="0123456789abcdef", now=1),
         upstream_streams=body["stream"],
     )
-    answer.receive_data(data)
-    answer.receive_eof()
-    return answer.data_to_send()
+    response.receive_data(data)
+    response.receive_eof()
+    return response.data_to_send()
 
 
 @pytest.mark.parametrize("model", ["reasoning", "tools", "custom"])

@@ -35,7 +35,7 @@ def pair() -> Iterator[tuple[TrioStream, socket.socket]]:
 Pair = tuple[TrioStream, socket.socket]
 
 
-async def test_what_has_arrived_is_given_at_once_and_then_the_end(pair: Pair) -> None:
+async def test_arrived_bytes_are_returned_at_once_and_then_the_end(pair: Pair) -> None:
     stream, peer = pair
     peer.send(b"ab")
     peer.send(b"c")
@@ -44,9 +44,7 @@ async def test_what_has_arrived_is_given_at_once_and_then_the_end(pair: Pair) ->
     assert await stream.receive(None) == b""
 
 
-async def test_silence_is_waited_for_as_long_as_was_said(
-    pair: Pair, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_silence_lasts_until_the_timeout(pair: Pair, autojump_clock: trio.testing.MockClock) -> None:
     stream, peer = pair
     with pytest.raises(TimeoutError):
         await stream.receive(30)
@@ -73,7 +71,7 @@ async def test_without_a_timeout_it_waits_for_ever(
     assert got == [(b"x", LONG_S)]
 
 
-async def test_a_cancelled_wait_takes_nothing(pair: Pair, nursery: trio.Nursery) -> None:
+async def test_a_cancelled_wait_reads_nothing(pair: Pair, nursery: trio.Nursery) -> None:
     stream, peer = pair
     nursery.start_soon(stream.receive, None)
     await trio.testing.wait_all_tasks_blocked()
@@ -83,7 +81,7 @@ async def test_a_cancelled_wait_takes_nothing(pair: Pair, nursery: trio.Nursery)
         assert await stream.receive(1) == b"x"
 
 
-async def test_a_peer_that_does_not_read_holds_up_no_longer_than_was_said(
+async def test_a_peer_that_does_not_read_delays_no_longer_than_the_timeout(
     pair: Pair, autojump_clock: trio.testing.MockClock
 ) -> None:
     stream, _ = pair
@@ -107,19 +105,19 @@ async def test_a_peer_that_reads_slowly_gets_everything(
 @pytest.mark.parametrize("wait", ["receive", "send"])
 async def test_closing_wakes_who_waits(pair: Pair, nursery: trio.Nursery, wait: str) -> None:
     stream, _ = pair
-    told = trio.Event()
+    reported = trio.Event()
 
     async def waiting() -> None:
         with pytest.raises(ConnectionAbortedError):
             await (stream.receive(None) if wait == "receive" else stream.send_all(MEGABYTES, None))
-        told.set()
+        reported.set()
 
     nursery.start_soon(waiting)
     await trio.testing.wait_all_tasks_blocked()
     stream.abort()
     stream.abort()
     with trio.fail_after(30):
-        await told.wait()
+        await reported.wait()
     with pytest.raises(ConnectionAbortedError):
         await stream.receive(1)
     with pytest.raises(ConnectionAbortedError):
@@ -130,7 +128,7 @@ async def test_only_an_open_and_silent_stream_can_be_used_again(pair: Pair) -> N
     stream, peer = pair
     assert stream.is_reusable()
     peer.send(b"x")
-    assert not stream.is_reusable(), "an answer that nobody asked for"
+    assert not stream.is_reusable(), "an unrequested response"
     await stream.receive(None)
     assert stream.is_reusable()
     peer.close()
@@ -144,7 +142,7 @@ async def echo(peer: trio.SocketStream) -> None:
         await peer.send_all(data)
 
 
-async def test_it_connects_and_says_why_it_cannot(nursery: trio.Nursery) -> None:
+async def test_a_failed_connection_has_its_reason(nursery: trio.Nursery) -> None:
     listeners = await nursery.start(trio.serve_tcp, echo, 0)
     port = listeners[0].socket.getsockname()[1]
     stream = await TrioStream.connect(socket.AF_INET, "127.0.0.1", port)
@@ -183,7 +181,7 @@ async def test_tls_has_the_same_errors(
         await stream.receive(30)
     assert trio.current_time() == begun + 30
     done.set()
-    assert await stream.receive(1) == b"", "most servers say no goodbye"
+    assert await stream.receive(1) == b"", "most servers send no close_notify"
     stream.abort()
     with pytest.raises(ConnectionError):
         await stream.receive(1)
@@ -192,7 +190,7 @@ async def test_tls_has_the_same_errors(
     assert not stream.is_reusable()
 
 
-async def test_a_peer_that_speaks_no_tls_is_an_error_of_the_system(pair: Pair) -> None:
+async def test_a_peer_without_tls_is_an_error_of_the_system(pair: Pair) -> None:
     stream, peer = pair
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
     with pytest.raises(ssl.SSLError, match=r"wrong version number|WRONG_VERSION_NUMBER"):

@@ -1,4 +1,4 @@
-"""Free-text tools with a grammar, through the whole gateway: what the model wrote arrives, and breaches are told."""
+"""Free-text tools with a grammar, through the whole gateway: the model's text arrives, and breaches are recorded."""
 
 import json
 import logging
@@ -20,8 +20,8 @@ from gateway.scripted import (
     whole,
 )
 
-from dragoman_server.tool_grammar import check as grammar_module
-from dragoman_server.tool_grammar.check import MAX_TEXT, grammar_check_available
+from dragoman_server import tool_grammar as grammar_module
+from dragoman_server.tool_grammar import MAX_TEXT, grammar_check_available
 
 needs_extra = pytest.mark.skipif(
     not grammar_check_available(), reason="the extra dragoman[grammar] is not installed"
@@ -41,7 +41,7 @@ def asking(syntax: str = "lark", definition: str = LARK, **more: Any) -> dict[st
 
 
 def call_of(text: str, protocol: str, name: str = "apply_patch") -> Any:
-    """A whole answer in which the model calls the tool with this text."""
+    """Return a whole response in which the model calls the tool with this text."""
     arguments = json.dumps({"input": text})
     if protocol == MESSAGES:
         return whole(
@@ -95,7 +95,7 @@ async def test_a_breach_is_in_the_header_and_hides_nothing(
     found = client.headers["dragoman-loss"].partition("; ")[2].split(", ")
     assert found == [REQUEST, BREACH] if breach else [REQUEST]
     (tool,) = gateway.sent[0].body["tools"]
-    assert definition in tool.get("function", tool)["description"], "the model is told of it"
+    assert definition in tool.get("function", tool)["description"], "it is in the tool's description"
 
 
 @needs_extra
@@ -119,27 +119,27 @@ async def test_a_streamed_breach_is_in_the_log(
     assert "canary" not in str([record.__dict__ for record in caplog.records])
 
 
-async def told_of(text: str = BROKEN, **settings: Any) -> str:
+async def reported_losses(text: str = BROKEN, **settings: Any) -> str:
     client = await scripted(CHAT, call_of(text, CHAT), **settings).call(PATHS[RESPONSES], asking())
     assert input_of(client) == text
     return client.headers["dragoman-loss"]
 
 
-async def test_without_the_extra_the_ledger_says_that_nobody_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_extra_the_ledger_has_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grammar_module, "find_spec", lambda name: None)
-    assert await told_of() == f"2; {REQUEST}, {UNCHECKED}"
+    assert await reported_losses() == f"2; {REQUEST}, {UNCHECKED}"
 
 
-async def test_so_it_does_when_checking_is_off() -> None:
-    assert await told_of(check_grammars=False) == f"2; {REQUEST}, {UNCHECKED}"
+async def test_without_checking_the_ledger_has_not_checked() -> None:
+    assert await reported_losses(check_grammars=False) == f"2; {REQUEST}, {UNCHECKED}"
 
 
 @needs_extra
 async def test_and_when_the_text_is_too_long_to_be_checked() -> None:
-    assert await told_of("x" * (MAX_TEXT + 1)) == f"2; {REQUEST}, {UNCHECKED}"
+    assert await reported_losses("x" * (MAX_TEXT + 1)) == f"2; {REQUEST}, {UNCHECKED}"
 
 
-async def test_strict_mode_takes_no_grammar_that_the_upstream_cannot_enforce() -> None:
+async def test_strict_mode_refuses_a_grammar_that_the_upstream_cannot_enforce() -> None:
     gateway = scripted(CHAT, call_of(KEPT, CHAT), loss_policy="refuse")
     client = await gateway.call(PATHS[RESPONSES], asking())
     assert client.status == 400

@@ -33,8 +33,8 @@ TRAILER = "a trailer line is not a header field"
 TRAILER_END = "a trailer line does not end in CRLF"
 TRAILER_LENGTH = f"trailers are longer than {MAX_TRAILERS} bytes"
 
-# The bytes that were good before the fault come out first.
-FAULTS = {
+# The good bytes before the error come out first.
+ERRORS = {
     "not hex": (b"5\r\nhello\r\nxyz\r\n", b"hello", SIZE_LINE),
     "empty size": (b"\r\n", b"", SIZE_LINE),
     "0x prefix": (b"0x5\r\nhello\r\n", b"", SIZE_LINE),
@@ -77,29 +77,35 @@ def everywhere_cut_in_two(data: bytes) -> list[list[bytes]]:
     return [[data[:i], data[i:]] for i in range(len(data))] if len(data) < 200 else []
 
 
-@pytest.mark.parametrize(("coded", "body"), BODIES.values(), ids=BODIES)
 @pytest.mark.promise("R4")
-def test_a_body_is_decoded_however_it_is_cut(coded: bytes, body: bytes) -> None:
-    for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
-        decoder, decoded = fed(pieces)
-        assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, b"")
+def test_a_body_is_decoded_however_it_is_cut() -> None:
+    for name, (coded, body) in BODIES.items():
+        for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
+            decoder, decoded = fed(pieces)
+            assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, b""), (
+                name,
+                pieces,
+            )
 
 
-@pytest.mark.parametrize(("coded", "body"), BODIES.values(), ids=BODIES)
-def test_what_follows_the_body_is_kept_apart(coded: bytes, body: bytes) -> None:
-    for pieces in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
-        decoder, decoded = fed(pieces)
-        assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, NEXT)
+def test_bytes_after_the_body_are_left_over() -> None:
+    for name, (coded, body) in BODIES.items():
+        for pieces in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
+            decoder, decoded = fed(pieces)
+            assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, NEXT), (
+                name,
+                pieces,
+            )
 
 
-@pytest.mark.parametrize(("coded", "good", "error"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_the_same_however_the_input_is_cut(coded: bytes, good: bytes, error: str) -> None:
-    for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
-        decoder, decoded = fed(pieces)
-        assert (decoded, str(decoder.error), decoder.complete) == (good, error, False)
+def test_an_error_is_the_same_however_the_input_is_cut() -> None:
+    for name, (coded, good, error) in ERRORS.items():
+        for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
+            decoder, decoded = fed(pieces)
+            assert (decoded, str(decoder.error), decoder.complete) == (good, error, False), (name, pieces)
 
 
-def test_nothing_comes_out_after_a_fault() -> None:
+def test_nothing_comes_out_after_an_error() -> None:
     decoder, _ = fed([b"zz\r\n"])
     error = decoder.error
     assert decoder.receive_data(b"5\r\nhello\r\n0\r\n\r\n") == b""
@@ -108,14 +114,14 @@ def test_nothing_comes_out_after_a_fault() -> None:
     assert not decoder.complete
 
 
-@pytest.mark.parametrize("cut", range(len(b"5\r\nhello\r\n0\r\na: b\r\n\r\n")))
-def test_an_end_before_the_last_crlf_is_a_fault(cut: int) -> None:
-    decoder, _ = fed([b"5\r\nhello\r\n0\r\na: b\r\n\r\n"[:cut]])
-    decoder.receive_eof()
-    assert str(decoder.error) == "the connection ended inside a chunked body"
+def test_an_end_before_the_last_crlf_is_an_error() -> None:
+    for cut in range(len(b"5\r\nhello\r\n0\r\na: b\r\n\r\n")):
+        decoder, _ = fed([b"5\r\nhello\r\n0\r\na: b\r\n\r\n"[:cut]])
+        decoder.receive_eof()
+        assert str(decoder.error) == "the connection ended inside a chunked body", cut
 
 
-def test_an_end_after_the_body_is_no_fault() -> None:
+def test_an_end_after_the_body_is_no_error() -> None:
     decoder, _ = fed([b"0\r\n\r\n"])
     decoder.receive_eof()
     assert decoder.error is None
@@ -142,7 +148,7 @@ def test_any_chunks_cut_anywhere_give_their_payloads(
     assert (decoded, decoder.complete, decoder.unused) == (b"".join(chunks), True, tail)
 
 
-# Bytes that mean something to the decoder, so that faults lie deeper than in random ones.
+# Bytes that mean something to the decoder, so that errors lie deeper than in random ones.
 FRAMING_BYTES = st.text("01a:; x\r\n", max_size=40).map(str.encode)
 
 

@@ -18,6 +18,7 @@ from dragoman_server.upstream.transport import (
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
@@ -64,12 +65,12 @@ async def gone(peer: Peer) -> None:
 
 # Bodies.
 
-ANSWERS = {
+REPLIES = {
     "length": (HELLO, b"hello", (0, 1)),
     "chunked": (CHUNKED + b"2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\nx: y\r\n\r\n", b"hello", (0, 1)),
     "empty": (OK + b"content-length: 0\r\n\r\n", b"", (0, 1)),
     "chunked and empty": (CHUNKED + b"0\r\n\r\n", b"", (0, 1)),
-    "asked to close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
+    "connection: close": (OK + b"connection: close\r\ncontent-length: 5\r\n\r\nhello", b"hello", (0, 0)),
     "interim responses": (
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\na: b\r\n\r\n" + HELLO,
         b"hello",
@@ -78,7 +79,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("data", "body", "after"), ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize(("data", "body", "after"), REPLIES.values(), ids=REPLIES)
 async def test_a_body_arrives_however_the_server_cuts_it(
     data: bytes, body: bytes, after: tuple[int, int]
 ) -> None:
@@ -90,7 +91,7 @@ async def test_a_body_arrives_however_the_server_cuts_it(
 
 
 @pytest.mark.promise("S5")
-async def test_bytes_behind_a_body_are_no_answer_to_the_next_request() -> None:
+async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
     forged = b"HTTP/1.1 500 forged\r\ncontent-length: 0\r\n\r\n"
     sent = anyio.Event()
 
@@ -137,7 +138,8 @@ async def test_a_response_without_body_frees_its_connection_at_once(method: str,
         assert len(server.peers) == 1
 
 
-async def test_what_the_caller_sees_of_a_head() -> None:
+@one_backend
+async def test_the_head_that_the_caller_gets() -> None:
     data = b"HTTP/1.1 404 Nothing Here\r\nX-Id: 7\r\ncontent-length: 0\r\n\r\n"
     async with ScriptedServer(answering(data)) as server, Http1Transport() as transport:
         response, _ = await send(transport, post(server, b"question"))
@@ -167,7 +169,7 @@ async def test_one_socket_read_is_one_bytes_object() -> None:
         assert [await body.receive(), await body.receive()] == [b"", b""]
 
 
-async def test_a_large_read_is_given_in_turns_and_others_have_theirs_in_between() -> None:
+async def test_a_large_read_is_returned_in_parts_and_other_tasks_run_in_between() -> None:
     """256 KiB of empty events, or of chunks of one byte, are half a second of work."""
     content = b"data:\n\n" * 37_000
     turns = others = 0
@@ -233,7 +235,7 @@ async def test_a_streamed_request_body_is_sent_in_chunks() -> None:
         assert await fetch(transport, post(server, parts())) == b"hello"
 
 
-async def test_a_large_request_and_a_large_answer_pass() -> None:
+async def test_a_large_request_and_a_large_response() -> None:
     size = 3_000_000
 
     async def script(peer: Peer) -> None:
@@ -357,6 +359,7 @@ async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> N
         assert counts(transport) == (0, 0)
 
 
+@one_backend
 async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() -> None:
     async with ScriptedServer(answering(HELLO)) as server, Http1Transport() as transport:
         request = post(server)
@@ -367,7 +370,7 @@ async def test_a_request_that_cannot_be_written_is_an_error_that_shows_no_key() 
         assert counts(transport) == (0, 0)
 
 
-async def test_a_server_that_answers_without_reading_the_request_is_heard() -> None:
+async def test_an_early_response_of_the_server_is_read() -> None:
     async def script(peer: Peer) -> None:
         await peer.stream.receive()
         await peer.send(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
@@ -379,6 +382,7 @@ async def test_a_server_that_answers_without_reading_the_request_is_heard() -> N
         assert counts(transport) == (0, 0)
 
 
+@one_backend
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "http:///x", "http://127.0.0.1:65536/"])
 async def test_other_schemes_are_refused(url: str) -> None:
     async with Http1Transport() as transport:
@@ -386,7 +390,7 @@ async def test_other_schemes_are_refused(url: str) -> None:
             await transport.handle_async_request(httpx2.Request("GET", url, headers={"host": "x"}))
 
 
-async def test_nobody_listens() -> None:
+async def test_connection_refused() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
@@ -467,7 +471,7 @@ def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
     return script
 
 
-async def test_a_request_lost_on_an_idle_connection_is_told_apart_and_the_next_one_takes_a_new_one() -> None:
+async def test_a_request_lost_on_an_idle_connection_is_an_error_of_its_own() -> None:
     scripts = (closes_on_second_request(b""), answering(HELLO))
     async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
         await fetch(transport, post(server))
@@ -512,7 +516,7 @@ async def test_a_connection_that_ends_after_a_silence_is_no_race() -> None:
         assert len(server.peers) == 1
 
 
-async def test_nor_is_one_that_ends_on_a_new_connection() -> None:
+async def test_an_end_of_a_new_connection_is_no_race() -> None:
     async def closes(peer: Peer) -> None:
         await peer.request()
 
@@ -523,7 +527,7 @@ async def test_nor_is_one_that_ends_on_a_new_connection() -> None:
         assert counts(transport) == (0, 0)
 
 
-async def test_it_is_not_sent_again_after_the_first_byte_of_a_response() -> None:
+async def test_a_request_is_not_sent_again_after_the_first_byte_of_a_response() -> None:
     scripts = (closes_on_second_request(b"H"), answering(HELLO))
     async with ScriptedServer(*scripts) as server, Http1Transport() as transport:
         await fetch(transport, post(server))
@@ -587,11 +591,11 @@ async def test_an_idle_connection_makes_room_for_another_origin() -> None:
 
 async def test_no_more_idle_connections_than_allowed() -> None:
     limits = PoolLimits(idle_connections=1)
-    both_asked = anyio.Event()
+    both_requested = anyio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.answer(OK + b"content-length: 5\r\n\r\n")
-        await both_asked.wait()
+        await both_requested.wait()
         await peer.send(b"hello")
         await peer.until_closed()
 
@@ -599,7 +603,7 @@ async def test_no_more_idle_connections_than_allowed() -> None:
         _, one = await send(transport, post(server))
         _, other = await send(transport, post(server))
         assert counts(transport) == (2, 0)
-        both_asked.set()
+        both_requested.set()
         assert [await one.receive(), await other.receive()] == [b"hello", b"hello"]
         assert counts(transport) == (0, 1)
         await gone(server.peers[0])

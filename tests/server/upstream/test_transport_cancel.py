@@ -112,12 +112,12 @@ async def test_connecting_has_a_limit(deaf_port: int) -> None:
 async def test_cancelled_in_the_tls_handshake() -> None:
     greeted = anyio.Event()
 
-    async def never_answers(peer: Peer) -> None:
+    async def never_responds(peer: Peer) -> None:
         await peer.stream.receive()
         greeted.set()
         await peer.until_closed()
 
-    async with ScriptedServer(never_answers) as server, Http1Transport(tls=no_trust()) as transport:
+    async with ScriptedServer(never_responds) as server, Http1Transport(tls=no_trust()) as transport:
         url = f"https://127.0.0.1:{server.port}/"
         await cancel_when_blocked(transport, request_to(url), greeted.wait)
         assert is_clean(transport)
@@ -125,10 +125,10 @@ async def test_cancelled_in_the_tls_handshake() -> None:
 
 
 async def test_the_tls_handshake_counts_as_connecting() -> None:
-    async def never_answers(peer: Peer) -> None:
+    async def never_responds(peer: Peer) -> None:
         await peer.until_closed()
 
-    async with ScriptedServer(never_answers) as server, Http1Transport(tls=no_trust()) as transport:
+    async with ScriptedServer(never_responds) as server, Http1Transport(tls=no_trust()) as transport:
         with pytest.raises(httpx2.ConnectTimeout):
             await transport.handle_async_request(
                 request_to(f"https://127.0.0.1:{server.port}/", connect=0.05)
@@ -171,18 +171,18 @@ async def test_cancelled_in_the_response(start: bytes) -> None:
 
 
 async def test_cancelled_on_a_used_connection() -> None:
-    asked = anyio.Event()
+    requested = anyio.Event()
 
     async def script(peer: Peer) -> None:
         await peer.answer(HELLO)
         await peer.request()
-        asked.set()
+        requested.set()
         await peer.until_closed()
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         response = await transport.handle_async_request(request_to(server.url))
         assert [part async for part in response.stream] == [b"hello"]
-        await cancel_when_blocked(transport, request_to(server.url), asked.wait)
+        await cancel_when_blocked(transport, request_to(server.url), requested.wait)
         assert is_clean(transport)
         await gone(server.peers[0])
         assert len(server.peers) == 1

@@ -13,6 +13,7 @@ from virtual_time import REAL_BACKENDS, UVLOOP
 from dragoman_server.upstream.transport import Http1Transport, IdleConnectionClosed, ResponseBody
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS, UVLOOP)]
+one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
@@ -59,9 +60,9 @@ async def test_requests_and_reuse(certificate: Certificate) -> None:
 
 async def test_large_bodies_both_ways(certificate: Certificate) -> None:
     size = 2_000_000
-    answer = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
+    reply = (OK + b"content-length: %d\r\n\r\n" % size, b"x" * size)
     async with (
-        ScriptedServer(answering(*answer), tls=certificate.server()) as server,
+        ScriptedServer(answering(*reply), tls=certificate.server()) as server,
         Http1Transport(tls=certificate.client()) as transport,
     ):
         body = await opened(transport, get(server, content=b"q" * size))
@@ -69,7 +70,7 @@ async def test_large_bodies_both_ways(certificate: Certificate) -> None:
         assert server.peers[0].requests[0].endswith(b"\r\n\r\n" + b"q" * size)
 
 
-async def test_a_server_nobody_vouches_for(certificate: Certificate) -> None:
+async def test_an_untrusted_certificate(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
         Http1Transport(tls=ssl.create_default_context()) as transport,
@@ -79,6 +80,7 @@ async def test_a_server_nobody_vouches_for(certificate: Certificate) -> None:
         assert (transport.busy_connections, transport.idle_connections) == (0, 0)
 
 
+@one_backend
 async def test_the_system_trust_is_the_default(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
@@ -88,6 +90,7 @@ async def test_the_system_trust_is_the_default(certificate: Certificate) -> None
             await opened(transport, get(server))
 
 
+@one_backend
 async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
     async with (
         ScriptedServer(answering(HELLO), tls=certificate.server()) as server,
@@ -99,7 +102,7 @@ async def test_a_certificate_for_another_name(certificate: Certificate) -> None:
             await opened(transport, request)
 
 
-async def test_a_server_that_does_not_speak_tls() -> None:
+async def test_a_server_without_tls() -> None:
     async def plain(peer: Peer) -> None:
         await peer.stream.receive()
         await peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -188,7 +191,7 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
         try:
             body = await opened(transport, get(server))
         except IdleConnectionClosed:
-            # uvloop tells of the end one turn later: then it is the race after which a request may be repeated.
+            # uvloop reports the end one turn later: then it is the race after which a request may be repeated.
             body = await opened(transport, get(server))
         assert await body.receive() == b"hello"
         assert len(server.peers) == 2

@@ -1,25 +1,19 @@
 """Anthropic Messages: POST /v1/messages.
 
 Content blocks of a stream come strictly one after another, so reader and writer follow an index. Requests have two
-roles that must alternate, so the writer builds turns. What only this protocol has is carried as opaque blocks and extra
-fields.
+roles that must alternate, so the writer builds turns. Blocks and fields that only this protocol has are kept as opaque
+blocks and extra fields.
 """
 
 from __future__ import annotations
 
 from dragoman._ir.signatures import WRAPPED_MARKER
-from dragoman.codec import (
-    Endpoint,
-    ModelList,
-    RateLimitHeaders,
-    SignaturePlaces,
-    ToolLimits,
-    UpstreamSpec,
-)
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.anthropic_messages.errors import is_native_error, read_error, write_error
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.request_in import read_request
 from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
+from dragoman.protocols.anthropic_messages.request_thinking import SIGNATURE_PLACES
 from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
 from dragoman.protocols.anthropic_messages.response_out import MessagesWriter, write_whole
 from dragoman.protocols.anthropic_messages.tables import (
@@ -31,11 +25,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     TOKEN_COUNT,
     VERSION_HEADER,
 )
-from dragoman.protocols.anthropic_messages.thinking import (
-    SIGNATURE_FIELDS,
-    finish_signatures,
-    replace_signed_block,
-)
 
 __all__ = ["SPEC"]
 
@@ -46,6 +35,7 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/messages", heartbeat=PING),),
     sequential=True,
     choices=False,
+    # Ids: "String should match pattern '^[a-zA-Z0-9_-]+$'" (openai-agents-python#1147, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=128, max_call_id=None, call_id_chars=True, custom=False, namespaces=False, allowed=False
     ),
@@ -60,17 +50,13 @@ SPEC = UpstreamSpec(
     write_error=write_error,
     observer=MessagesObserver,
     end_markers=(b"message_stop",),
-    # On this code the vendor's SDK sends the whole conversation again, without `thread`.
+    # On this code the vendor's SDK sends the whole conversation again, without `thread` (anthropic 2.12.0,
+    # lib/threads/_thread_state.py).
     server_state_params={"thread": "thread_unsupported_request"},
     output_member="content",
     request_headers=request_headers,
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
-    signature_places=SignaturePlaces(
-        members=("content",),
-        fields=SIGNATURE_FIELDS,
-        replace=replace_signed_block,
-        finish=finish_signatures,
-    ),
+    signature_places=SIGNATURE_PLACES,
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

@@ -46,7 +46,7 @@ KNOWN_CONTEXT_MANAGEMENT = frozenset({"edits"})
 KNOWN_COMPACT_EDIT = frozenset({"type", "trigger"})
 KNOWN_TRIGGER = frozenset({"type", "value"})
 KNOWN_COMPACTION = frozenset({"type", "instructions"})
-# A request. `output_format` is the older, beta place of `output_config.format`.
+# A request. `output_format` is the older place of `output_config.format`, deprecated in anthropic 2.12.0.
 KNOWN_BODY = frozenset(
     {
         *PARAMS,
@@ -130,7 +130,8 @@ def optional_object(value: JSONObject, name: str, path: str) -> JSONObject:
     return field
 
 
-def text_or_none(value: JSON) -> str | None:
+def string_or_none(value: JSON) -> str | None:
+    """Return a string, even an empty one, None for any other value."""
     return value if type(value) is str else None
 
 
@@ -179,7 +180,7 @@ def cited_url(citation: JSONObject) -> str | None:
 
 
 def cited_title(citation: JSONObject) -> str | None:
-    return text_or_none(citation.get("title", citation.get("document_title")))
+    return string_or_none(citation.get("title", citation.get("document_title")))
 
 
 def read_citations(citations: JSON) -> tuple[Citation, ...]:
@@ -191,8 +192,3 @@ def read_citations(citations: JSON) -> tuple[Citation, ...]:
             if url is not None:
                 cited.append(Citation(url, cited_title(citation)))
     return tuple(cited)
-
-
-def unreadable_response(message: str) -> RemoteProtocolError:
-    """Return the error (502) for an upstream message that cannot be parsed."""
-    return RemoteProtocolError(message, status=502)

@@ -67,12 +67,11 @@ def _text_editor(tool: JSONObject, version: str) -> tuple[str, JSONObject]:
         ),
         "file_text": _describe(_STRING, "For create: the content of the new file."),
         "old_str": _describe(
-            _STRING, "For str_replace: the text to replace, exactly as it stands there, only once."
+            _STRING,
+            "For str_replace: the text to replace, exactly as in the file, where it must occur only once.",
         ),
         "new_str": _describe(_STRING, f"For str_replace{'' if newer else ' and insert'}: the new text."),
-        "insert_line": _describe(
-            _INTEGER, "For insert: the line behind which the text goes; 0 is the start."
-        ),
+        "insert_line": _describe(_INTEGER, "For insert: the line after which the text goes; 0 is the start."),
     }
     if newer:
         properties["insert_text"] = _describe(_STRING, "For insert: the text to insert.")

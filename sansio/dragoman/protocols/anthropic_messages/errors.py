@@ -1,7 +1,7 @@
 """Error bodies of the protocol, read and written.
 
 The `type` of an error gives its kind, unless it is generic and the status says more. Compatible servers send other
-shapes and proxies send HTML, so the message is searched where it usually stands, and reading never raises.
+shapes and proxies send HTML, so the message is looked for in its usual places, and reading never raises.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dragoman._wire.errors import ErrorKind, WireError, kind_from_message, kind_
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
-from dragoman.protocols.anthropic_messages.checks import text_or_none
+from dragoman.protocols.anthropic_messages.checks import string_or_none
 
 KIND_BY_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": ErrorKind.INVALID_REQUEST,
@@ -37,7 +37,7 @@ KIND_BY_CODE: dict[str, ErrorKind] = {
     "enforced_spend_limit_reached": ErrorKind.BILLING,
 }
 
-# Values of `error.details.error_code`.
+# Values of `error.details.error_code` (anthropic 2.12.0, types/shared/error_details.py).
 DETAIL_CODES = frozenset(
     {
         *KIND_BY_CODE,
@@ -86,12 +86,12 @@ ERRORS: dict[ErrorKind, tuple[str, int]] = {
     ErrorKind.UNREACHABLE: ("api_error", 502),
     ErrorKind.TRUNCATED: ("api_error", 502),
     ErrorKind.UNREADABLE: ("api_error", 502),
-    # Not "overloaded_error": Claude Code retries that, whatever the status and headers are.
+    # Not "overloaded_error": Claude Code 2.1.329 retries that, whatever the status and headers are.
     ErrorKind.MISCONFIGURED: ("api_error", 503),
     ErrorKind.CANCELLED: ("api_error", 499),
 }
 
-# Statuses of the protocol. 503 is none of them: overload is 529.
+# Statuses of the protocol (anthropic 2.12.0, _exceptions.py), except for 503, because overload is 529.
 KNOWN_STATUSES = frozenset(
     {400, 401, 402, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 431, 499, 500, 501, 504, 529}
 )
@@ -114,7 +114,7 @@ def read_error(status: int, body: bytes) -> WireError:
     text = body.decode("utf-8", "replace").strip()
     # Markup and binary data are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream answered with status {status} and no readable message"
+        text = f"the upstream returned status {status} and no readable message"
     return WireError(kind_from_message(kind_of_status(status), text), text[:MAX_MESSAGE], status=status)
 
 
@@ -124,12 +124,12 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     if type(error) is not dict:
         error = body
     message = _message(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
-    error_type = text_or_none(error.get("type"))
+    error_type = string_or_none(error.get("type"))
     kind = None if error_type is None else KIND_BY_TYPE.get(error_type)
     if kind is None or (error_type in GENERIC_TYPES and status is not None):
         kind = ErrorKind.SERVER if status is None else kind_of_status(status)
     details = error.get("details")
-    code = text_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
+    code = string_or_none(details.get("error_code") if type(details) is dict else error.get("code"))
     if code is not None:
         kind = KIND_BY_CODE.get(code, kind)
     return WireError(
@@ -138,8 +138,8 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
         status=status,
         code=code,
         type=error_type,
-        param=text_or_none(error.get("param")),
-        request_id=text_or_none(body.get("request_id")),
+        param=string_or_none(error.get("param")),
+        request_id=string_or_none(body.get("request_id")),
     )
 
 

@@ -47,7 +47,11 @@ from dragoman.protocols.anthropic_messages.checks import (
     required_field,
     text_or_empty,
 )
-from dragoman.protocols.anthropic_messages.messages_in import EffortOverride, ReadContext, read_content
+from dragoman.protocols.anthropic_messages.request_messages_in import (
+    EffortOverride,
+    ReadContext,
+    read_content,
+)
 from dragoman.protocols.anthropic_messages.tables import (
     BILLING_HEADER,
     CACHE_OPTION_TTLS,
@@ -181,7 +185,7 @@ def _without_effort(message: Message, override: EffortOverride) -> Message:
 
 
 def _start_at_summary(messages: list[Message], first_message: int, summary: Text) -> list[Message]:
-    """Return the conversation from a summary on: "all content blocks before it are ignored"."""
+    """Return the conversation from a summary on, which replaces everything before it."""
     index, part_index = next(
         (index, part_index)
         for index, message in enumerate(messages)

@@ -19,13 +19,14 @@ from dragoman._ir.request import Message, Param, Part, Reasoning, Request, Respo
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.anthropic_messages.messages_out import (
+from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_messages_out import (
     CacheControlWriter,
     ConversationWriter,
     merge_extra,
     plain_or_blocks,
 )
-from dragoman.protocols.anthropic_messages.request_in import read_settings
+from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -40,10 +41,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     REQUEST_TIER_NAMES,
     SAMPLING_PARAMS,
     VERSION_HEADER,
-)
-from dragoman.protocols.anthropic_messages.thinking import (
-    resolve_thinking_conflicts,
-    write_thinking,
 )
 from dragoman.protocols.anthropic_messages.tools import fit_schema, write_tools
 
@@ -66,7 +63,8 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     response_format = request.response_format
     if response_format is not None and response_format.schema is None:
         ledger.altered(
-            response_format.path or "/response_format", "asked for with a sentence: there is no such setting"
+            response_format.path or "/response_format",
+            "requested by an instruction: Messages has no such setting",
         )
         system.append({"type": "text", "text": _JSON_SENTENCE})
     if system:
@@ -95,7 +93,7 @@ def _write_system(
     while count < len(messages) and messages[count].role in ("system", "developer"):
         count += 1
     if count == len(messages) and count:
-        # "messages: at least one message is required", so the last one becomes a message of the user.
+        # "at least one message is required" (langchain#31696, read 2026-11-22): the last one becomes the user's.
         count -= 1
         conversation.disallow_system()
     system: list[JSONObject] = []
@@ -110,7 +108,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
     """Return `output_config.format`. It is always strict; name and description go into the schema."""
     path = response_format.path or "/response_format"
     if response_format.strict is False:
-        ledger.altered(f"{path}/strict", "the upstream always keeps to the schema")
+        ledger.altered(f"{path}/strict", "the upstream always enforces the schema")
     schema = fit_schema(
         response_format.schema, lambda place, detail: ledger.altered(f"{path}/schema{place}", detail)
     )
@@ -162,7 +160,7 @@ def _without_reasoning(message: Message, ledger: Ledger) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, Reasoning):
-            ledger.dropped(part.path, "the upstream's model does not think")
+            ledger.dropped(part.path, "the model does not reason")
         else:
             parts.append(part)
     return (
@@ -237,7 +235,7 @@ def _refuse_unless(defaults: tuple[JSON, ...], advice: str) -> Converter:
     def convert(value: JSON, path: str, ledger: Ledger) -> JSON:
         if value not in defaults:
             raise RequestRefused(
-                f"{dotted_path(path)} cannot be carried to this upstream: {advice}",
+                f"{dotted_path(path)} cannot be sent to this upstream: {advice}",
                 status=400,
                 path=path,
                 code="unsupported_parameter",
@@ -253,7 +251,7 @@ def _skip(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     if type(value) is not list or not set(map(str, value)) <= IMPLIED_INCLUDES:
-        ledger.dropped(path, "Messages gives what it gives")
+        ledger.dropped(path, "Messages has no setting for what a response includes")
 
 
 def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
@@ -264,10 +262,11 @@ def _temperature(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 
 def _stop(value: JSON, path: str, ledger: Ledger) -> JSON:
+    """Leave out blank sequences, which the API refuses (its documentation, read 2026-11-22)."""
     sequences = value if type(value) is list else [value]
     visible = [text for text in sequences if not str(text).isspace()]
     if len(visible) < len(sequences):
-        ledger.dropped(path, "each stop sequence must contain non-whitespace")
+        ledger.dropped(path, "a blank stop sequence was left out: it is refused")
     return visible or None
 
 
@@ -276,7 +275,7 @@ def _context_management(value: JSON, path: str, ledger: Ledger) -> JSON:
     edits: list[JSON] = []
     for index, item in enumerate(value if type(value) is list else [value]):
         if type(item) is not dict or item.get("type") != "compaction":
-            ledger.dropped(f"{path}/{index}", "context management that Messages does not have")
+            ledger.dropped(f"{path}/{index}", "Messages has no such context management")
             continue
         tokens = item.get("compact_threshold")
         trigger = {"type": "input_tokens", "value": DEFAULT_COMPACT_THRESHOLD if tokens is None else tokens}
@@ -347,7 +346,8 @@ def write_user_and_tier(request: Request, out: JSONObject, ledger: Ledger) -> No
             sent = param
         elif params[param] != params[sent]:
             ledger.dropped(
-                _param_path(request, param), "Messages takes one identifier: safety_identifier was sent"
+                _param_path(request, param),
+                "Messages accepts only one identifier: safety_identifier was sent",
             )
     if sent is not None:
         out["metadata"] = {"user_id": _hash_email(params[sent], _param_path(request, sent), ledger)}
@@ -388,7 +388,8 @@ def _param_path(request: Request, param: Param) -> str:
 SAMPLING_VERSION: Final = "2023-06-01"
 NEWEST_VERSION: Final = "2026-10-21"
 
-# Beta features of members of the body. Without its beta a member is refused: "Extra inputs are not permitted".
+# Beta features of members of the body, as named in anthropic 2.12.0 (types/anthropic_beta_param.py). Without its beta
+# a member is refused.
 _FIELD_BETAS: Mapping[str, str] = {
     "compaction": "compact-2026-09-04",
     "fallbacks": "server-side-fallback-2026-07-01",

@@ -23,19 +23,18 @@ from dragoman._ir.events import (
 from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSONObject, decode
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_RESPONSE,
     extra_fields,
+    string_or_none,
     text_or_empty,
-    text_or_none,
-    unreadable_response,
 )
-from dragoman.protocols.anthropic_messages.content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.errors import parse_error
+from dragoman.protocols.anthropic_messages.response_content_in import ContentBlockReader
 from dragoman.protocols.anthropic_messages.tables import (
     DELTA_FIELDS,
     EVENT_FIELDS,
@@ -84,7 +83,7 @@ class MessagesReader:
             return ()
         value = decode(frame.data)
         if type(value) is not dict:
-            raise unreadable_response("an event is no JSON object")
+            raise unreadable_response("an event is not a JSON object")
         kind = value.get("type")
         if kind == "content_block_delta":  # the hot path
             delta = value.get("delta")
@@ -120,7 +119,7 @@ class MessagesReader:
                 raise unreadable_response("an event has no type")
         handler = _HANDLERS.get(kind)
         if handler is None:
-            self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of a type that is not known")
+            self._ledger.add(LossCode.UNKNOWN_KIND, "", "the stream has events of an unknown type")
             return ()
         if not self._started and kind in _AFTER_START:
             raise unreadable_response(f"{kind} came before message_start")
@@ -135,7 +134,7 @@ class MessagesReader:
             return ()
         if self._stop is None:
             raise RemoteProtocolError(
-                "the upstream's answer ended before its stop reason", status=502, code="truncated"
+                "the upstream's response ended before its stop reason", status=502, code="truncated"
             )
         return self.finish()
 
@@ -174,7 +173,7 @@ class MessagesReader:
             events.append(self._usage.read(usage))
         content = message.get("content", [])
         if type(content) is not list:
-            raise unreadable_response("the content of the answer is no list")
+            raise unreadable_response("the content of the response is not a list")
         for index, native in enumerate(content):
             events += self._blocks.start(index, native)
             events += self._blocks.close(self._blocks.open.pop(index))
@@ -186,7 +185,7 @@ class MessagesReader:
         """Return the neutral tier, in which the faster speed is a tier."""
         tier = usage.get("service_tier")
         if tier is not None and text_or_empty(tier) not in RESPONSE_TIERS:
-            self._ledger.dropped("/usage/service_tier", "not a service tier of this protocol")
+            self._ledger.dropped("/usage/service_tier", "not a service tier of Messages")
         if usage.get("speed") == "fast" and not self._same_protocol:
             return FAST_TIER
         return RESPONSE_TIERS.get(text_or_empty(tier))
@@ -261,14 +260,14 @@ class MessagesReader:
             return
         reason = STOP_REASONS.get(native)
         if reason is None:
-            self._ledger.altered("/stop_reason", "an unknown stop reason was taken for the end of the turn")
+            self._ledger.altered("/stop_reason", "an unknown stop reason was read as the end of the turn")
             reason = StopReason.END
         details = value.get("stop_details")
         self._stop = Stopped(
             reason,
             native,
-            sequence=text_or_none(value.get("stop_sequence")),
-            explanation=text_or_none(details.get("explanation")) if type(details) is dict else None,
+            sequence=string_or_none(value.get("stop_sequence")),
+            explanation=string_or_none(details.get("explanation")) if type(details) is dict else None,
             details=details,
         )
 
@@ -305,6 +304,6 @@ def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> li
     if body.get("type") == "error" or ("error" in body and "content" not in body):
         return [Failed(parse_error(body, None))]
     if type(body.get("content")) is not list:
-        raise unreadable_response("the answer has no content")
+        raise unreadable_response("the response has no content")
     reader = MessagesReader(context, ledger)
     return reader.start(body) + reader.finish()

@@ -60,8 +60,9 @@ from dragoman.protocols.anthropic_messages.usage import write_start_usage, write
 
 _TAIL = b"}}\n\n"
 
-# For reasoning that was cut off before its signature: "a thinking block must have a signature", and an empty one would
-# look broken to clients and be refused by the vendor. This one holds nothing for any upstream.
+# For reasoning that was cut off before its signature. The field is required (anthropic 2.12.0,
+# types/thinking_block.py), an empty one would look broken to clients, and the vendor would refuse it. This one holds
+# nothing for any upstream.
 NO_SIGNATURE = Signature("", None)
 
 # Fields of the message that message_delta has -> True if they are in its delta, False if beside it.
@@ -119,7 +120,7 @@ class MessagesWriter:
     def _block_started(self, event: BlockStarted) -> bytes:
         self._path = event.path or f"/content/{self._index + 1}"
         if event.phase is not None:
-            self._ledger.dropped(f"{self._path}/phase", "Messages has no phases of messages")
+            self._ledger.dropped(f"{self._path}/phase", "Messages has no message phases")
         self._head = b""
         self._part = 0
         if event.kind is BlockKind.REASONING:
@@ -224,7 +225,9 @@ class MessagesWriter:
 
     def _ended(self, event: Ended) -> bytes:
         if self._usage.service_tier not in (None, self._tier):
-            self._ledger.altered("/service_tier", "clients were told the tier that the answer began with")
+            self._ledger.altered(
+                "/service_tier", "the client received the tier with which the response began"
+            )
         delta = write_stop(self._stop, self._calls, self._refused)
         delta["container"] = None
         fields: JSONObject = {
@@ -234,7 +237,7 @@ class MessagesWriter:
         for key, value in self._fields.items():
             in_delta = _MESSAGE_DELTA_FIELDS.get(key)
             if in_delta is None:
-                self._ledger.dropped(child("", key), "the end of a stream has no place for it")
+                self._ledger.dropped(child("", key), "the end of a stream has no field for it")
             elif in_delta:
                 delta[key] = value
             else:
@@ -296,7 +299,7 @@ def _write_block(block: AssembledBlock, index: int, signer: Signer, ledger: Ledg
     """Return one block, None if it is empty, because the API refuses an empty block when it comes back."""
     path = block.path or f"/content/{index}"
     if block.phase is not None:
-        ledger.dropped(f"{path}/phase", "Messages has no phases of messages")
+        ledger.dropped(f"{path}/phase", "Messages has no message phases")
     if block.kind is BlockKind.TOOL_CALL:
         assert block.tool is not None
         return {
@@ -322,7 +325,9 @@ def _write_input(text: str, path: str, ledger: Ledger) -> JSON:
         return {}
     if is_object_text(text):
         return msgspec.Raw(text.encode("utf-8"))
-    ledger.altered(f"{path}/input", "the arguments are no JSON object: they stand as text under _raw")
+    ledger.altered(
+        f"{path}/input", "the arguments are not a JSON object: they were sent as text under the key _raw"
+    )
     return {"_raw": text}
 
 
@@ -357,7 +362,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
 def _write_message(
     context: ResponseContext, upstream_id: str, content: list[JSONObject], usage: JSONObject
 ) -> JSONObject:
-    """Return the message object with every field that is required by the vendor's types."""
+    """Return the message object with every field of its type (anthropic 2.12.0, types/message.py)."""
     return {
         "id": context.response_id("msg_", upstream_id),
         "type": "message",
@@ -425,10 +430,10 @@ def write_citation(event: Annotation, block: str, ledger: Ledger) -> JSONObject 
         return cast(JSONObject, event.native)
     path = event.path or f"{block}/citations"
     if event.url is None:
-        ledger.dropped(path, "an annotation that names no web page")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is not None or event.end is not None or event.has_unmapped_fields():
-        ledger.altered(path, "only URL and title of the citation were carried")
+        ledger.altered(path, "only the URL and title of the citation were kept")
     return {
         "type": "web_search_result_location",
         "url": event.url,

@@ -21,7 +21,7 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 # --- headers ----------------------------------------------------------------------------------------------
 
-# Header and value that stand for a request without the header: clients named no version before there were two.
+# The header, and its value for a request without it: clients named no version before there were two.
 VERSION_HEADER = ("anthropic-version", "2023-06-01")
 BETA_HEADER = "anthropic-beta"
 FORWARDED_HEADERS = frozenset(
@@ -30,6 +30,7 @@ FORWARDED_HEADERS = frozenset(
 
 # --- counting tokens --------------------------------------------------------------------------------------
 
+# The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, as far as the writer writes them.
 TOKEN_COUNT = TokenCount(
     path="/count_tokens",
     fields=frozenset(
@@ -47,7 +48,7 @@ TOKEN_COUNT = TokenCount(
         )
     ),
     # So large that no budget has to be lowered to fit, which would be recorded as a loss.
-    stand_ins={"max_tokens": 128_000},
+    defaults={"max_tokens": 128_000},
 )
 
 # --- tool choice ------------------------------------------------------------------------------------------
@@ -59,7 +60,12 @@ TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
     "none": "none",
     "tool": "named",
 }
-TOOL_CHOICE_NAMES: dict[str, str] = {mode: name for name, mode in TOOL_CHOICES.items()}
+TOOL_CHOICE_NAMES: dict[str, str] = {
+    "auto": "auto",
+    "required": "any",
+    "none": "none",
+    "named": "tool",
+}
 
 # --- stop reasons -----------------------------------------------------------------------------------------
 
@@ -73,7 +79,16 @@ STOP_REASONS: dict[str, StopReason] = {
     "pause_turn": StopReason.PAUSE,
     "compaction": StopReason.COMPACTION,
 }
-STOP_REASON_NAMES: dict[StopReason, str] = {reason: name for name, reason in STOP_REASONS.items()}
+STOP_REASON_NAMES: dict[StopReason, str] = {
+    StopReason.END: "end_turn",
+    StopReason.TOOL_USE: "tool_use",
+    StopReason.MAX_TOKENS: "max_tokens",
+    StopReason.CONTEXT_WINDOW: "model_context_window_exceeded",
+    StopReason.STOP_SEQUENCE: "stop_sequence",
+    StopReason.CONTENT_FILTER: "refusal",
+    StopReason.PAUSE: "pause_turn",
+    StopReason.COMPACTION: "compaction",
+}
 
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
@@ -106,7 +121,7 @@ SOURCE_TYPES: dict[str, tuple[str, Literal["base64", "text", "url", "file_id"]]]
     "file": ("file_id", "file_id"),
 }
 
-# Media types of clients -> those that the API takes (anthropic 2.12.0, types/base64_image_source_param.py).
+# Media types of clients -> those that the API accepts (anthropic 2.12.0, types/base64_image_source_param.py).
 IMAGE_TYPES: dict[str, str] = {
     "image/jpeg": "image/jpeg",
     "image/jpg": "image/jpeg",
@@ -130,13 +145,14 @@ CACHE_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 CACHE_OPTION_TTLS: dict[str, str] = {"5m": "30m", "1h": "12h"}
 CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTION_TTLS.items()}
 
-# "A maximum of 4 blocks with cache_control may be provided", the one at the top level included.
+# "A maximum of 4 blocks with cache_control may be provided" (Anthropic.SDK#50, read 2026-11-22), the one at the top
+# level included.
 MAX_CACHE_MARKS = 4
 
 # --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
 
-_NOWHERE = "has no place in other protocols"
-# Blocks of other types are carried whole.
+_NOWHERE = "other protocols have no field for it"
+# Blocks of other types are kept whole.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
     (
@@ -159,7 +175,7 @@ CITATION_SHAPE: Shape = dict.fromkeys(
     )
 )
 
-# Fields that hosts add for their own bookkeeping.
+# Fields that hosts add for their own bookkeeping (seen in recorded responses, November 2026).
 _MESSAGE_BOOKKEEPING = (
     "copilot_usage",  # GitHub
     "kv_transfer_params",  # vLLM
@@ -177,7 +193,7 @@ _USAGE_BOOKKEEPING = (
     "is_byok",  # OpenRouter
 )
 
-# Of a message, of its end, and of its usage, for clients of other protocols. Clients of this protocol get all fields.
+# The shapes of a message, its end and its usage, for clients of other protocols. Those of this protocol get all fields.
 RESPONSE_SHAPE: dict[str, Shape] = {
     "id": None,
     "type": None,
@@ -210,7 +226,7 @@ USAGE_SHAPE: Shape = Counters(
         "output_tokens": None,
         "cache_read_input_tokens": None,
         "cache_creation_input_tokens": None,
-        "cache_creation": None,  # carried in Usage.extra
+        "cache_creation": None,  # kept in Usage.extra
         "fallback_credit": _NOWHERE,
         "iterations": None,  # summed up by UsageReader
         "output_tokens_details": DETAILS_SHAPE,
@@ -283,7 +299,7 @@ PARAM_PATHS: dict[Param, str] = {
     "user": "/metadata/user_id",
 }
 
-# (name, JSON types, their name in the error): what the vendor's validator checks.
+# (name, JSON types, their name in the error): settings whose type is checked.
 PARAM_TYPES: tuple[tuple[str, tuple[type, ...], str], ...] = (
     ("temperature", (int, float), "number"),
     ("top_p", (int, float), "number"),
@@ -323,27 +339,27 @@ NO_OP_VALUES: dict[Param, tuple[JSON, ...]] = {
 # Values of `include` that request what every response has.
 IMPLIED_INCLUDES = frozenset({"reasoning.encrypted_content", "web_search_call.action.sources"})
 
-# Settings without which the response would be to another request -> what the client can do instead.
+# Settings whose loss would change the meaning of the request -> the error, with what the client can do instead.
 REJECTED_PARAMS: dict[Param, str] = {
-    "background": "the upstream answers at once or not at all; ask without `background`",
-    "conversation": "the upstream keeps no conversations; send all messages with each request",
-    "modalities": "the upstream answers with text alone; ask for text",
-    "previous_response_id": "the upstream keeps no answers; send all messages with each request",
-    "prompt": "the upstream keeps no prompts; send the messages themselves",
+    "background": "the upstream has no background mode; send the request without `background`",
+    "conversation": "the upstream does not store conversations; send all messages with each request",
+    "modalities": "the upstream responds only with text; request text",
+    "previous_response_id": "the upstream does not store responses; send all messages with each request",
+    "prompt": "the upstream does not store prompts; send the messages themselves",
 }
 
-# Prefix of the ids of search blocks that were made of another protocol's search. When they come back they are dropped,
-# because the search itself comes back in the wrapped signature beside them.
+# Prefix of the ids of search blocks that were made from another protocol's search. When they come back they are
+# dropped, because the search itself comes back in the wrapped signature beside them.
 SEARCH_ID_PREFIX = "srvtoolu_drg_"
 
-# Stands where the vendor's API has ciphertext. It is not empty, because clients check that.
+# In place of the vendor's ciphertext. It is not empty, because clients check that.
 CONTENT_PLACEHOLDER = "shown"
 
 REQUEST_TIERS: dict[str, str] = {"standard_only": "default"}
 REQUEST_TIER_NAMES: dict[str, str] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 # Tier of a response -> its neutral name.
 RESPONSE_TIERS: dict[str, str] = {"standard": "default", "priority": "priority", "batch": "flex"}
-# The tier that stands for the speed "fast".
+# The tier as which the speed "fast" is reported.
 FAST_TIER = "priority"
 DEFAULT_TIER = "default"
 # "auto" is the tier that was requested: a response that reports it does not report its tier.
@@ -354,7 +370,8 @@ RESPONSE_TIER_NAMES: dict[str, str | None] = {
 
 # --- context management -----------------------------------------------------------------------------------
 
-# The edit that summarizes the conversation, and from how many tokens on by default.
+# The edit that summarizes the conversation, and its trigger: "Defaults to 150000 input tokens." (anthropic 2.12.0,
+# types/beta/beta_compact_20260112_edit_param.py)
 COMPACT_EDIT = "compact_20260112"
 DEFAULT_COMPACT_THRESHOLD = 150_000
 
@@ -363,8 +380,8 @@ KEEP_THINKING_EDIT: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
 
 # --- reasoning --------------------------------------------------------------------------------------------
 
-# Values of `output_config.effort`.
+# Values of `output_config.effort` (anthropic 2.12.0, types/output_config_param.py).
 NATIVE_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-# With thinking on, "top_p can be set between 0.95 and 1".
+# The lowest top_p with thinking on (platform.claude.com/docs on thinking, read 2026-11-22).
 MIN_TOP_P = 0.95

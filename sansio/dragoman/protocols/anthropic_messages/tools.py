@@ -2,8 +2,8 @@
 
 A tool with a schema is a function. Every other type is a tool of the vendor: it is kept whole, with its use where other
 protocols may have the same tool, or with a function in its place if the client runs it. The writer sends tools of other
-vendors as tools with the same use, if the upstream has them. MCP servers stand in a list of their own, and a toolset
-names each.
+vendors as tools with the same use, if the upstream has them. MCP servers have a list of their own, and a toolset names
+each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dragoman.protocols.anthropic_messages.checks import (
     text_or_empty,
 )
 from dragoman.protocols.anthropic_messages.client_tools import DESCRIBED_FIELDS, fallback_schema
-from dragoman.protocols.anthropic_messages.messages_out import CacheControlWriter, merge_extra
+from dragoman.protocols.anthropic_messages.request_messages_out import CacheControlWriter, merge_extra
 from dragoman.protocols.anthropic_messages.tables import NAME, TOOL_CHOICE_NAMES, TOOL_CHOICES
 
 
@@ -215,14 +215,13 @@ class _ToolWriter:
         self._limit_calls()
         if not written:
             if choice is not None and choice.mode not in ("auto", "none"):
-                self._ledger.dropped(
-                    choice.path or "/tool_choice", "there is no tool that the upstream knows"
-                )
+                self._ledger.dropped(choice.path or "/tool_choice", "no tool can be called")
             return {}
         out: JSONObject = {"tools": written}
         tool_choice = None if choice is None else self._write_choice(choice, written)
         if self._request.parallel_tool_calls is False:
-            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag.
+            # The flag is a member of the choice, and "auto" is the default. "none" does not have the flag (anthropic
+            # 2.12.0, types/tool_choice_none_param.py).
             tool_choice = tool_choice or {"type": "auto"}
             if tool_choice["type"] != "none":
                 tool_choice["disable_parallel_tool_use"] = True
@@ -240,7 +239,7 @@ class _ToolWriter:
         if choice.hosted is not None:
             name = self._hosted.get(choice.hosted, {}).get("name")
         if name is None or all(tool.get("name") != name for tool in written):
-            self._ledger.altered(choice.path or "/tool_choice", "the demanded tool is not among those sent")
+            self._ledger.altered(choice.path or "/tool_choice", "the forced tool is not among those sent")
             return {"type": "any"}
         return {"type": "tool", "name": name}
 
@@ -256,7 +255,7 @@ class _ToolWriter:
             return native
         if not isinstance(tool, HostedTool):
             self._ledger.add(
-                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools that take free text"
+                LossCode.UNKNOWN_KIND, tool.path, "the upstream has no tools with free-text input"
             )
             return None
         for kind, need, write in _USES:
@@ -269,7 +268,7 @@ class _ToolWriter:
                 if "name" in block:
                     self._hosted[tool.kind] = block
                 if _has_more(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
-                    self._ledger.altered(tool.path, "only what the tools have in common was carried")
+                    self._ledger.altered(tool.path, "only what the tools have in common was kept")
                 return block
         self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
         return None
@@ -279,7 +278,7 @@ class _ToolWriter:
         if schema is None:
             schema = {"type": "object", "properties": {}}
         elif type(schema) is dict and "type" not in schema:
-            schema = {"type": "object", **schema}  # else the API error "input_schema.type: Field required"
+            schema = {"type": "object", **schema}  # required (anthropic 2.12.0, types/tool_param.py)
         if tool.strict:
             # Strict tools have the limits of structured output.
             schema = fit_schema(schema, lambda place, detail: self._ledger.altered(tool.path, detail))
@@ -297,7 +296,8 @@ class _ToolWriter:
         elif tool.deferred:
             # Without a tool search of this vendor a deferred tool would never be found.
             self._ledger.dropped(
-                f"{tool.path}/defer_loading", "the tool is shown at once: nothing could find it"
+                f"{tool.path}/defer_loading",
+                "the tool is sent at once: without a tool search it would never be found",
             )
         if tool.cache is not None:
             self._marks.put(block, tool.cache)
@@ -314,7 +314,9 @@ class _ToolWriter:
         if use.blocked_domains is not None:
             if use.allowed_domains is not None:
                 # "Cannot be used alongside `allowed_domains`" (anthropic 2.12.0, web_search_tool_20250305_param.py)
-                self._ledger.dropped(tool.path, "domains are blocked, or allowed: the allowed ones were sent")
+                self._ledger.dropped(
+                    tool.path, "domains can be allowed or blocked, not both: the allowed ones were sent"
+                )
             else:
                 block["blocked_domains"] = list(use.blocked_domains)
         if use.location is not None:
@@ -403,12 +405,13 @@ _KEYWORDS = frozenset(
     }
 )
 
+# Formats of strings (anthropic 2.12.0, lib/_parse/_transform.py).
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 )
-# Patterns may not have lookaround and the like, word boundaries, back references or large counts.
+# We do not send patterns with lookaround and the like, word boundaries, back references or large counts.
 _UNSUPPORTED_PATTERN = re.compile(r"\(\?|\\[bBpPk1-9]|\{\d{3,}|\{\d+,\d{3,}")
-# Keywords that the upstream takes with some values only.
+# Keywords that are sent with some values only.
 _PARTIAL_KEYWORDS: dict[str, Callable[[JSON], bool]] = {
     "format": lambda value: value in _FORMATS,
     "minItems": lambda value: value in (0, 1),
@@ -421,9 +424,9 @@ _SCHEMA_MAPS = ("properties", "$defs", "definitions")
 
 
 def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
-    """Return a copy of a schema as structured output takes it. note: receives every change.
+    """Return a copy of a schema in the subset that structured output supports. note: receives every change.
 
-    Keywords that the API does not take go into the description, where the model reads them. Nothing is validated.
+    Unsupported keywords go into the description, where the model reads them. Nothing is validated.
     """
     if type(schema) is not dict:
         return schema
@@ -437,7 +440,7 @@ def fit_schema(schema: JSON, note: SchemaNote, path: str = "") -> JSON:
             note(child(path, key), "sent as anyOf: the upstream's schemas have no oneOf")
         else:
             described.append(f"{key}: {encode_text(value)}")
-            note(child(path, key), "told in the description: the upstream's schemas have no such keyword")
+            note(child(path, key), "added to the description: the upstream's schemas have no such keyword")
     if described:
         keywords = f"({'; '.join(described)})"
         description = out.get("description")
@@ -473,9 +476,9 @@ def _is_object(schema: JSONObject) -> bool:
 
 
 def _forbid_additional(out: JSONObject, note: SchemaNote, path: str) -> None:
-    """Set additionalProperties to false, which the API requires of every object."""
+    """Set additionalProperties to false, as anthropic 2.12.0 does for every object (lib/_parse/_transform.py)."""
     if out.get("additionalProperties") is False:
         return
     at = f"{path}/additionalProperties" if "additionalProperties" in out else path
     out["additionalProperties"] = False
-    note(at, "objects were closed (additionalProperties: false): the upstream demands it")
+    note(at, "objects were closed (additionalProperties: false): the upstream requires it")

@@ -13,7 +13,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman.protocols.anthropic_messages.checks import KNOWN_USAGE
 from dragoman.protocols.anthropic_messages.tables import DETAILS_SHAPE, RESPONSE_TIER_NAMES, USAGE_SHAPE
 
-# Counters that only this protocol has: they are carried in `Usage.extra`.
+# Counters that only this protocol has: they are kept in `Usage.extra`.
 _NATIVE_COUNTERS = frozenset(
     {"cache_creation", "server_tool_use", "iterations", "inference_geo", "speed", "fallback_credit"}
 )
@@ -49,7 +49,8 @@ class UsageReader:
         written = _count(figures.get("cache_creation_input_tokens"))
         output = _count(figures.get("output_tokens"))
         if not self._same_protocol and figures.get("iterations"):
-            # The figures at the top are those of the last iteration, but all iterations are billed.
+            # The figures at the top lack some iterations: "A `compaction` entry's tokens are not included in the
+            # top-level `usage` fields." (anthropic 2.12.0, types/beta/beta_usage.py)
             uncached = self._sum("input_tokens", uncached)
             cached = self._sum("cache_read_input_tokens", cached)
             written = self._sum("cache_creation_input_tokens", written)
@@ -72,7 +73,7 @@ class UsageReader:
         """Return the sum of a figure over all iterations, `last` if no iteration has it."""
         iterations = self._figures["iterations"]
         if type(iterations) is list and len(iterations) > 1:
-            self._ledger.dropped("/usage/iterations", "other protocols have no figures of each iteration")
+            self._ledger.dropped("/usage/iterations", "other protocols have no figures for each iteration")
         counts = [
             _count(iteration.get(name))
             for iteration in (iterations if type(iterations) is list else ())
@@ -81,7 +82,7 @@ class UsageReader:
         known = [count for count in counts if count is not None]
         total = sum(known) if known else last
         if total != last:
-            self._ledger.altered(f"/usage/{name}", "the sum over all iterations took its place")
+            self._ledger.altered(f"/usage/{name}", "replaced by the sum over all iterations")
         return total
 
     def _extra(self, figures: JSONObject, server: JSON) -> JSONObject:

@@ -1,30 +1,19 @@
 """OpenAI Chat Completions: POST /v1/chat/completions, as OpenAI and the many compatible servers speak it.
 
-Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every
-form that is known to be sent, and the writers send only what the official SDKs accept.
+Compatible servers differ from each other more than those of any other protocol. The readers therefore accept every form
+that is known to be sent, and the writers send only what the official SDKs accept.
 """
 
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
-from dragoman.codec import (
-    Endpoint,
-    ModelList,
-    RateLimitHeaders,
-    SignaturePlaces,
-    ToolLimits,
-    UpstreamSpec,
-)
-from dragoman.protocols.openai_chat.content_out import write_whole
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
-from dragoman.protocols.openai_chat.messages_out import (
-    SIGNATURE_FIELDS,
-    SIGNATURE_MEMBERS,
-    replace_signed_entry,
-)
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.request_in import read_request
+from dragoman.protocols.openai_chat.request_messages_out import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_out import write_request
+from dragoman.protocols.openai_chat.response_content_out import write_whole
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
 from dragoman.protocols.openai_chat.response_out import ChatWriter
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
@@ -37,6 +26,8 @@ SPEC = UpstreamSpec(
     endpoints=(Endpoint("/v1/chat/completions", heartbeat=encode_comment(b"keepalive")),),
     sequential=False,
     choices=True,
+    # Names: "with a maximum length of 64" (openai-python 3.54.0, types/shared/function_definition.py).
+    # Ids: "Expected a string with maximum length 64" (orchidfiles/ungate#26, read 2026-11-22).
     tool_limits=ToolLimits(
         max_name=64,
         max_call_id=64,
@@ -59,9 +50,7 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
-    signature_places=SignaturePlaces(
-        members=SIGNATURE_MEMBERS, fields=SIGNATURE_FIELDS, replace=replace_signed_entry
-    ),
+    signature_places=SIGNATURE_PLACES,
     # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,

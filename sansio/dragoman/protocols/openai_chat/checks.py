@@ -1,16 +1,15 @@
 """Helpers of the readers: the known members of each object of a request, checks of JSON types, cache marks, citations.
 
-What an object holds beyond its known members is its `extra`: sent on to an upstream of the same protocol, recorded as
-a loss for any other. Members of widespread compatible servers (earlier reasoning, cache marks) count as known, because
-they are translated.
+The members of an object that are not known are its `extra`: sent on to an upstream of the same protocol, recorded as a
+loss for any other. Known are the members in the types of openai-python 3.54.0 and those of widespread compatible
+servers that are translated (earlier reasoning, cache marks).
 """
 
 from __future__ import annotations
 
 from dragoman._ir.request import Citation
 from dragoman._ir.tools import CacheMark
-from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text, kind_of
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_chat.tables import (
     BREAKPOINT_TTL_NAMES,
     CACHE_CONTROL_TTL_NAMES,
@@ -125,7 +124,7 @@ def read_cache_mark(
     return found, extra
 
 
-# What each form of mark has beside its ttl, and the ttls that it takes.
+# The members of each form of mark beside its ttl, and the values of the ttl.
 _PLAIN_MARKS: dict[str, JSONObject] = {
     "prompt_cache_breakpoint": {"mode": "explicit", "ttl": None},
     "cache_control": {"type": "ephemeral", "ttl": None},
@@ -139,11 +138,6 @@ _TTLS: dict[str, tuple[str | None, ...]] = {
 def with_nested_extra(extra: JSONObject | None, member: str, unknown: JSONObject | None) -> JSONObject | None:
     """Add the extra members of an object's member to those of the object, nested as they came."""
     return extra if unknown is None else {**(extra or {}), member: unknown}
-
-
-def text_or_none(value: JSON) -> str | None:
-    """Return a text that is not empty, None for any other value."""
-    return value if type(value) is str and value else None
 
 
 def arguments_text(value: JSON) -> str:
@@ -172,19 +166,6 @@ def optional_text(value: JSONObject, name: str, path: str) -> str | None:
     """Return a text that may be absent or null. Raises RemoteProtocolError (400) for other types."""
     found = value.get(name)
     return None if found is None else require_text(found, f"{path}/{name}")
-
-
-def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted_path(path)} must be {expected}, not {kind_of(value) if value != '' else 'empty'}",
-        path=path,
-        code="invalid_type",
-    )
-
-
-def unreadable_response(message: str) -> RemoteProtocolError:
-    """Return the error (502) for a response that cannot be read."""
-    return RemoteProtocolError(message, status=502)
 
 
 def read_url_citation(native: JSONObject) -> tuple[str | None, str | None, int | None, int | None]:

@@ -12,7 +12,7 @@ from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject, decode, encode
 from dragoman._wire.sse import encode_frame
 
-# Error codes and types (OpenAI's and of compatible servers) that are more exact than the status.
+# Error codes and types that are more exact than the status, as we have seen them from OpenAI and compatible servers.
 KIND_BY_CODE: dict[str, ErrorKind] = {
     "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
     "too_many_prompt_tokens": ErrorKind.CONTEXT_LENGTH,
@@ -63,7 +63,7 @@ ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
 # Kinds whose code clients act on. It is never replaced by the upstream's own.
 FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
 
-# Statuses that OpenAI does not use: "insufficient_quota" comes with 429, overload with 503.
+# Statuses that OpenAI does not use: we have seen its code insufficient_quota with 429, and overload with 503.
 STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 # Longer error texts are pages or dumps, not messages.
@@ -77,13 +77,13 @@ def read_error(status: int, body: bytes) -> WireError:
     except RemoteProtocolError:
         value = None
     if type(value) is list and value:
-        value = value[0]  # Google's servers send a list of one
+        value = value[0]  # Google's servers send a list of one (paws#103, read 2026-11-22)
     if type(value) is dict:
         return parse_error(value, status)
     text = value if type(value) is str else body.decode("utf-8", "replace").strip()
     # Markup and binary are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
-        text = f"the upstream answered with status {status} and no readable message"
+        text = f"the upstream returned status {status} and no readable message"
     return WireError(_error_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 
@@ -95,7 +95,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     metadata = error.get("metadata")
     raw = metadata.get("raw") if type(metadata) is dict else None
     if type(raw) is str and raw:
-        message = f"{message}: {raw}"  # OpenRouter: the message of its provider
+        message = f"{message}: {raw}"  # OpenRouter: its provider's body (crush#279, read 2026-11-22)
     error_type, code = _text_code(error.get("type")), error.get("code")
     if status is None and type(code) is int and 400 <= code < 600:
         status = code
@@ -115,7 +115,8 @@ def has_error(chunk: JSONObject) -> bool:
     """True if a chunk of a stream, or a whole body, is or holds an error."""
     if chunk.get("error"):
         return True
-    # vLLM: {object: error, message, type, code}; Mistral and FastAPI: {detail}.
+    # Mistral: {object: error, message, type, code} or {detail} (php-mistral#76, read 2026-11-22). We have seen the
+    # first from vLLM, too, and the second from FastAPI.
     return chunk.get("object") == "error" or ("detail" in chunk and "choices" not in chunk)
 
 

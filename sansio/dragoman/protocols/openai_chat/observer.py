@@ -20,7 +20,7 @@ from dragoman.protocols.openai_chat.usage import read_usage
 class ChatObserver:
     """Observes one stream; see `RelayObserver` for the attributes.
 
-    `ended` is set by [DONE] after some choice, or by a finish reason, because some servers never send [DONE].
+    `ended` is set by [DONE] after some choice, or by a finish reason, because we have seen servers without [DONE].
     """
 
     __slots__ = ("_started", "content_started", "ended", "error", "stream_finished", "usage", "whole_body")

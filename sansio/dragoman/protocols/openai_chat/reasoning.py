@@ -1,10 +1,10 @@
 """Reasoning in Chat Completions: members that no official type has, under four names.
 
-A server's members are kept exactly as they came, with the pieces of a stream joined, because only the server can tell
-what it needs back. The text is taken once, from the first member that has it. In a request, entries of
+A server's members are kept exactly as they came, with the pieces of a stream joined, because it is not known which of
+them the server needs back. The text is taken once, from the first member that has it. In a request, entries of
 `reasoning_details` and `thinking_blocks` may carry wrapped signatures or another vendor's; those become signatures of
 that vendor's protocol. Everything else is one block, with a signature of Chat's own. A message has its text in one
-string and its calls in one list, so only the ids of our own entries say where between them a block stood.
+string and its calls in one list, so only the ids of our own entries show where between them a block was.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def is_wrapped_entry(entry: JSON) -> bool:
 _MESSAGES = "anthropic_messages"
 _RESPONSES = "openai_responses"
 
-# How many characters of the message's text and how many of its calls came before a block.
+# The number of characters of the message's text, and of its calls, before a block.
 Position = tuple[int, int]
 _START: Position = (0, 0)
 

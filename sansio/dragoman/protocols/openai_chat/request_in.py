@@ -1,7 +1,7 @@
 """Read the body of a Chat Completions request.
 
-Messages and parts are read through tables by role and by type, with a short path for the commonest shapes. A part of
-unknown type is kept as an opaque part; only wrong JSON types of vital members are refused. Legacy members
+Messages and parts are read through tables by role and by type, with shortcuts for the commonest shapes. A part of
+unknown type is kept as an opaque part; only wrong JSON types of required members are refused. Legacy members
 (`functions`, `function_call`, role `function`) are read as their successors, with ids made from the place of the call.
 """
 
@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 )
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_ASSISTANT,
     KNOWN_AUDIO,
@@ -52,10 +52,9 @@ from dragoman.protocols.openai_chat.checks import (
     require_text,
     required_text,
     with_nested_extra,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.reasoning import part_text, read_turn
-from dragoman.protocols.openai_chat.settings import read_reasoning, read_response_format
+from dragoman.protocols.openai_chat.request_settings import read_reasoning, read_response_format
 from dragoman.protocols.openai_chat.tables import LEGACY_PARAM_PATHS, NAME, NATIVE_FIELDS, PARAM_PATHS, PARAMS
 from dragoman.protocols.openai_chat.tools import read_tools
 
@@ -75,7 +74,7 @@ _MESSAGE_PATHS = tuple([f"/messages/{index}" for index in range(512)])
 def read_request(body: JSONObject, signer: Signer) -> Request:
     """Read a decoded body.
 
-    Raises RemoteProtocolError (400) with the path of the member at fault when a vital member has a wrong type.
+    Raises RemoteProtocolError (400) with the path of a required member that is missing or has a wrong type.
     """
     model = body.get("model")
     if type(model) is not str or not model:
@@ -157,7 +156,7 @@ class _MessageReader:
         parts: list[Part]
         calls = item.get("tool_calls")
         if len(item) == 3 and type(calls) is list and "content" in item:
-            # The short path for an agent's turns: role, content and calls.
+            # A shortcut for an agent's turns: role, content and calls.
             parts = _assistant_parts(item["content"], path + "/content", calls)
             for index, call in enumerate(calls):
                 parts.append(self._call(call, f"{path}/tool_calls/{index}"))
@@ -198,7 +197,7 @@ class _MessageReader:
             raise wrong_type(path, "a tool call", call)
         function = call.get("function")
         if len(call) == 3 and "type" in call and type(function) is dict and len(function) == 2:
-            # The short path: only the members that every call has.
+            # A shortcut: only the members that every call has.
             call_id, name, text = call.get("id"), function.get("name"), function.get("arguments")
             if type(call_id) is str and type(name) is str and type(text) is str:
                 return ToolCall(call_id, name, text, _FUNCTION, None, None, None, None, path)
@@ -224,7 +223,7 @@ class _MessageReader:
         kind = _CUSTOM if call_id in self._custom else _FUNCTION
         content: JSON = item.get("content")
         if len(item) == 3 and type(content) is str:
-            # The short path: role, id and text.
+            # A shortcut: role, id and text.
             text = Text(content, None, None, None, path + "/content")
             return Message("user", (ToolResult(call_id, (text,), kind, None, None, None, None, path),), path)
         return self._result(item, path, call_id, kind)
@@ -421,7 +420,7 @@ _PARTS: dict[str, Callable[[JSONObject, str], Part]] = {
 
 
 def _split_url(url: str) -> tuple[bool, str, str | None]:
-    """Split a URL into: whether it is base64, its data or the URL itself, and its media type."""
+    """Return True and the data of a data: URI in base64, or False and the URL itself. Third is the media type."""
     if url.startswith("data:"):
         head, comma, data = url.partition(",")
         if comma and head.endswith(";base64"):

@@ -4,9 +4,11 @@ The conversation is cut into assistant turns and everything between them, becaus
 assistant message holds all calls of a turn, and "messages with role 'tool' must be a response to a preceding message
 with 'tool_calls'" (ogx-ai/ogx#6367). So all results between two turns come first, then the media that they held (a tool
 message has only text), then the rest, in one user message: "conversation roles must alternate user and assistant"
-(llama.cpp#19851). Texts are one string where possible, because many servers take nothing else: "invalid type: sequence,
-expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat (`Capabilities.relay` "rewrite") keep their
-members.
+(llama.cpp#19851). Texts are one string where possible, because many servers accept nothing else: "invalid type:
+sequence, expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat keep their members
+(`Capabilities.relay` "rewrite").
+
+All three threads were read on 2026-11-22.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from dragoman._ir.request import Media, Message, Part, Request, Text, ToolResult
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.messages_out import (
+from dragoman.protocols.openai_chat.request_messages_out import (
     TEXT_PART_KEYS,
     PartWriter,
     write_simple_turn,
     write_turn,
 )
-from dragoman.protocols.openai_chat.settings import (
+from dragoman.protocols.openai_chat.request_settings import (
     write_reasoning,
     write_response_format,
     write_settings,
@@ -37,7 +39,7 @@ from dragoman.protocols.openai_chat.tools import deep_merge, write_tools
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Return the body to send. What it cannot carry is recorded in `ledger`.
+    """Return the body to send. Losses are recorded in `ledger`.
 
     Raises RequestRefused (400) for settings without which the request would mean something else.
     """
@@ -158,7 +160,7 @@ class MessageWriter:
                 self._ledger.add(
                     LossCode.REPAIRED,
                     run[0].path,
-                    "the upstream wants a user's turn first: one was put there",
+                    "the upstream requires a user message first: one was inserted",
                 )
             self._out.append(body)
 
@@ -227,7 +229,8 @@ class MessageWriter:
     def _can_merge(self, before: JSONObject, body: JSONObject) -> bool:
         """True if two messages become one: two of the user, or two of the system.
 
-        Servers with "System message must be at the beginning" (llama.cpp#27367) refuse a second one as well.
+        Servers with "System message must be at the beginning" (llama.cpp#27367, read 2026-11-22) refuse a second one
+        as well.
         """
         if before.get("name") != body.get("name") or not before.keys() | body.keys() <= _MERGEABLE:
             return False
@@ -237,16 +240,16 @@ class MessageWriter:
     def _add_to_result(self, result: JSONObject, body: JSONObject, message: Message) -> None:
         """Put a user message into a tool result.
 
-        Mistral: "Unexpected role 'user' after role 'tool'" (avante#2695).
+        Mistral: "Unexpected role 'user' after role 'tool'" (avante#2695, read 2026-11-22).
         """
         parts = _as_parts(body["content"])
         if any(part["type"] != "text" for part in parts):
-            why = "the upstream takes no user's turn after a tool's result: an assistant's was put between"
+            why = "the upstream does not accept a user message after a tool result: an assistant message was inserted"
             self._ledger.add(LossCode.REPAIRED, message.path, why)
             self._out += [{"role": "assistant", "content": _BRIDGE_TEXT}, body]
             return
         self._ledger.altered(
-            message.path, "sent behind the tool's result: the upstream takes no user's turn there"
+            message.path, "appended to the tool result: the upstream does not accept a user message after it"
         )
         if message.role == "user":
             _tag_texts(parts, "user")
@@ -255,7 +258,9 @@ class MessageWriter:
     def _system_role(self, message: Message) -> str:
         if self._started and not self._capabilities.mid_system:
             path = f"{message.path}/role"
-            self._ledger.altered(path, "system text in mid-conversation is sent as user text")
+            self._ledger.altered(
+                path, "sent as marked user text: the upstream does not accept the system role here"
+            )
             return "user"
         # "With o1 models and newer, use `developer` messages for this purpose instead" of system messages
         # (openai-python 3.54.0). Servers without this role take them as system messages.
@@ -290,7 +295,7 @@ class MessageWriter:
                 self._ledger.altered(part.path, "moved out of the tool result into a user message after it")
         if result.is_error:
             _prefix(content, "Error: ")
-            self._ledger.altered(f"{result.path}/is_error", "said by the prefix `Error: `")
+            self._ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
         if mark is not None:
@@ -298,7 +303,7 @@ class MessageWriter:
             if texts:
                 self._writer.write_mark(mark, texts[-1])
             else:
-                self._ledger.dropped(mark.path, "the result has no text to carry a cache mark")
+                self._ledger.dropped(mark.path, "the result has no text to put the cache mark on")
         body["content"] = self._writer.write_content(content)
         self._writer.write_message_fields(message, body)
         if self._same_protocol:

@@ -2,7 +2,7 @@
 
 `ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
 [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
-one chunk. The three deltas that make up nearly all frames have a short path.
+one chunk. There is a shortcut for the three deltas that make up nearly all frames.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, kind_of
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.json import JSON, JSONObject, decode, kind_of, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.checks import text_or_none, unreadable_response
-from dragoman.protocols.openai_chat.content_in import ChoiceReader
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
+from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
+from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.tables import (
     CALL_SHAPE,
     CHOICE_SHAPE,
@@ -47,7 +47,6 @@ from dragoman.protocols.openai_chat.tables import (
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
-from dragoman.protocols.openai_chat.tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NO_EVENTS: tuple[Event, ...] = ()
@@ -97,7 +96,7 @@ class ChatReader:
             chunk = decode(data)
         except RemoteProtocolError as error:
             if not data.strip():
-                return _NO_EVENTS  # some servers keep the connection alive that way
+                return _NO_EVENTS  # we have seen such heartbeats
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is not valid JSON: {error.message}") from None
             chunk = {"error": data.decode("utf-8", "replace")}
@@ -209,7 +208,7 @@ class ChatReader:
             return
         choice.cite_pages(_listed_pages(chunk), out)
         for key in _lossy_page_lists(chunk):
-            self._ledger.altered(f"/{key}", "told as citations: URL and title alone")
+            self._ledger.altered(f"/{key}", "reported as citations: only URL and title were kept")
 
     def _start(self, chunk: JSONObject, out: list[Event]) -> None:
         self._started = True
@@ -232,7 +231,7 @@ class ChatReader:
         if tier in SERVICE_TIERS:
             self._tier = tier
         elif tier is not None:
-            self._ledger.dropped("/service_tier", "not a service tier of this protocol")
+            self._ledger.dropped("/service_tier", "not a service tier of Chat Completions")
 
     def _usage_events(self) -> list[Event]:
         """Return the usage if it is known, with the service tier if that changed after the start."""
@@ -285,19 +284,20 @@ class ChatReader:
         finish = choice.get("finish_reason")
         if type(finish) is str and finish:  # "" is the same as null
             state.finish_reason = finish
-        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token.
+        # vLLM, and SGLang under the other name, report the sequence that matched, or the number of the last token
+        # (seen in recorded responses, November 2026).
         stop = choice.get("stop_reason") or choice.get("matched_stop")
         if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop
         elif type(stop) is str:
-            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a stop sequence that was asked for")
+            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a requested stop sequence")
 
     def _finish(self, *, certain: bool) -> list[Event]:
         """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
         is_complete = certain or self._usage_came_last
         choices = [self._choices[index] for index in sorted(self._choices)]
         if not choices or choices[0].index != 0:
-            raise _truncated("without any answer", certain)
+            raise _truncated("without any choices", certain)
         for state in choices:
             if state.finish_reason is None and (not is_complete or state.calls.has_partial_arguments()):
                 raise _truncated("without a finish reason", certain)
@@ -344,7 +344,7 @@ def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | Non
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:
     """Return the error for a response that ended early. certain: it is whole, and therefore cannot be read."""
     subject = "it" if certain else "the upstream's stream"
-    return RemoteProtocolError(f"{subject} ended {how}", status=502)
+    return unreadable_response(f"{subject} ended {how}")
 
 
 # Where search servers list pages beside the choices. The first has titles, the second may be plain URLs.

@@ -1,9 +1,10 @@
 """Write a response as a stream of Chat Completions.
 
-The SDKs' accumulators join every repeated string, so role, ids and names are sent once. All citations go into one chunk
-before the finish reason, and `usage` into one last chunk with empty `choices`. Everything in a chunk but its text is
-constant while a block is open, so the bytes around the text are made once per block. Citations and signatures refer to
-positions in the text of the whole message, so the writer counts its characters.
+The SDK's accumulator joins every repeated string, so role, ids and names are sent once (openai-python 3.54.0,
+lib/streaming/_deltas.py). All citations go into one chunk before the finish reason, and `usage` into one last chunk
+with empty `choices`. Everything in a chunk but its text is constant while a block is open, so the bytes around the text
+are made once per block. Citations and signatures refer to positions in the text of the whole message, so the writer
+counts its characters.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_chat.content_out import (
+from dragoman.protocols.openai_chat.errors import error_frame
+from dragoman.protocols.openai_chat.response_content_out import (
     NO_PHASE,
     PARAGRAPH_BREAK,
     note_lost_explanation,
@@ -47,7 +49,6 @@ from dragoman.protocols.openai_chat.content_out import (
     write_service_tier,
     write_tool_call,
 )
-from dragoman.protocols.openai_chat.errors import error_frame
 from dragoman.protocols.openai_chat.usage import write_usage
 
 
@@ -257,8 +258,8 @@ class ChatWriter:
     def _annotations(self, index: int) -> bytes:
         """Return all citations of a choice in one frame.
 
-        openai-python's `accumulate_delta` raises "expected list delta entry to have an `index` key" at a second frame
-        with citations, and openai-node keeps only those of the last one.
+        At a second frame with citations "Expected list delta entry to have an `index` key" is raised (openai-python
+        3.54.0, lib/streaming/_deltas.py), and openai-node keeps only those of the last one.
         """
         annotations = self._choices[index].annotations
         return self._chunk(index, {"annotations": annotations}) if annotations else b""

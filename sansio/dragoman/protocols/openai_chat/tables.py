@@ -1,4 +1,7 @@
-"""The data of Chat Completions: settings, stop reasons, shapes of responses, and the habits of compatible servers."""
+"""The data of Chat Completions: settings, stop reasons, and shapes of responses, official and of compatible servers.
+
+Names in comments are of hosts and servers in whose recorded responses we have seen a member or value (November 2026).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ PARAMS: dict[str, Param] = {
     "frequency_penalty": "frequency_penalty",
     "logit_bias": "logit_bias",
     "logprobs": "logprobs",
-    "max_tokens": "max_output_tokens",  # "deprecated in favor of `max_completion_tokens`"
+    "max_tokens": "max_output_tokens",  # "deprecated in favor of `max_completion_tokens`" (openai-python 3.54.0)
     "max_completion_tokens": "max_output_tokens",
     "metadata": "metadata",
     "modalities": "modalities",
@@ -38,7 +41,7 @@ PARAMS: dict[str, Param] = {
     "stop": "stop",
     "store": "store",
     "temperature": "temperature",
-    "top_k": "top_k",  # an extension that nearly all open servers accept
+    "top_k": "top_k",  # an extension of most open servers
     "top_logprobs": "top_logprobs",
     "top_p": "top_p",
     "user": "user",
@@ -67,8 +70,9 @@ MAX_STOPS = 4
 # "Each request can write up to four breakpoints" (openai-python 3.54.0, `PromptCacheOptions`).
 MAX_CACHE_MARKS = 4
 
-# Maximum length in characters.
+# Maximum length in characters. OpenAI documents none; bifrost cuts it at 64 (read 2026-11-22).
 MAX_USER = 64
+# "with a maximum length of 128 characters" (openai-python 3.54.0, `safety_identifier`).
 MAX_SAFETY_IDENTIFIER = 128
 
 # Members of a request that no reader reads, because no other protocol has a counterpart.
@@ -88,7 +92,12 @@ REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "p
 
 # Where compatible servers put reasoning, in the order in which its text is looked for, because many send the same text
 # under two names.
-REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details", "thinking_blocks")
+REASONING_FIELDS = (
+    "reasoning_content",  # DeepSeek, xAI, Z.ai, Qwen, llama.cpp
+    "reasoning",  # OpenRouter, Groq, Ollama, vLLM
+    "reasoning_details",  # OpenRouter, Vercel
+    "thinking_blocks",  # LiteLLM
+)
 # What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
 # The settings for reasoning.
@@ -105,12 +114,14 @@ REASONING_SETTINGS = (
 # The setting for a web search, and the kind of the hosted tool that it is read as.
 WEB_SEARCH_OPTIONS = "web_search_options"
 
-# Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h, `cache_control` 5m and 1h.
+# Lifetimes of cache marks: `prompt_cache_breakpoint` has 30m and 12h (openai-python 3.54.0), `cache_control` 5m and 1h
+# (anthropic 2.12.0).
 CACHE_TTLS: dict[str, Literal["short", "long"]] = {"5m": "short", "30m": "short", "1h": "long", "12h": "long"}
 BREAKPOINT_TTL_NAMES: dict[str, str] = {"short": "30m", "long": "12h"}
 CACHE_CONTROL_TTL_NAMES: dict[str, str] = {"short": "5m", "long": "1h"}
 
-# The first five finish reasons are official, the others come from compatible servers. Any other one counts as END.
+# The first five finish reasons are official (openai-python 3.54.0), the others come from compatible servers. Any other
+# one counts as END.
 STOP_REASONS: dict[str, StopReason] = {
     "stop": StopReason.END,
     "length": StopReason.MAX_TOKENS,
@@ -155,7 +166,7 @@ LOSSY_STOP_REASONS = frozenset({StopReason.PAUSE, StopReason.COMPACTION})
 
 # Members of a message that only the upstream can read and needs back: Google's signatures.
 EXTRA_CONTENT = "extra_content"
-# Google's placeholder for the signature of a call that another model made.
+# Google's placeholder for the signature of a call that another model made (continue#8865, read 2026-11-22).
 DUMMY_THOUGHT_SIGNATURE: JSONObject = {
     "extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}
 }
@@ -174,7 +185,7 @@ DELTA_FIELDS = frozenset(
         *REASONING_FIELDS,
     }
 )
-# Members that are content (sound, pictures). No other protocol has a form for them, and they are too large to be sent
+# Members that are content (audio, images). No other protocol has a form for them, and they are too large to be sent
 # back and forth in signatures.
 OPAQUE_FIELDS = frozenset({"audio", "images"})
 # Groq's list of the uses of its own tools.
@@ -184,7 +195,7 @@ EXECUTED_TOOLS = "executed_tools"
 SIGNATURE_FORMAT = "dragoman-v1"
 
 # The shapes of responses: which members the reader reads or may ignore, and which are losses (see `_ir.shape`).
-_NO_PLACE = "has no place in other protocols"
+_NO_PLACE = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
@@ -198,7 +209,7 @@ CALL_SHAPE: dict[str, Shape] = {
 }
 _PART: Shape = {"type": None, "text": None}
 _FILTER_RESULTS = DroppedUnless(
-    "other protocols tell only that an answer was stopped, not what was found in it", frozenset({"safe"})
+    "other protocols report only that a response was stopped, not what was found in it", frozenset({"safe"})
 )
 
 # What hosts add to the official members for their own bookkeeping.
@@ -418,7 +429,7 @@ def _ignored(shape: dict[str, Shape]) -> frozenset[str]:
     return frozenset(name for name, row in shape.items() if row is None)
 
 
-# Members of a chunk and of its choice that a frame with a text may have on the short path, which does not read them.
+# Members of a chunk and of its choice that a frame with a text may have in the shortcut, which does not read them.
 IGNORABLE_CHUNK_FIELDS = _ignored(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
     "usage"
 }

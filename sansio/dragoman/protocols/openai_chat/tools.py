@@ -24,7 +24,7 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -39,7 +39,6 @@ from dragoman.protocols.openai_chat.checks import (
     read_cache_mark,
     required_text,
     with_nested_extra,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
 
@@ -255,16 +254,17 @@ def write_tools(
             tools.append(tool.native)
     choice = request.tool_choice
     if not tools:
-        # "tool_choice is only allowed when tools are specified"
+        # "'tool_choice' is only allowed when 'tools' are specified." (OpenAI-DotNet#479, read 2026-11-22)
         if choice is not None and choice.mode not in ("auto", "none"):
-            ledger.dropped(choice.path, "no tool is left to choose from")
+            ledger.dropped(choice.path, "no tool can be called")
         return
     out["tools"] = tools
     if choice is not None:
         body = _write_choice(choice, ledger)
         if body is not None:
             out["tool_choice"] = body
-    if request.parallel_tool_calls is False:  # true is the default, and some servers refuse the member
+    # True is the default, and Cerebras refuses the member (req_llm's guide, read 2026-11-22).
+    if request.parallel_tool_calls is False:
         out["parallel_tool_calls"] = False
 
 
@@ -287,31 +287,33 @@ def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledge
     if tool.cache is not None and marks:
         body["cache_control"] = write_cache_control(tool.cache)
     elif tool.cache is not None:
-        ledger.dropped(tool.cache.path, "tools take no cache marks here")
+        ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
         return body
     inner = body["function"]
     if tool.examples:
         examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
         inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
-        ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
+        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     if tool.deferred:
-        ledger.altered(f"{tool.path}/defer_loading", "the tool is sent at once: there is no tool search here")
+        ledger.altered(
+            f"{tool.path}/defer_loading", "the tool is sent at once: Chat Completions has no tool search"
+        )
     parameters = tool.parameters
     inner["parameters"] = {"type": "object", "properties": {}} if parameters is None else parameters
     if tool.strict is not None:
         inner["strict"] = tool.strict and is_strict(parameters)
         if tool.strict and not inner["strict"]:
-            ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
+            ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")
     return body
 
 
 def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
     use = tool.use
     if not isinstance(use, WebSearch) or "web_search" not in capabilities.hosted_tools:
-        ledger.add(tool.loss_code, tool.path, f"a {tool.kind} tool is run by its own provider")
+        ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
     elif WEB_SEARCH_OPTIONS in out:
-        ledger.dropped(tool.path, "there is one web search already, and no place for another")
+        ledger.dropped(tool.path, "a request can have only one web search")
     else:
         out[WEB_SEARCH_OPTIONS] = _search_options(use)
         _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
@@ -335,7 +337,7 @@ def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, led
     for key, value in native.items() if type(native) is dict else ():
         leaves = [str(leaf) for leaf in _leaves(value) if leaf is not None]
         if not set(leaves) <= written or (type(value) is dict and not leaves):
-            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no place for it")
+            ledger.dropped(child(tool.path, key), f"{WEB_SEARCH_OPTIONS} has no field for it")
 
 
 def _leaves(value: JSON) -> list[JSON]:
@@ -352,7 +354,7 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
     if choice.mode == "allowed":
         refs = [ref for ref in choice.allowed if ref.hosted is None]
         if len(refs) < len(choice.allowed):
-            ledger.altered(choice.path, "tools that the provider runs are no part of the choice here")
+            ledger.altered(choice.path, "the choice cannot include tools that the provider runs")
             if not refs:
                 return "none"
         allowed = {
@@ -361,11 +363,11 @@ def _write_choice(choice: ToolChoice, ledger: Ledger) -> JSON:
         }
         return {"type": "allowed_tools", "allowed_tools": allowed}
     if choice.mode == "auto":
-        return None  # the default, and servers of reasoning models refuse it
+        return None  # the default, and DeepSeek may refuse it while reasoning (any-llm#1384, read 2026-11-22)
     if choice.mode != "named":
         return choice.mode
     if choice.name is None or choice.hosted is not None:  # the name of a hosted tool is that of a server
-        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be demanded here")
+        ledger.dropped(choice.path, f"a {choice.hosted} tool cannot be forced in Chat Completions")
         return None
     return _tool_reference(ToolRef(choice.name, kind=choice.kind))
 

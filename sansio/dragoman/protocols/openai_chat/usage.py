@@ -18,7 +18,8 @@ def read_usage(value: JSONObject) -> Usage:
     output_tokens = _first_count(value.get("completion_tokens"))
     reasoning = _first_count(completion.get("reasoning_tokens"), value.get("reasoning_tokens"))
     if input_tokens is not None and output_tokens is not None and reasoning:
-        # Some servers do not include reasoning in completion_tokens; their total does.
+        # xAI does not include reasoning in completion_tokens, but in the total (seen in recorded responses, November
+        # 2026).
         separate = value.get("total_tokens") == input_tokens + output_tokens + reasoning
         output_tokens += reasoning if separate else 0
     extra = {

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dragoman._wire.sse import encode_comment
-from dragoman.codec import (
-    Endpoint,
-    ModelList,
-    RateLimitHeaders,
-    SignaturePlaces,
-    ToolLimits,
-    UpstreamSpec,
-)
+from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
-from dragoman.protocols.openai_responses.messages_out import finish_signatures, replace_signed_item
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
+from dragoman.protocols.openai_responses.request_messages_out import SIGNATURE_PLACES
 from dragoman.protocols.openai_responses.request_out import write_request
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
@@ -47,12 +40,7 @@ SPEC = UpstreamSpec(
     end_markers=END_MARKERS,
     output_member="output",
     max_stop_sequences=0,
-    signature_places=SignaturePlaces(
-        conversation="input",
-        fields={"reasoning": "encrypted_content"},
-        replace=replace_signed_item,
-        finish=finish_signatures,
-    ),
+    signature_places=SIGNATURE_PLACES,
     shows_searches=True,
     failed_bodies=True,
     stored_responses=True,

@@ -1,14 +1,14 @@
 """Sets of known fields, checks of JSON types, and the citations and images that several readers and writers share.
 
-A field outside of the known ones goes into `extra`: it is printed again towards another Responses server, and is a
-loss towards any other protocol.
+The fields are those of openai-python 3.52.0 (types.responses). A field outside of them goes into `extra`: it is written
+again for another Responses server, and is a loss for any other protocol.
 """
 
 from __future__ import annotations
 
 from dragoman._ir.request import Citation, Media, Text
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, kind_of
+from dragoman._wire.json import JSON, JSONObject, text_or_none, wrong_type
 
 # A request.
 KNOWN_BODY = frozenset(
@@ -94,15 +94,10 @@ KNOWN_CUSTOM_TOOL = frozenset(("type", "name", "description", "format"))
 
 
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
-    """Return the fields of `value` outside of `known`, None if there are none. Fields that are null count."""
+    """Return the fields of `value` outside of `known`, None if there are none. Null fields count."""
     if value.keys() <= known:
         return None
     return {name: field for name, field in value.items() if name not in known}
-
-
-def text_or_none(value: JSON) -> str | None:
-    """Return a string that is not empty, None for everything else. Servers send null, "" and other types."""
-    return value if type(value) is str and value else None
 
 
 def int_or_none(value: JSON) -> int | None:
@@ -137,12 +132,6 @@ def optional_text(value: JSONObject, name: str, path: str) -> str | None:
 def missing_field(path: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{dotted_path(path)} is required", path=path, code="missing_required_parameter"
-    )
-
-
-def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
     )
 
 

@@ -14,8 +14,8 @@ import msgspec
 
 from dragoman._ir.tools import FunctionTool
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode_text
-from dragoman.protocols.openai_responses.checks import objects_in, text_or_none
+from dragoman._wire.json import JSON, JSONObject, decode, encode_text, text_or_none
+from dragoman.protocols.openai_responses.checks import objects_in
 
 COMPUTERS = frozenset(("computer", "computer_use_preview"))
 
@@ -72,7 +72,7 @@ _SHELL = _object_schema(
 )
 _LOCAL_SHELL = _object_schema(
     {
-        "command": _property("array", "The program and its arguments, each for itself.", items=_TEXT),
+        "command": _property("array", "The program and its arguments, one item each.", items=_TEXT),
         "env": _property("object", "Environment variables to set.", additionalProperties=_TEXT),
         "timeout_ms": _TIMEOUT,
         "user": _property("string", "The user to run it as."),

@@ -32,7 +32,8 @@ KIND_BY_CODE: dict[str, ErrorKind] = {
     "slow_down": ErrorKind.OVERLOADED,
     "vector_store_timeout": ErrorKind.TIMEOUT,
 }
-# Codes that only repeat the type (DeepSeek sends one for all statuses): a status is more precise.
+# Codes that only repeat the type: a status is more precise. DeepSeek sends one code for all statuses (recorded by
+# crmne/ruby_llm, spec/fixtures/vcr_cassettes).
 GENERIC_CODES = frozenset(("invalid_request_error",))
 
 # kind -> (type, code) of the error object.
@@ -88,8 +89,8 @@ RESPONSE_ERROR_CODES = frozenset(
     )
 )
 # Replacements of codes outside of the list. A prompt that is too long becomes `invalid_prompt`: the list has no
-# `context_length_exceeded` (that one goes into the `error` event), and of its members only `invalid_prompt` makes
-# agents give up at once instead of sending the same prompt again five times.
+# `context_length_exceeded` (that one goes into the `error` event), and with its other codes Codex 0.169.0 sends the
+# same prompt again (observed in November 2026).
 RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
     ErrorKind.CONTEXT_LENGTH: "invalid_prompt",
     ErrorKind.INVALID_REQUEST: "invalid_prompt",
@@ -100,7 +101,7 @@ RESPONSE_ERROR_BY_KIND: dict[ErrorKind, str] = {
 }
 DEFAULT_RESPONSE_ERROR = "server_error"
 
-# Statuses that OpenAI's servers do not use, and those that they use instead.
+# Statuses of other vendors, and those that are sent instead.
 STATUS_REPLACEMENTS = {402: 429, 529: 503}
 
 
@@ -142,9 +143,7 @@ def parse_error(value: JSON, status: int | None = None) -> WireError:
     message = _message_of(error) or _message_of(holder) or (value if type(value) is str else "")
     if not message:
         message = (
-            f"the upstream answered with status {status}"
-            if status
-            else "the upstream failed without a reason"
+            f"the upstream returned status {status}" if status else "the upstream failed without a reason"
         )
     return WireError(
         _classify(code, error_type, status, message),
@@ -197,12 +196,12 @@ def _body_text(status: int, body: bytes) -> str:
     except UnicodeDecodeError:
         text = ""
     if not text or text.startswith("<") or "\0" in text:
-        return f"the upstream answered with status {status} and no readable message"
+        return f"the upstream returned status {status} and no readable message"
     return text
 
 
 def error_object(error: WireError) -> JSONObject:
-    """Return {message, type, param, code}. All four are required, the last two may be null."""
+    """Return the four members of openai-python's `ErrorObject` (3.54.0), of which `param` and `code` may be null."""
     error_type, code = ERRORS[error.kind]
     if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
@@ -226,7 +225,7 @@ def response_error(error: WireError) -> JSONObject:
 
 
 def error_event(error: WireError, sequence_number: int) -> JSONObject:
-    """Return the `error` event, both nested as the vendor's server sends it and flat as its SDK types it."""
+    """Return the `error` event, both flat as in openai-python 3.54.0 and nested as the vendor's server sends it."""
     nested = error_object(error)
     return {
         "type": "error",

@@ -10,12 +10,12 @@ from dragoman._ir.events import Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import WireError
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode, encode
+from dragoman._wire.json import JSON, JSONObject, decode, encode, text_or_none
 from dragoman._wire.sse import Frame, encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
-from dragoman.protocols.openai_responses.content_out import ResponseBuilder
+from dragoman.protocols.openai_responses.checks import object_or_empty
 from dragoman.protocols.openai_responses.errors import error_event, parse_error, response_error
+from dragoman.protocols.openai_responses.response_content_out import ResponseBuilder
 from dragoman.protocols.openai_responses.usage import read_usage
 
 _OPENING_EVENTS = frozenset(("response.created", "response.queued", "response.in_progress"))

@@ -14,7 +14,7 @@ from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import Namespace
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_BODY,
     KNOWN_FORMAT,
@@ -24,9 +24,8 @@ from dragoman.protocols.openai_responses.checks import (
     invalid_value,
     missing_field,
     optional_text,
-    wrong_type,
 )
-from dragoman.protocols.openai_responses.messages_in import InputReader
+from dragoman.protocols.openai_responses.request_messages_in import InputReader
 from dragoman.protocols.openai_responses.tables import (
     CALL_ITEMS,
     IMPLIED_INCLUDES,
@@ -99,11 +98,11 @@ def _read_input(body: JSONObject, reader: InputReader) -> None:
 
 
 def _check_types(body: JSONObject) -> None:
-    for name, (types, words) in PARAM_TYPES.items():
+    for name, (types, expected) in PARAM_TYPES.items():
         value = body.get(name)
         # bool is an int in Python, and never one in JSON.
         if value is not None and (type(value) not in types):
-            raise wrong_type(f"/{name}", words, value)
+            raise wrong_type(f"/{name}", expected, value)
 
 
 def _read_params(body: JSONObject, extra: JSONObject) -> tuple[dict[Param, JSON], JSON]:
@@ -182,7 +181,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
         if later is None:
             return None
         return ReasoningConfig(effort=later[0], path="/reasoning", effort_path=later[1])
-    # `generate_summary` is the old name of `summary`.
+    # `generate_summary` is the old name of `summary` (openai-python 3.52.0).
     summary_name = next(
         (name for name in ("summary", "generate_summary") if value.get(name) is not None), None
     )
@@ -205,7 +204,7 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
     )
 
 
-_NESTED = "in the form of Chat Completions: it was read as what it means"
+_NESTED = "in the form of Chat Completions: it was converted"
 
 
 def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
@@ -227,7 +226,7 @@ def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:
     for index, tool in enumerate(tools):
         if _is_nested(tool):
             repairs.append(Loss(LossCode.REPAIRED, f"/tools/{index}", _NESTED))
-            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions; here it is true
+            tool = {"strict": False, **_flat(tool)}  # the default in Chat Completions, see tools.py
         flat.append(tool)
     return flat
 

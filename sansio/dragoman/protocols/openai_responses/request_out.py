@@ -22,7 +22,7 @@ from dragoman._ir.request import Message, Param, ReasoningConfig, Request, Respo
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses.messages_out import BreakpointWriter, InputWriter
+from dragoman.protocols.openai_responses.request_messages_out import BreakpointWriter, InputWriter
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     INCLUDE_LOGPROBS,
@@ -45,7 +45,8 @@ from dragoman.protocols.openai_responses.tools import (
     write_tools,
 )
 
-# "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'."
+# OpenAI's server refuses `text.format` of type `json_object` if no input message has the word "json", as Chat does for
+# `response_format` (ultimatejimmy/xray.koplugin#33, read 2026-11-22).
 _JSON_INSTRUCTION = "Answer with one JSON object."
 
 
@@ -102,7 +103,7 @@ def _write_tools(request: Request, capabilities: Capabilities, out: JSONObject, 
     if choice is None:
         return
     if choice.mode == "required" and not written and not same_protocol:
-        ledger.dropped(choice.path, "there is no tool that could be called")
+        ledger.dropped(choice.path, "no tool can be called")
         return
     chosen = write_tool_choice(choice, request.tools, request, capabilities, ledger)
     if chosen is not None:
@@ -135,7 +136,7 @@ def _add_word_json(request: Request, items: list[JSON], ledger: Ledger) -> None:
     ledger.add(
         LossCode.REPAIRED,
         text_format.path or "/response_format",
-        "the server wants the word JSON in the input: an instruction was added",
+        "the server requires the word JSON in the input: an instruction was added",
     )
 
 
@@ -160,10 +161,12 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
     write_params(request, PARAM_NAMES, _CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
-            ledger.dropped(request.param_paths.get("speed", "/speed"), "the upstream takes no service tier")
+            ledger.dropped(
+                request.param_paths.get("speed", "/speed"), "the upstream does not accept a service tier"
+            )
         else:
             out["service_tier"] = "fast"
-    # The server's default is true, and the vendor stores nothing unless the client requests it.
+    # "Defaults to true when omitted" (openai-python 3.54.0, `store`), which clients of other protocols do not request.
     if "store" not in capabilities.refuses:
         out["store"] = request.params.get("store") is True
     include: list[str] = []
@@ -172,14 +175,16 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         if reasoning:
             out["reasoning"] = reasoning
             # Only for clients with reasoning settings, because a model that does not reason refuses it: "Encrypted
-            # content is not supported with this model."
+            # content is not supported with this model." (pydantic/pydantic-ai#2865, read 2026-11-22)
             include.append(INCLUDE_REASONING)
     if request.params.get("logprobs"):
         include.append(INCLUDE_LOGPROBS)
     if include and "include" not in capabilities.refuses:
         out["include"] = include
     elif request.params.get("logprobs"):
-        ledger.dropped(request.param_paths.get("logprobs", "/logprobs"), "the upstream includes nothing more")
+        ledger.dropped(
+            request.param_paths.get("logprobs", "/logprobs"), "the upstream does not accept `include`"
+        )
 
 
 def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
@@ -216,7 +221,7 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     fitted = _write_reasoning(config, request.protocol, capabilities, ledger)
     if capabilities.efforts == ():
         reasoning.clear()
-        # "Encrypted content is not supported with this model."
+        # Such a model refuses it, see write_settings.
         include = [each for each in out.pop("include", ()) if each != INCLUDE_REASONING]
         if include:
             out["include"] = include
@@ -253,7 +258,7 @@ def _write_format(text_format: ResponseFormat, ledger: Ledger) -> JSONObject:
     out["strict"] = bool(text_format.strict) and is_strict(text_format.schema)
     if text_format.strict and not out["strict"]:
         ledger.altered(
-            text_format.path or "/response_format", "the schema is outside of what the server takes as strict"
+            text_format.path or "/response_format", "the server does not accept this schema as strict"
         )
     return out
 
@@ -265,18 +270,21 @@ def _write_reasoning(
     wanted = _effort_of(config)
     path = config.path or "/reasoning"
     if capabilities.efforts == ():
-        # "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-        if config.thinks or config.display is not None or config.extra:
+        # "Unsupported parameter: 'reasoning.effort' is not supported with this model." (BerriAI/litellm#38842, read
+        # 2026-11-22)
+        if config.requests_reasoning or config.display is not None or config.extra:
             for place in dict.fromkeys((path, config.effort_path or path)):
                 ledger.dropped(place, "the model does not reason")
         return out
     if config.budget is not None:
-        ledger.altered(path, "the budget in tokens is told as an effort")
+        ledger.altered(path, "the token budget was converted to an effort")
     elif config.effort not in (None, wanted):
         ledger.altered(path, "reasoning is off: its effort was left out")
     effort = None if wanted is None else fit_effort(wanted, capabilities.efforts)
     if effort != wanted:
-        ledger.altered(config.effort_path or path, f"the model does not take this effort: {effort} was sent")
+        ledger.altered(
+            config.effort_path or path, f"sent as {effort}, the nearest effort that the model accepts"
+        )
     if effort is not None:
         out["effort"] = effort
     if effort != "none" and _wants_summary(config, effort, protocol, capabilities, ledger):
@@ -293,7 +301,9 @@ def _wants_summary(
     requested = config.display == "summarized"
     if capabilities.summaries == "never":
         if requested:
-            ledger.dropped(config.display_path or config.path, "the upstream is not asked for summaries")
+            ledger.dropped(
+                config.display_path or config.path, "summaries are not requested from this upstream"
+            )
         return False
     if capabilities.summaries == "requested" or config.display is not None:
         return requested
@@ -318,7 +328,7 @@ def _written_elsewhere(value: JSON, path: str, ledger: Ledger) -> JSON:
 
 def _text_only(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value != ["text"]:
-        ledger.dropped(path, "Responses answers in text alone")
+        ledger.dropped(path, "Responses returns only text")
     return None
 
 
@@ -326,13 +336,13 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
     tier = SERVICE_TIER_ALIASES.get(value, value) if type(value) is str else None
     if tier in SERVICE_TIERS:
         return tier
-    ledger.dropped(path, "no such service tier in Responses")
+    ledger.dropped(path, "Responses has no such service tier")
     return None
 
 
 def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value not in ("fast", "standard"):
-        ledger.dropped(path, "no such speed in Responses")
+        ledger.dropped(path, "Responses has no such speed")
     return None
 
 

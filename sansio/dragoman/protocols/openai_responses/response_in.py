@@ -29,19 +29,19 @@ from dragoman._ir.fast_path import DeltaTemplate
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.shape import note_unread
 from dragoman._wire.errors import ErrorKind, WireError
-from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import JSON, JSONObject, decode_object
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
+from dragoman._wire.json import JSON, JSONObject, decode_object, text_or_none
 from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import object_or_empty, text_or_none
-from dragoman.protocols.openai_responses.content_in import (
+from dragoman.protocols.openai_responses.checks import object_or_empty
+from dragoman.protocols.openai_responses.errors import parse_error
+from dragoman.protocols.openai_responses.response_content_in import (
     CallItem,
     MessageItem,
     OutputItem,
     ReasoningItem,
     new_item,
 )
-from dragoman.protocols.openai_responses.errors import parse_error
 from dragoman.protocols.openai_responses.tables import (
     AUTO_TIER,
     EVENT_FIELDS,
@@ -161,7 +161,7 @@ class ResponsesReader:
         if lost is not None:
             self._ledger.dropped(f"{path}/{lost[0]}", lost[1])
         elif kind and kind not in PROGRESS_EVENTS:
-            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of a type that is not known")
+            self._ledger.add(LossCode.UNKNOWN_KIND, path, "an event of an unknown type")
 
     def eof(self) -> Sequence[Event]:
         """Raises RemoteProtocolError (502) unless the terminal event has come."""
@@ -216,7 +216,7 @@ class ResponsesReader:
         if status not in _END_STATUSES:
             status = event_status
         if status not in _END_STATUSES:
-            raise RemoteProtocolError(f"the response has status {status!r}, which is no end", status=502)
+            raise unreadable_response(f"the response has status {status!r}, which is not a final status")
         self._start(response, out)
         note_unread(response, RESPONSE_SHAPE, "", self._ledger)
         self._ended = True
@@ -256,7 +256,7 @@ class ResponsesReader:
         reason = text_or_none(object_or_empty(response.get("incomplete_details")).get("reason"))
         if reason is not None and reason not in STOP_REASONS:
             self._ledger.altered(
-                "/incomplete_details/reason", "an unknown reason was taken for the output limit"
+                "/incomplete_details/reason", "an unknown reason was read as the output limit"
             )
         return Stopped(STOP_REASONS.get(reason or "", StopReason.MAX_TOKENS), reason)
 
@@ -299,7 +299,7 @@ class ResponsesReader:
     def _find_item(self, item: JSONObject, index: int) -> OutputItem | None:
         """Return the earlier item of the same id or call id, else the one at the same index with the same type.
 
-        Some servers change an item's id in each event.
+        Some servers change an item's id in each event (braintrustdata/lingua#397, read in November 2026).
         """
         for name in ("id", "call_id"):
             wanted = text_or_none(item.get(name))
@@ -330,7 +330,7 @@ class ResponsesReader:
     def on_part_added(self, event: JSONObject, out: list[Event]) -> None:
         item, part, index = self._item_of(event), event.get("part"), event.get("output_index")
         if item is None and type(part) is dict and part.get("type") in _TEXT_PARTS and type(index) is int:
-            # vLLM before 0.12 announces the message after reasoning under the index of the reasoning.
+            # Older versions of vLLM announce the message after reasoning under the index of the reasoning.
             self._start({}, out)
             item = self._add({"type": "message", "id": event.get("item_id")}, index, out)
         if item is not None:
@@ -438,7 +438,7 @@ def _failure_of(response: JSONObject, status: str) -> WireError:
 def _required_object(event: JSONObject, name: str) -> JSONObject:
     value = event.get(name)
     if type(value) is not dict:
-        raise RemoteProtocolError(f"{event['type']} has no {name}", status=502)
+        raise unreadable_response(f"{event['type']} has no {name}")
     return value
 
 

@@ -41,7 +41,8 @@ from dragoman._wire.errors import WireError
 from dragoman._wire.json import JSON, JSONObject, encode
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.content_out import (
+from dragoman.protocols.openai_responses.errors import error_event, response_error
+from dragoman.protocols.openai_responses.response_content_out import (
     TEXT_KINDS,
     ItemIds,
     ResponseBuilder,
@@ -65,7 +66,6 @@ from dragoman.protocols.openai_responses.content_out import (
     write_reasoning_part,
     write_search_call,
 )
-from dragoman.protocols.openai_responses.errors import error_event, response_error
 from dragoman.protocols.openai_responses.tables import NAME
 
 _NO_LOGPROBS = b',"logprobs":[]}\n\n'
@@ -258,8 +258,9 @@ class ResponsesWriter:
         return out + self._in_item("response.content_part.done", content_index=0, part=part)
 
     def _leave_open(self, block: AssembledBlock) -> bytes:
-        """Put an item that was cut into the final output without an `output_item.done`, because agents run a call as
-        soon as its item is done, whatever its status. It is the last item.
+        """Put an item that was cut into the final output without an `output_item.done`.
+
+        It is the last item. Agents run a call as soon as its item is done, whatever its status.
         """
         item = unfinished_item(block, self._item_id, self._index, self._context, self._ledger)
         if item is not None:
@@ -386,7 +387,7 @@ class ResponsesWriter:
         return b""
 
     def _note_logprobs(self, event: Logprobs) -> bytes:
-        """Put log probabilities into the next delta. A refusal has no place for them."""
+        """Put log probabilities into the next delta. A refusal has no field for them."""
         self._logprobs += event.tokens
         assert self._start is not None
         if self._start.kind is BlockKind.TEXT:

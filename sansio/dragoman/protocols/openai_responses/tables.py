@@ -30,7 +30,7 @@ TOKEN_COUNT = TokenCount(
             "truncation",
         )
     ),
-    stand_ins={"input": []},
+    defaults={"input": []},
     constant={"object": "response.input_tokens"},
 )
 
@@ -94,7 +94,7 @@ PARAM_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 # Values that request nothing: every other protocol behaves like this anyway, so leaving them out is no loss. `store` is
-# one of them: only an explicit true requests something that others lack. They are printed again towards Responses.
+# one of them: only an explicit true requests something that others lack. Responses upstreams get them as they came.
 NO_OP_VALUES: dict[str, JSON] = {
     "background": False,
     "metadata": {},
@@ -103,7 +103,7 @@ NO_OP_VALUES: dict[str, JSON] = {
     "truncation": "disabled",
 }
 
-# `include` entries with a meaning in the document: encrypted reasoning is always carried, and log probabilities are the
+# `include` entries with a meaning in the document: encrypted reasoning is always kept, and log probabilities are the
 # setting `logprobs`.
 INCLUDE_REASONING = "reasoning.encrypted_content"
 INCLUDE_LOGPROBS = "message.output_text.logprobs"
@@ -135,16 +135,18 @@ ITEMS_WITHOUT_MESSAGE = frozenset(
 # Settings that several fields of the document hold, or that an input item may have changed: copied from the body.
 VERBATIM_FIELDS = ("reasoning", "text")
 
-# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16."
+# "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 10 instead."
+# (vectorize-io/hindsight#58, read 2026-11-22)
 MIN_OUTPUT_TOKENS = 16
 
-# In characters. Longer ids of users are refused.
+# In characters. 128 is the limit of `safety_identifier` (openai-python 3.54.0), which was 64 in older versions. None is
+# documented for `user`.
 MAX_USER = 64
 MAX_SAFETY_IDENTIFIER = 128
 
 SERVICE_TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"))
-# "auto" is no tier but leaves the choice to the server: such a response names its tier at its end. "default" is what a
-# response without a tier means.
+# "auto" leaves the choice to the server, and the response names its tier at its end. A response without a tier had
+# "default".
 AUTO_TIER, DEFAULT_TIER = "auto", "default"
 # Other vendors' names of the same tiers, in requests and in responses.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "standard": "default", "batch": "flex"}
@@ -185,9 +187,9 @@ CACHE_WRITE_COUNTERS: dict[str, dict[str, str]] = {
         "ephemeral_1h_input_tokens": "ttl_12h_tokens",
     }
 }
-# "Up to 4 explicit breakpoints a request" (openai-python 3.52.0, `prompt_cache_options`).
+# "Each request can write up to four breakpoints." (openai-python 3.54.0, `prompt_cache_options`)
 MAX_CACHE_MARKS = 4
-# Content parts that take a mark.
+# Content parts that can have a mark.
 MARKABLE_PARTS = frozenset(("input_text", "input_image", "input_file"))
 # Marks with no member beside their ttl.
 PLAIN_MARKS: tuple[JSON, ...] = (
@@ -197,14 +199,14 @@ PLAIN_MARKS: tuple[JSON, ...] = (
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
-# The origin in the wrapped signature of a summary that was made here, and the words before it when it comes back.
+# The origin in the wrapped signature of a summary that was made here, and the text before it when it comes back.
 SUMMARY_ORIGIN = "dragoman"
 SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 CALL_ITEMS = frozenset(("function_call", "custom_tool_call"))
 CALL_OUTPUT_ITEMS = frozenset(("function_call_output", "custom_tool_call_output"))
 # Items that have a form in the document, so that they never travel in a signature.
 TRANSLATED_ITEMS = CALL_ITEMS | CALL_OUTPUT_ITEMS | {"message"}
-# Fields that items have in responses and must not have in requests.
+# Fields of items in responses that the types of requests do not have (openai-python 3.52.0).
 RESPONSE_ONLY_FIELDS = frozenset(("created_by",))
 # Results of what the provider ran itself.
 PROVIDER_OUTPUTS = frozenset(("program_output", "tool_search_output"))
@@ -225,7 +227,7 @@ STOP_REASONS: dict[str, StopReason] = {
     "content_filter": StopReason.CONTENT_FILTER,
     "steered": StopReason.PAUSE,
 }
-# Reasons for which a response is incomplete. All others complete it.
+# Reasons for which a response is incomplete (openai-python 3.54.0, `IncompleteDetails`). All others complete it.
 STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.MAX_TOKENS: "max_output_tokens",
     StopReason.CONTEXT_WINDOW: "max_output_tokens",
@@ -236,7 +238,7 @@ LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
 # --- the fields of a response that are read, see `_ir.shape` ---------------------------------------------------
 
-_NOWHERE = "has no place in other protocols"
+_NO_FIELD = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 _TEXT: Shape = {"type": None, "text": None, "annotations": None, "logprobs": [_TOKEN]}
@@ -253,7 +255,7 @@ _CALL: dict[str, Shape] = {
     "status": None,
     "caller": None,
     "created_by": None,
-    "async": _NOWHERE,
+    "async": _NO_FIELD,
 }
 # Items of other types travel whole, and so does reasoning, in its signature.
 ITEM_SHAPE: Shape = ByType(
@@ -271,8 +273,8 @@ ITEM_SHAPE: Shape = ByType(
         "custom_tool_call": {**_CALL, "input": None},
     }
 )
-_FILTERED = "other protocols tell only that an answer was stopped, not what was found in it"
-# What hosts add to their usage: prices, times and details. Tokens and searches are in the counters.
+_FILTERED = "other protocols report only that a response was stopped, not what was found in it"
+# What hosts add to their usage, as recorded: prices, times and details. Tokens and searches are in the counters.
 _USAGE_BOOKKEEPING = (
     "completion_time",  # Groq, as the other times
     "context_details",  # xAI
@@ -328,7 +330,7 @@ RESPONSE_SHAPE: dict[str, Shape] = {
             "billing",  # OpenAI: {"payer": "developer"}
             "copilot_usage",  # GitHub
             "kv_transfer_params",  # vLLM
-            "native_finish_reason",  # OpenRouter: the stop reason in the words of the model's vendor
+            "native_finish_reason",  # OpenRouter: the stop reason as the model's vendor names it
             "openrouter_metadata",
             "provider",  # OpenRouter
             "request_id",
@@ -349,16 +351,16 @@ RESPONSE_SHAPE: dict[str, Shape] = {
         }
     ],
     "created_at": None,
-    "error": {"code": None, "message": None, "param": None, "misalignment": _NOWHERE},
+    "error": {"code": None, "message": None, "param": None, "misalignment": _NO_FIELD},
     "id": None,
     "incomplete_details": {"reason": None},
-    "input_transformations": _NOWHERE,
+    "input_transformations": _NO_FIELD,
     "model": None,
-    "moderation": _NOWHERE,
+    "moderation": _NO_FIELD,
     "object": None,
     "output": None,  # item by item
     "output_text": None,  # the SDK's own, all texts joined
-    "prompt_cache_diagnostics": _NOWHERE,
+    "prompt_cache_diagnostics": _NO_FIELD,
     "service_tier": None,
     "status": None,
     # Zeros if no images were made.
@@ -435,13 +437,13 @@ PROGRESS_EVENTS = frozenset(
 ) | {"keepalive"}
 # Events whose content is in no finished item: the path under which they are recorded, and the detail of the loss.
 LOST_EVENTS: dict[str, tuple[str, str]] = {
-    "response.audio.delta": ("audio", "answers hold no sound here"),
-    "response.audio.done": ("audio", "answers hold no sound here"),
-    "response.audio.transcript.delta": ("audio", "answers hold no sound here"),
-    "response.audio.transcript.done": ("audio", "answers hold no sound here"),
+    "response.audio.delta": ("audio", "audio has no counterpart here"),
+    "response.audio.done": ("audio", "audio has no counterpart here"),
+    "response.audio.transcript.delta": ("audio", "audio has no counterpart here"),
+    "response.audio.transcript.done": ("audio", "audio has no counterpart here"),
     "response.image_generation_call.partial_image": (
         "partial_images",
-        "pictures that are not finished have no place in other protocols",
+        "other protocols have no field for unfinished images",
     ),
 }
 # The members of the stream's events. Those about an item or part are repeated in the finished one.

@@ -25,7 +25,7 @@ from dragoman._ir.tools import (
     ToolRef,
     WebSearch,
 )
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities, HostedUse
 from dragoman.protocols.openai_responses.checks import (
@@ -37,8 +37,6 @@ from dragoman.protocols.openai_responses.checks import (
     missing_field,
     optional_text,
     required_text,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import COMPUTERS, function_fallback
 from dragoman.protocols.openai_responses.tables import NAME, WEB_SEARCH_TYPES
@@ -112,7 +110,7 @@ def _mcp_server(tool: JSONObject) -> McpServer | None:
     names = _text_tuple(allowed)
     if label is None or url is None or (allowed is not None and names is None):
         return None
-    # The default is "always", and only this vendor requests approval before a call.
+    # Without the setting the vendor requests approval before each call, as with "always", and no other vendor does.
     if tool.get("require_approval") != "never" or tool.get("headers"):
         return None
     return McpServer(label, url, text_or_none(tool.get("authorization")), names)
@@ -247,14 +245,14 @@ def write_tools(
             _restore(written, _object_at(request.raw, tool.path))
             written.update(tool.extra or {})
         if tool.cache is not None:
-            ledger.dropped(tool.cache.path, "tools take no cache breakpoints in Responses")
+            ledger.dropped(tool.cache.path, "tools cannot have cache breakpoints in Responses")
         if tool.namespace is None:
             out.append(written)
             continue
         path = tool.path.rpartition("/tools/")[0]
         if open_namespace is None or open_namespace[0] != path:
             open_namespace = (path, [])
-            # A namespace needs a description; the client's own is in its body.
+            # A description is required (openai-python 3.54.0, `NamespaceToolParam`); the client's own is in its body.
             head = {
                 "type": "namespace",
                 "name": tool.namespace,
@@ -303,7 +301,7 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
         if use.context_size is not None:
             out["search_context_size"] = use.context_size
         if use.blocked_domains:
-            ledger.dropped(f"{tool.path}/blocked_domains", "Responses can only say which domains are allowed")
+            ledger.dropped(f"{tool.path}/blocked_domains", "Responses has a field only for allowed domains")
         mapped = [list(use.blocked_domains or ()), use.max_uses]
     elif isinstance(use, McpServer):
         out = {"type": "mcp", "server_label": use.label, "server_url": use.url}
@@ -311,12 +309,12 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
             out["authorization"] = use.authorization
         if use.allowed_tools is not None:
             out["allowed_tools"] = list(use.allowed_tools)
-        # By default the client approves each call, which no other protocol has a form for.
+        # No other protocol has a form for the approval of a call, which is the default here.
         out["require_approval"] = "never"
     else:
         out = {"type": "code_interpreter", "container": {"type": "auto"}}
     if _has_unmapped_fields(tool, [out, *mapped]):
-        ledger.altered(tool.path, f"only what the tools have in common was carried to {out['type']}")
+        ledger.altered(tool.path, f"only what the tools have in common was kept in {out['type']}")
     return out
 
 
@@ -386,16 +384,20 @@ def _write_function(tool: FunctionTool, request: Request, same_protocol: bool, l
         return out
     if tool.parameters is None:
         out["parameters"] = {"type": "object", "properties": {}}
-    # The server's default is true here and false elsewhere, so it is always written.
+    # The default is true here and false in other protocols (langchain-ai/langchain#39309, read 2026-11-22), so it is
+    # always written.
     out["strict"] = bool(tool.strict) and is_strict(tool.parameters)
     if tool.strict and not out["strict"]:
-        ledger.altered(f"{tool.path}/strict", "the schema is outside of what the server takes as strict")
+        ledger.altered(f"{tool.path}/strict", "the server does not accept this schema as strict")
     if tool.deferred:
-        ledger.dropped(f"{tool.path}/defer_loading", "without a search for tools all of them are shown")
+        ledger.dropped(
+            f"{tool.path}/defer_loading",
+            "the tool is sent at once: without a tool search it would never be found",
+        )
     if tool.examples:
         lines = [out.get("description"), "Examples of its input:", *map(encode_text, tool.examples)]
         out["description"] = "\n".join([line for line in lines if line])
-        ledger.altered(f"{tool.path}/input_examples", "told to the model in the description")
+        ledger.altered(f"{tool.path}/input_examples", "added to the tool's description")
     return out
 
 
@@ -425,12 +427,12 @@ def write_tool_choice(
             ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, capabilities
         )
         if named is None:
-            ledger.dropped(choice.path, "the tool that must be called is not there")
+            ledger.dropped(choice.path, "the forced tool is not among those sent")
         return named
     written = [_write_ref(ref, tools, capabilities) for ref in choice.allowed]
     refs = [ref for ref in written if ref is not None]
     if len(refs) < len(written):
-        ledger.altered(choice.path, "some of the allowed tools are not there")
+        ledger.altered(choice.path, "some of the allowed tools are not among those sent")
     if not refs:
         return "none"  # no tool that was sent is allowed
     return {"type": "allowed_tools", "mode": "required" if choice.required else "auto", "tools": refs}

@@ -1,7 +1,7 @@
-"""Faults -> errors of the simple API.
+"""Write errors of the simple API.
 
-Strategy: one error object, in three places: alone under `error` in a body, the same as the last line of a stream
-of lines, and bare as the data of an `error` event. Its three members are always there.
+There is one error object, in three places: under `error` in a body, the same in the last line of a stream of lines, and
+as the data of an `error` event. It always has its three members.
 """
 
 from __future__ import annotations
@@ -36,27 +36,26 @@ ERRORS: dict[ErrorKind, tuple[str, str]] = {
 # Kinds whose code clients act on, so the sender's own code must not replace it.
 FIXED_CODES = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.BILLING})
 
-# Statuses that only some vendors use, and the registered ones in their place.
+# Statuses of some vendors, and the registered ones that are sent in their place.
 STATUS_REPLACEMENTS = {529: 503}
 
-
-# Ends a stream of server-sent events, a good one and a broken one alike.
+# The end of a stream of server-sent events, complete or failed.
 DONE = encode_frame(b"[DONE]")
 
 
 def error_object(error: WireError) -> JSONObject:
-    """`{"message": ..., "type": ..., "code": ...}`."""
+    """Return `{"message": ..., "type": ..., "code": ...}`."""
     kind, code = ERRORS[error.kind]
     if error.code is not None and error.kind not in FIXED_CODES:
         code = error.code
     message = error.message
     if error.param is not None and error.param not in message:
-        message = f"{message} ({error.param})"  # there is no member for the place at fault
+        message = f"{message} ({error.param})"  # there is no member for the place
     return {"message": message, "type": kind, "code": code}
 
 
 def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
-    """Status and body for the client. The request id travels in a header of its own."""
+    """Return status and body for the client. The request id has a header of its own."""
     status = error.status
     if status is None or status < 400:
         status = STATUS_BY_KIND[error.kind]
@@ -64,10 +63,10 @@ def write_error(error: WireError, request_id: str | None) -> tuple[int, bytes]:
 
 
 def error_line(error: WireError) -> bytes:
-    """The error as the last line of a stream of lines."""
+    """Return the error as the last line of a stream of lines."""
     return encode({"error": error_object(error), "done": True}) + b"\n"
 
 
 def error_frame(error: WireError) -> bytes:
-    """The error as the last events of a stream of server-sent events."""
+    """Return the error as the last events of a stream of server-sent events."""
     return encode_frame(encode(error_object(error)), b"error") + DONE

@@ -10,7 +10,7 @@ from dragoman._ir.parameters import read_params
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.signatures import Signer
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, kind_of
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman.protocols.simple_chat.tables import NAME, PARAM_PATHS, PARAMS, ROLES
 
 # `model` may be left out: the server has a default then.
@@ -38,7 +38,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         model=model or "",
         messages=_messages(body.get("messages")),
         raw=body,
-        include_usage=False,  # responses have no place for it
+        include_usage=False,  # responses have no field for it
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS,
         extra=extra_fields(body, KNOWN_BODY),
@@ -50,7 +50,7 @@ def _messages(items: JSON) -> tuple[Message, ...]:
         raise wrong_type("/messages", "an array of messages", items)
     if not items:
         raise RemoteProtocolError(
-            "messages must hold at least one message", path="/messages", code="invalid_value"
+            "messages must contain at least one message", path="/messages", code="invalid_value"
         )
     return tuple([_message(item, f"/messages/{index}") for index, item in enumerate(items)])
 
@@ -76,9 +76,3 @@ def _message(item: JSON, path: str) -> Message:
 def extra_fields(value: JSONObject, known: frozenset[str]) -> JSONObject | None:
     """Return the members of `value` outside of `known`, None if there are none."""
     return {key: member for key, member in value.items() if key not in known} or None
-
-
-def wrong_type(path: str, expected: str, value: JSON) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"{dotted_path(path)} must be {expected}, not {kind_of(value)}", path=path, code="invalid_type"
-    )

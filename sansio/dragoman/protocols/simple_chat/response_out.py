@@ -45,7 +45,7 @@ from dragoman.protocols.simple_chat.tables import (
 )
 
 _CHUNK = b'{"message":{"role":"assistant","content":'
-# "The last chunk has done: true". Text goes out when it comes, before it is known to be the last, so this one is empty.
+# The last chunk has done: true. Text goes out when it comes, before it is known to be the last, so this one is empty.
 _LAST_LINE = _CHUNK + b'""},"done":true,"index":%d}\n'
 
 

@@ -1,4 +1,4 @@
-"""Tables of the simple API: roles, settings, and what its responses have no place for."""
+"""Tables of the simple API: roles, settings, and the details of its losses."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PARAM_PATHS: dict[Param, str] = param_paths(PARAMS)
 # Blocks whose text is the content. A refusal is text of the model, too.
 TEXT_KINDS = frozenset({BlockKind.TEXT, BlockKind.REFUSAL})
 
-# What a response may have beside its text: the path under which it is recorded, and the detail of the loss.
+# Blocks that are not text -> the path under which the loss is recorded, and its detail.
 LOST_BLOCKS: dict[BlockKind, tuple[str, str]] = {
-    BlockKind.REASONING: ("/reasoning", "answers have no reasoning here"),
-    BlockKind.TOOL_CALL: ("/tool_calls", "the client offers no tools, and answers have no calls here"),
+    BlockKind.REASONING: ("/reasoning", "the simple API has no reasoning"),
+    BlockKind.TOOL_CALL: ("/tool_calls", "the simple API has no tool calls"),
 }
-NO_ANNOTATIONS = "text has no annotations here"
-NO_LOGPROBS = "text has no log probabilities here"
-NO_PHASE = "messages have no phase here"
-NO_SERVICE_TIER = "answers do not tell the service tier here"
-NO_STOP_REASON = "answers do not tell here why the model stopped"
-NO_STOP_DETAILS = "answers tell no more here than that the model stopped"
-NO_EXPLANATION = "there is text, and no place for an explanation beside it"
-NO_USAGE = "answers have no usage here"
-AS_TEXT = "told as the answer's text: nothing marks it here"
+NO_ANNOTATIONS = "the simple API has no annotations"
+NO_LOGPROBS = "the simple API has no log probabilities"
+NO_PHASE = "the simple API has no message phases"
+NO_SERVICE_TIER = "the simple API has no service tier"
+NO_STOP_REASON = "the simple API has no stop reason"
+NO_STOP_DETAILS = "the simple API reports only that the model stopped"
+NO_EXPLANATION = "the response has text; the simple API has no field for the explanation"
+NO_USAGE = "the simple API has no usage"
+AS_TEXT = "sent as text of the response: the simple API has no field for it"

@@ -2,7 +2,7 @@
 
 A call's input is the JSON of the item's fields, as the function in place of the tool takes it, and a result becomes
 text and images, so for other upstreams both are ordinary. The provider's own items are rendered as text for models
-without those tools: what was done and what came of it, without ids. Items that only their maker can use have no text.
+without those tools: what was done and what came of it, without ids. Items that only their vendor can use have no text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman._ir.request import Media, Message, OpaquePart, Text, ToolCall, ToolResult
-from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, is_object_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_CLIENT_CALL,
     KNOWN_CLIENT_OUTPUT,
@@ -20,8 +20,6 @@ from dragoman.protocols.openai_responses.checks import (
     optional_text,
     read_image,
     required_text,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
 
@@ -208,8 +206,8 @@ def _render_web_search(item: JSONObject) -> str:
         text_or_none(each.get("url")) or text_or_none(each.get("name"))
         for each in objects_in(action.get("sources"))
     ]
-    words = f"Searched the web for {_quoted(search_queries(action))}".removesuffix(" for ")
-    return "\n".join([words, *(f"{_FOUND}{source}" for source in sources if source)])
+    text = f"Searched the web for {_quoted(search_queries(action))}".removesuffix(" for ")
+    return "\n".join([text, *(f"{_FOUND}{source}" for source in sources if source)])
 
 
 def _render_file_search(item: JSONObject) -> str:
@@ -234,8 +232,8 @@ def _render_code(item: JSONObject) -> str:
 
 def _render_image(item: JSONObject) -> str:
     prompt = text_or_none(item.get("revised_prompt"))
-    words = "Generated an image" if prompt is None else f"Generated an image: {prompt}"
-    return words + _render_error(item)
+    text = "Generated an image" if prompt is None else f"Generated an image: {prompt}"
+    return text + _render_error(item)
 
 
 def _render_error(item: JSONObject) -> str:
@@ -256,9 +254,9 @@ def _render_mcp_tools(item: JSONObject) -> str:
 
 
 def _render_mcp_call(item: JSONObject) -> str:
-    words = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server_name(item)} with {_arguments_text(item)}"
+    text = f"Called {text_or_none(item.get('name')) or 'a tool'} of {_server_name(item)} with {_arguments_text(item)}"
     output = text_or_none(item.get("output"))
-    return words + _render_error(item) + ("" if output is None else f"\nOutput:\n{output}")
+    return text + _render_error(item) + ("" if output is None else f"\nOutput:\n{output}")
 
 
 def _arguments_text(item: JSONObject) -> str:
@@ -273,8 +271,8 @@ def _render_approval_request(item: JSONObject) -> str:
 
 def _render_approval_response(item: JSONObject) -> str:
     reason = text_or_none(item.get("reason"))
-    words = "The call is approved" if item.get("approve") is True else "The call is not approved"
-    return words if reason is None else f"{words}: {reason}"
+    text = "The call is approved" if item.get("approve") is True else "The call is not approved"
+    return text if reason is None else f"{text}: {reason}"
 
 
 def _render_program(item: JSONObject) -> str:

@@ -213,7 +213,7 @@ def test_a_system_message_in_mid_conversation(mid_system: bool, written: Any, lo
                 },
             ],
             [
-                ("foreign_seal", "/t/0"),
+                ("foreign_signature", "/t/0"),
                 ("dropped", "/t/1"),
                 ("altered", "/t/3"),
                 ("dropped", "/t/4"),

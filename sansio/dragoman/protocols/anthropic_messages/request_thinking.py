@@ -13,9 +13,9 @@ from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.anthropic_messages.checks import text_or_empty
-from dragoman.protocols.anthropic_messages.messages_in import is_made_search, made_summary
+from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search, made_summary
 from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
 
@@ -28,10 +28,10 @@ def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject
         _write_disabled(config, capabilities, out, ledger)
         return
     if capabilities.thinking == "none":
-        ledger.dropped(_path(config), "the upstream's model does not think")
+        ledger.dropped(_path(config), "the model does not reason")
         return
     if config.effort is not None and config.budget is not None:
-        ledger.altered(_path(config), "the effort was heeded and not the budget")
+        ledger.altered(_path(config), "the effort was sent and not the budget")
     thinking = (
         _write_adaptive(config, capabilities, out, ledger)
         if capabilities.thinking == "adaptive"
@@ -56,9 +56,9 @@ def resolve_thinking_conflicts(
             continue
         reason = ""
         if not capabilities.sampling:
-            reason = "the upstream's models take no sampling settings"
+            reason = "the upstream's models do not accept sampling settings"
         elif thinks and _FORBIDDEN[param](value):
-            reason = "may not be set like this while the model thinks"
+            reason = "this value is not allowed while the model reasons"
         if reason:
             ledger.dropped(request.param_paths.get(param, f"/{param}"), reason)
             del out[param]
@@ -69,7 +69,7 @@ def drop_thinking_in_tool_loop(out: JSONObject, path: str, ledger: Ledger) -> No
     thinking = out.get("thinking")
     if type(thinking) is dict and thinking.get("type") == "enabled" and _needs_thinking(out["messages"]):
         ledger.altered(
-            path, "thinking was left out: the reasoning before the last tool calls did not come back"
+            path, "reasoning was switched off: the request lacks the reasoning before the last tool calls"
         )
         del out["thinking"]
 
@@ -77,7 +77,8 @@ def drop_thinking_in_tool_loop(out: JSONObject, path: str, ledger: Ledger) -> No
 def _needs_thinking(messages: list[JSON]) -> bool:
     """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
 
-    With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found ...".
+    With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found `text`"
+    (inspect_ai#3025, read 2026-11-22).
     """
     last = len(messages) - 1
     while last >= 0 and messages[last].get("role") != "assistant":
@@ -95,7 +96,8 @@ def _first_type(message: JSONObject) -> JSON:
     return first.get("type") if type(first) is dict else None
 
 
-# Values that the API refuses with thinking: "thinking isn't compatible with temperature or top_k modifications".
+# Values that the API refuses with thinking: any temperature but 1, any top_k, and a top_p below 0.95
+# (platform.claude.com/docs on thinking, read 2026-11-22).
 _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
     "temperature": lambda value: value != 1,
     "top_k": lambda value: True,
@@ -106,16 +108,16 @@ _FORBIDDEN: dict[str, Callable[[JSON], bool]] = {
 def _write_disabled(
     config: ReasoningConfig, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Write disabled thinking without an effort: "thinking cannot be disabled when an effort is set"."""
+    """Write disabled thinking, without an effort beside it (oh-my-pi#6590, read 2026-11-22)."""
     if config.effort not in (None, "none") or config.budget is not None:
-        ledger.altered(_effort_path(config), "thinking is off: how much of it was wanted was left out")
+        ledger.altered(_effort_path(config), "reasoning is off: its effort or budget was left out")
     if capabilities.thinking != "adaptive":
         return
     if capabilities.efforts is None or "none" in capabilities.efforts:
         out["thinking"] = {"type": "disabled"}
         return
     effort = fit_effort("none", _efforts(capabilities))
-    ledger.altered(_effort_path(config), f"sent as effort {effort}: the model cannot do without thinking")
+    ledger.altered(_effort_path(config), f"sent as effort {effort}: the model's reasoning cannot be disabled")
     out["output_config"] = {"effort": effort}
 
 
@@ -125,11 +127,15 @@ def _write_adaptive(
     effort = config.effort
     if effort is None and config.budget is not None:
         effort = effort_of_budget(config.budget)
-        ledger.altered(_path(config), "the budget was sent as an effort: the model takes no budget")
+        ledger.altered(
+            _path(config), "the token budget was converted to an effort: the model does not accept budgets"
+        )
     if effort is not None:
         fitted = fit_effort(effort, _efforts(capabilities))
         if fitted != effort and config.effort is not None:
-            ledger.altered(_effort_path(config), f"the effort was sent as {fitted}")
+            ledger.altered(
+                _effort_path(config), f"sent as {fitted}, the nearest effort that the model accepts"
+            )
         out["output_config"] = {"effort": fitted}
     return {"type": "adaptive"}
 
@@ -141,19 +147,20 @@ def _write_budget(
     if config.effort is not None:
         known = config.effort if config.effort in EFFORTS else DEFAULT_EFFORT
         if known != config.effort:
-            ledger.altered(_effort_path(config), f"the effort was taken for {known}")
+            ledger.altered(_effort_path(config), f"an unknown effort was read as {known}")
         budget = BUDGETS[known]
     elif config.budget is not None:
         budget = config.budget
     elif config.mode is not None:
         budget = BUDGETS[DEFAULT_EFFORT]
     else:
-        ledger.dropped(_path(config), "the model thinks only with a budget, and the request names no effort")
+        ledger.dropped(_path(config), "the model reasons only with a budget, and the request has no effort")
         return None
+    # "Must be ≥1024 and less than `max_tokens`." (anthropic 2.12.0, types/thinking_config_enabled_param.py)
     if limit <= MIN_BUDGET:
         # The smallest budget does not fit below the client's limit, which stays the limit of the text.
         path = request.param_paths.get("max_output_tokens", "/max_tokens")
-        ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest budget for thinking")
+        ledger.altered(path, f"raised by {MIN_BUDGET}, the smallest reasoning budget")
         limit = out["max_tokens"] = limit + MIN_BUDGET
     fitted = limit - 1 if budget is None else max(min(budget, limit - 1), MIN_BUDGET)
     if budget is not None and fitted != budget:
@@ -164,14 +171,13 @@ def _write_budget(
 
 # --- signatures in a body that is relayed, see SignaturePlaces --------------------------------------------
 
-# The field of a signature by the type of its block.
-SIGNATURE_FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
+_FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
 
-UNSIGNED = "unsigned reasoning: the upstream takes back only what it signed"
+UNSIGNED = "unsigned reasoning: the upstream accepts only what it signed"
 MARKED = "cache_control cannot be set on thinking blocks"
 
 
-def replace_signed_block(
+def _replace_signed_block(
     block: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
 ) -> Sequence[JSON]:
     """Return the vendor's own block, and nothing for blocks that the API would refuse."""
@@ -181,14 +187,14 @@ def replace_signed_block(
         return (native,)
     if is_made_search(block):
         return ()
-    field = SIGNATURE_FIELDS.get(text_or_empty(block.get("type")))
+    field = _FIELDS.get(text_or_empty(block.get("type")))
     if field is not None and not block.get(field):
         ledger.dropped(path, UNSIGNED)
         return ()
     return (block,)
 
 
-def finish_signatures(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+def _finish_signatures(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
     """Start the conversation at its last summary, if Dragoman made it, and fit the settings to lost reasoning."""
     body["messages"] = _from_summary(body["messages"], signer)
     drop_thinking_in_tool_loop(body, "/thinking", ledger)
@@ -209,8 +215,13 @@ def _from_summary(messages: list[JSON], signer: Signer) -> list[JSON]:
     return messages
 
 
+SIGNATURE_PLACES = SignaturePlaces(
+    members=("content",), fields=_FIELDS, replace=_replace_signed_block, finish=_finish_signatures
+)
+
+
 def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
-    """Return the efforts that the model takes."""
+    """Return the efforts that the model accepts."""
     return (
         tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
     )

@@ -28,7 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
-from dragoman._wire.json import JSON, JSONObject, encode_text
+from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
 from dragoman.protocols.openai_responses.checks import (
     KNOWN_ADDITIONAL_TOOLS,
     KNOWN_CALL_OUTPUT,
@@ -51,10 +51,13 @@ from dragoman.protocols.openai_responses.checks import (
     read_image,
     required_text,
     split_data_uri,
-    text_or_none,
-    wrong_type,
 )
 from dragoman.protocols.openai_responses.client_tools import CLIENT_TOOLS
+from dragoman.protocols.openai_responses.request_tool_items_in import (
+    read_client_call,
+    read_client_output,
+    render_text,
+)
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTLS,
     NAME,
@@ -64,11 +67,6 @@ from dragoman.protocols.openai_responses.tables import (
     SUMMARY_ORIGIN,
     SUMMARY_PREFIX,
     USER_ITEMS,
-)
-from dragoman.protocols.openai_responses.tool_items_in import (
-    read_client_call,
-    read_client_output,
-    render_text,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
 
@@ -184,14 +182,14 @@ class InputReader:
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:
         """Join a search that follows its own signature. A search of another vendor is sent to the client twice: in a
-        signature for its maker, and as an item to display.
+        signature for its vendor, and as an item to display.
         """
         before = self.messages[-1].parts if self.messages else ()
         if len(before) == 1 and isinstance(before[0], Reasoning) and not before[0].text:
             signature = before[0].signature
             if signature is not None and signature.origin != NAME:
-                words = render_text(kind, item) or ""
-                reasoning = msgspec.structs.replace(before[0], text=words)
+                text = render_text(kind, item) or ""
+                reasoning = msgspec.structs.replace(before[0], text=text)
                 self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=(reasoning,))
                 return
         self._opaque(item, path, kind)
@@ -212,7 +210,7 @@ class InputReader:
             self._add_tools(item, path, found=True)
         call_id = text_or_none(item.get("call_id"))
         if tool == "local_shell" and call_id is None:
-            # "id: The unique ID of the local shell tool call": of the call or of its item.
+            # `id` is "The unique ID of the local shell tool call" (openai-python 3.54.0): of the call or of its item.
             name = required_text(item, "id", path)
             call_id = self._shell_calls.get(name, name)
         if tool == "tool_search" and call_id is None:
@@ -367,7 +365,7 @@ def _read_result(item: JSONObject, path: str) -> Message:
     plain = len(item) == 3  # type, call_id and output only, the commonest shape
     call_id = optional_text(item, "call_id", path)
     if call_id is None:
-        # The vendor's type allows no call_id: then it is the result of no call, and only text.
+        # `call_id` may be absent (openai-python 3.52.0): then it is the result of no call, and only text.
         return Message("user", (OpaquePart(NAME, kind, item, path, render_text(kind, item)),), path)
     result = ToolResult(
         call_id,

@@ -95,7 +95,7 @@ LOST_PARTS: list[tuple[str, str, Any, list[Any]]] = [
         MESSAGES,
         "assistant",
         Reasoning("t", Signature(MESSAGES, {}), path="/p"),
-        [(LossCode.FOREIGN_SEAL, "/p")],
+        [(LossCode.FOREIGN_SIGNATURE, "/p")],
     ),
     (
         CHAT,
@@ -289,7 +289,7 @@ def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:
 )
 def test_items_that_were_not_signed_here_are_left_out(native: Any) -> None:
     reasoning = Reasoning("", Signature(ORIGIN, native), path="/p")
-    assert items(message("assistant", reasoning), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SEAL, "/p")])
+    assert items(message("assistant", reasoning), USER) == ([USER_ITEM], [(LossCode.FOREIGN_SIGNATURE, "/p")])
 
 
 def test_two_reasoning_items_in_a_row_stay_when_something_follows() -> None:

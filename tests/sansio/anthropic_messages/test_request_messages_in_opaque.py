@@ -85,7 +85,7 @@ BLOCKS: list[tuple[dict[str, Any], str | None]] = [
         None,
     ),
     ({"type": "mcp_tool_use", "id": "m", "name": "ask", "server_name": "deep", "input": {}}, None),
-    ({"type": "mcp_tool_result", "tool_use_id": "m", "content": [text("A.")]}, "A tool gave back:\nA."),
+    ({"type": "mcp_tool_result", "tool_use_id": "m", "content": [text("A.")]}, "A tool returned:\nA."),
     ({"type": "mcp_tool_result", "content": "No.", "is_error": True}, "A tool failed:\nNo."),
     ({"type": "mcp_tool_result", "content": []}, None),
     ({"type": "mcp_tool_listing", "mcp_server_name": "deep", "tools": []}, None),

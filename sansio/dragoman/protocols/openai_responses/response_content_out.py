@@ -27,9 +27,9 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
-from dragoman.protocols.openai_responses.checks import objects_in, text_or_none, write_url_citation
+from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
 from dragoman.protocols.openai_responses.client_tools import (
     CLIENT_TOOLS,
     announced_fields,
@@ -53,7 +53,7 @@ AnyBlock = TypeVar("AnyBlock", BlockStarted, AssembledBlock)
 TEXT_KINDS = (BlockKind.TEXT, BlockKind.REFUSAL)
 _PREFIXES = {BlockKind.TEXT: "msg", BlockKind.REFUSAL: "msg", BlockKind.REASONING: "rs"}
 
-# The vendor's types allow no "in_progress" on these (openai-python 3.52.0).
+# The status of these is never "in_progress" (openai-python 3.52.0).
 _NEVER_IN_PROGRESS = frozenset(("apply_patch_call_output", "program_output"))
 
 # Request fields that the response repeats, with their value if the client set none. Numbers are required here, though
@@ -77,7 +77,9 @@ _ECHO: dict[str, JSON] = {
     "user": None,
 }
 
-_CUT_CUSTOM_CALL = "a custom tool call that was cut off cannot be told from a whole one in the final output"
+_CUT_CUSTOM_CALL = (
+    "a custom tool call that was cut off cannot be distinguished from a complete one in the final output"
+)
 
 
 class ItemIds:
@@ -138,7 +140,7 @@ def write_client_call(block: AssembledBlock, item_id: str, index: int, ledger: L
         ledger.add(LossCode.BREACH, path, f"the arguments do not have the form of a call of {tool.hosted}")
         return None
     if has_unmapped_arguments(block.text, fields):
-        ledger.altered(path, f"what a call of {tool.hosted} has no place for was left out")
+        ledger.altered(path, f"what a call of {tool.hosted} has no field for was left out")
     head = {"id": item_id, "type": CLIENT_TOOLS[tool.hosted].call, "call_id": tool.call_id}
     return {**head, **fields, "status": "completed"}
 
@@ -159,7 +161,7 @@ def write_search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject
     search = event.search
     assert search is not None
     if not event.round_trip:
-        ledger.altered(event.path, "only what was looked for and found was carried")
+        ledger.altered(event.path, "only the queries and the pages found were kept")
     action: JSONObject = {
         "type": "search",
         "query": search.queries[0] if search.queries else "",
@@ -308,7 +310,7 @@ def write_citation(event: Annotation, length: int, ledger: Ledger) -> JSONObject
         ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.has_unmapped_fields():
-        ledger.altered(path, "only source and span of the citation were carried")
+        ledger.altered(path, "only the source and span of the citation were kept")
     return write_url_citation(event.url, event.title, event.start, event.end, length)
 
 
@@ -370,7 +372,7 @@ class ResponseBuilder:
         if tier in SERVICE_TIERS:
             self._fixed_fields["service_tier"] = tier
         elif tier is not None:
-            self._ledger.dropped("/service_tier", "no such service tier in Responses")
+            self._ledger.dropped("/service_tier", "Responses has no such service tier")
 
     def response(
         self,
@@ -440,10 +442,12 @@ def end_status(stop: Stopped) -> tuple[str, str | None]:
 def note_stop(stop: Stopped, explained: bool, ledger: Ledger) -> None:
     """Record what an ended response cannot express. A stop without a native reason is the gateway's own."""
     if stop.reason in LOSSY_STOP_REASONS and stop.native and end_status(stop)[1] is None:
-        ledger.altered("/status", f"the upstream stopped for {stop.reason.value}, which is told as completed")
+        ledger.altered(
+            "/status", f"the upstream stopped for {stop.reason.value}, which is reported as completed"
+        )
     if text_or_none(stop.sequence):
-        ledger.dropped("/stop_sequence", "Responses does not say which stop sequence matched")
+        ledger.dropped("/stop_sequence", "Responses has no field for the stop sequence that matched")
     if stop.explanation and not explained:
         ledger.dropped(
-            "/stop_details/explanation", "the answer has text; Responses has no place for the explanation"
+            "/stop_details/explanation", "the response has text; Responses has no field for the explanation"
         )

@@ -15,7 +15,7 @@ from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Refusal, Request, Text, ToolCall
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.openai_chat.reasoning import (
     add_texts,
     join_native_reasoning,
@@ -71,20 +71,22 @@ class PartWriter:
         if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
             if part.citations is not None and not self.same_protocol:
-                self.ledger.altered(part.path, "sent without its citations: text parts have none here")
+                self.ledger.altered(
+                    part.path, "sent without its citations: Chat Completions has none in text parts"
+                )
         elif isinstance(part, Media):
             self._media(part, content)
         elif isinstance(part, OpaquePart):
             if part.origin == NAME:
                 content.append(part.native)
             else:
-                self.ledger.add(LossCode.UNKNOWN_KIND, part.path, f"{part.kind} has no counterpart")
+                self.ledger.add(
+                    LossCode.UNKNOWN_KIND, part.path, f"Chat Completions has no counterpart of {part.kind}"
+                )
             return
         else:
             # A user's call, reasoning or refusal. No protocol has them, but an embedder's request may.
-            self.ledger.dropped(
-                part.path, f"a {type(part).__name__} may not stand in a {message.role} message"
-            )
+            self.ledger.dropped(part.path, f"a {message.role} message cannot contain a {type(part).__name__}")
             return
         if len(content) > start:
             last = content[-1]
@@ -92,18 +94,18 @@ class PartWriter:
             if self.same_protocol and part.extra:
                 last.update(deep_merge(last, part.extra))
         elif part.cache is not None:
-            self.ledger.dropped(part.cache.path, "the part that it stood on was left out")
+            self.ledger.dropped(part.cache.path, "the marked part was left out")
 
     def write_mark(self, mark: CacheMark | None, part: JSONObject) -> None:
         """Put a cache mark on a wire part, or record its loss."""
         if mark is None:
             return
         if self.capabilities.cache_marks == "none":
-            self.ledger.dropped(mark.path, "the upstream takes no cache marks")
+            self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
         else:
             name, form = _MARKS[self.capabilities.cache_marks]
             if name in part:
-                self.ledger.altered(mark.path, "one with the mark before it: both stand at the same place")
+                self.ledger.altered(mark.path, "merged with the mark before it: both are at the same place")
             else:
                 part[name] = form(mark)
                 self._cache_marks.append((part, name, mark))
@@ -120,11 +122,11 @@ class PartWriter:
         """Put the members of a message beside its content into `body`."""
         if message.name is not None:
             if "message_name" in self.capabilities.refuses:
-                self.ledger.dropped(f"{message.path}/name", "the upstream takes no names of speakers")
+                self.ledger.dropped(f"{message.path}/name", "the upstream does not accept names on messages")
             else:
                 body["name"] = message.name
         if message.phase is not None:
-            self.ledger.dropped(f"{message.path}/phase", "messages have no phase here")
+            self.ledger.dropped(f"{message.path}/phase", "Chat Completions has no message phases")
         if not self.same_protocol:
             return
         annotations = self.raw_message(message).get("annotations")
@@ -135,7 +137,7 @@ class PartWriter:
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, as one string if that is enough."""
-        if len(parts) < 2 or (self.capabilities.text_content == "string"):
+        if len(parts) < 2 or self.capabilities.text_content == "string":
             return join_plain_texts(parts)
         return parts
 
@@ -150,7 +152,7 @@ class PartWriter:
             content.append({"type": "text", "text": part.context})
             self.ledger.altered(f"{part.path}/context", "sent as a text part before the document")
         if part.citations is not None:
-            self.ledger.dropped(f"{part.path}/citations", "the target protocol has no citations")
+            self.ledger.dropped(f"{part.path}/citations", "Chat Completions has no citations of documents")
         if part.kind == "image":
             self._image(part, content)
         elif part.kind == "file":
@@ -161,7 +163,9 @@ class PartWriter:
 
     def _image(self, part: Media, content: list[JSONObject]) -> None:
         if part.source == "file_id":
-            self.ledger.dropped(part.path, "images are sent by URL or as data here, not by file id")
+            self.ledger.dropped(
+                part.path, "Chat Completions accepts images by URL or as data, not by file id"
+            )
             return
         image: JSONObject = {"url": part.data if part.source == "url" else _data_uri(part)}
         if part.detail is not None:
@@ -171,18 +175,18 @@ class PartWriter:
     def _file(self, part: Media, content: list[JSONObject]) -> None:
         file: JSONObject = {}
         if part.detail is not None:
-            self.ledger.dropped(f"{part.path}/detail", "files have no detail setting here")
+            self.ledger.dropped(f"{part.path}/detail", "Chat Completions has no detail setting for files")
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
             if part.filename is None:
-                # "filename is required when passing the file as data"
+                # "The name of the file, used when passing the file to the model as a string." (openai-python 3.54.0)
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
         elif part.source == "file_id":
             file["file_id"] = part.data
             if not self.same_protocol:
-                self.ledger.altered(part.path, "a file id means something to the server that gave it alone")
+                self.ledger.altered(part.path, "a file id is valid only at the vendor that issued it")
         elif self.same_protocol:
             file["file_data"] = part.data
         else:
@@ -193,7 +197,9 @@ class PartWriter:
     def _file_as_text(self, part: Media) -> str:
         """Return a document as text: its content, or its URL."""
         if part.source == "url":
-            self.ledger.altered(part.path, "files are not fetched by URL here: the URL is sent as text")
+            self.ledger.altered(
+                part.path, "Chat Completions does not accept files by URL: the URL is sent as text"
+            )
             return f"[document: {part.filename + ', ' if part.filename else ''}{part.data}]"
         if part.filename is None:
             return part.data
@@ -324,11 +330,12 @@ class _TurnWriter:
                 writer.write_mark(mark, body)
             elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 writer.ledger.altered(
-                    mark.path, "tool calls take no cache marks here: moved to the text before"
+                    mark.path,
+                    "tool calls cannot have cache marks in Chat Completions: moved to the text before",
                 )
                 writer.write_mark(mark, self.content[-1])
             else:
-                writer.ledger.dropped(mark.path, "there is no text before the call that could carry the mark")
+                writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
 
     def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
@@ -365,7 +372,8 @@ class _TurnWriter:
 
     def _add_placeholder(self, fields: JSONObject, message: Message, in_loop: bool) -> None:
         """Put a blank where the upstream requires reasoning that is lost."""
-        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636)
+        # DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API." (pi#3636, read
+        # 2026-11-22)
         capabilities = self._writer.capabilities
         required = capabilities.reasoning_back == "always" or (
             capabilities.reasoning_back == "tool_loop" and in_loop and bool(self.calls)
@@ -375,12 +383,12 @@ class _TurnWriter:
             self._writer.ledger.add(
                 LossCode.REPAIRED,
                 message.path,
-                "the upstream demands the reasoning of this turn: a blank stands for it",
+                "the upstream requires the reasoning of this turn: a blank was sent in its place",
             )
 
     def _add_dummy_signature(self) -> None:
         """Give the first call of a turn a signature, unless it has one."""
-        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67)
+        # Google: "Function call is missing a thought_signature in functionCall parts." (openclaude#67, read 2026-11-22)
         if self._writer.capabilities.thought_signatures and self.calls:
             self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
@@ -407,17 +415,17 @@ class _TurnWriter:
                 if returns_fields or field is not None or native.keys() <= _ALWAYS_RETURNED:
                     natives.append(native)
                 else:
-                    ledger.dropped(reasoning.path, "the upstream takes no earlier reasoning")
+                    ledger.dropped(reasoning.path, "the upstream does not accept earlier reasoning")
                 continue
             if reasoning.signature is not None:
                 ledger.add(
-                    LossCode.FOREIGN_SEAL, reasoning.path, "only the provider that made it can read it"
+                    LossCode.FOREIGN_SIGNATURE, reasoning.path, "only its vendor can read this reasoning"
                 )
             if reasoning.text:
                 if field is None or field == "thinking_blocks":
-                    # Blocks without a signature are refused, and signatures are not forged.
+                    # Such blocks need a signature, and we forge none.
                     ledger.dropped(
-                        reasoning.path, "the upstream takes no earlier reasoning that is not its own"
+                        reasoning.path, "the upstream does not accept earlier reasoning that is not its own"
                     )
                 else:
                     texts.append(reasoning.text)
@@ -431,7 +439,7 @@ class _TurnWriter:
         return fields, leading
 
 
-_LOST_CALL = "the call that it belongs to is not there any more"
+_LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
 
 
 def _call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
@@ -452,17 +460,7 @@ def _put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObje
     return True
 
 
-# Signatures in a body that is relayed, see SignaturePlaces: the members of a message, and their field by type of entry.
-SIGNATURE_MEMBERS = ("reasoning_details", "thinking_blocks")
-SIGNATURE_FIELDS = {
-    "reasoning.encrypted": "data",
-    "reasoning.text": "signature",
-    "redacted_thinking": "data",
-    "thinking": "signature",
-}
-
-
-def replace_signed_entry(
+def _replace_signed_entry(
     entry: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
 ) -> Iterable[JSON]:
     """Return the server's own entries, and put what else it signed into the message."""
@@ -487,6 +485,18 @@ def replace_signed_entry(
     return entries
 
 
+SIGNATURE_PLACES = SignaturePlaces(
+    members=("reasoning_details", "thinking_blocks"),
+    fields={
+        "reasoning.encrypted": "data",
+        "reasoning.text": "signature",
+        "redacted_thinking": "data",
+        "thinking": "signature",
+    },
+    replace=_replace_signed_entry,
+)
+
+
 def _is_split_by_citation(before: Part, part: Part) -> bool:
     """True if two texts are pieces of one that a citation has split."""
     if not isinstance(before, Text) or not isinstance(part, Text):
@@ -499,7 +509,7 @@ def _tool_call(call: ToolCall) -> JSONObject:
     if call.kind is _CUSTOM:
         custom = {"name": call.name, "input": call.input}
         return {"id": call.call_id, "type": "custom", "custom": custom}
-    # Arguments must be a JSON object even if there are none.
+    # MiniMax refuses other texts: "invalid function arguments json string" (pi#5468, read 2026-11-22).
     arguments = "{}" if not call.input or call.input.isspace() else call.input
     function = {"name": call.name, "arguments": arguments}
     return {"id": call.call_id, "type": "function", "function": function}

@@ -287,7 +287,7 @@ def test_an_assistant_turn_is_one_message() -> None:
         ("dropped", "/c1/cache"),
         ("altered", "/late"),
         ("unknown_kind", "/s"),
-        ("foreign_seal", "/t1"),
+        ("foreign_signature", "/t1"),
     ]
 
 

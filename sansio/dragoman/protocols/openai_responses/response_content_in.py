@@ -30,10 +30,10 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.json import JSON, JSONObject, is_object_text
-from dragoman.protocols.openai_responses.checks import int_or_none, objects_in, text_or_none
+from dragoman._wire.json import JSON, JSONObject, is_object_text, text_or_none
+from dragoman.protocols.openai_responses.checks import int_or_none, objects_in
+from dragoman.protocols.openai_responses.request_tool_items_in import search_queries
 from dragoman.protocols.openai_responses.tables import ANNOTATION_SHAPE, NAME
-from dragoman.protocols.openai_responses.tool_items_in import search_queries
 
 NextNumber = Callable[[], int]
 
@@ -68,8 +68,10 @@ class _PartTexts(dict[int, _EmittedText]):
         self.announced: int | None = None
 
     def resolve_index(self, index: int) -> int:
-        """Return the index of the part that an event is about. vLLM before 0.12 announces one part and then counts the
-        indexes of its events on: where parts are announced, there are no others.
+        """Return the index of the part that an event is about.
+
+        vLLM announces one part and counts the indexes of its events on (vllm-project/vllm#45742, read 2026-11-22), so
+        there are no parts but the announced ones.
         """
         return index if self.announced is None or index in self else self.announced
 
@@ -77,7 +79,7 @@ class _PartTexts(dict[int, _EmittedText]):
         """Return for each part of a finished item the index under which its text came, or a free one.
 
         Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
-        (vllm#45742). A part that contradicts the emitted texts is matched last.
+        (see resolve_index). A part that contradicts the emitted texts is matched last.
         """
         emitted = {index: "".join(each.pieces) for index, each in self.items()}
         found: dict[int, int] = {}
@@ -140,7 +142,7 @@ class OutputItem:
             self.finished = True
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
-        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item never came to its end")
+        self.ledger.dropped(f"/output/{self.index}", f"the {self.kind} item was never completed")
 
 
 def _search_of(item: JSONObject) -> Search | None:
@@ -235,7 +237,7 @@ class MessageItem(OutputItem):
         kind = part.get("type")
         if type(kind) is not str or kind not in _TEXT_PART_TYPES:
             path = f"/output/{self.index}/content/{index}"
-            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of a type that is not known")
+            self.ledger.add(LossCode.UNKNOWN_KIND, path, "a content part of an unknown type")
 
     def finish(self, item: JSONObject, out: list[Event]) -> None:
         complete = item.get("status") != "incomplete"
@@ -247,7 +249,7 @@ class MessageItem(OutputItem):
         self.end_unfinished(out, complete)
 
     def close(self, out: list[Event], complete: bool) -> None:
-        self.end_unfinished(out, complete)  # also text after the finished item
+        self.end_unfinished(out, complete)  # text may come after the finished item
 
     def end_unfinished(self, out: list[Event], complete: bool) -> None:
         emitted = self._open()
@@ -388,7 +390,7 @@ class CallItem(OutputItem):
         caller = item.get("caller")
         if type(caller) is dict and caller.get("type") != "direct":
             self.ledger.dropped(
-                f"/output/{self.index}/caller", "who called the tool has no place outside Responses"
+                f"/output/{self.index}/caller", "other protocols have no field for the caller of a tool"
             )
 
     def add_text(self, text: JSON, out: list[Event]) -> None:

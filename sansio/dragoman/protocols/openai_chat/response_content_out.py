@@ -33,7 +33,7 @@ from dragoman.protocols.openai_chat.usage import write_usage
 # Between paragraphs of reasoning, which here is one string.
 PARAGRAPH_BREAK = "\n\n"
 
-NO_PHASE = "messages have no phase here"
+NO_PHASE = "Chat Completions has no message phases"
 
 
 def uses_legacy_functions(context: ResponseContext) -> bool:
@@ -89,7 +89,7 @@ def write_citation(event: Annotation, base: int, size: int, choice: int, ledger:
         return native
     path = event.path or f"/choices/{choice}/message/annotations"
     if event.url is None:
-        ledger.dropped(path, "a citation of something without a URL")
+        ledger.dropped(path, "only citations of web pages have a counterpart")
         return None
     if event.start is None or event.end is None:
         start, end = base, base + size  # it cites the whole block
@@ -100,7 +100,7 @@ def write_citation(event: Annotation, base: int, size: int, choice: int, ledger:
         native = event.native
         return {**native, "url_citation": {**native["url_citation"], **cited}}
     if event.has_unmapped_fields():
-        ledger.altered(path, "only source and span of the citation were carried")
+        ledger.altered(path, "only the source and span of the citation were kept")
     return {"type": "url_citation", "url_citation": cited}
 
 
@@ -110,7 +110,7 @@ def write_logprobs(content: list[JSON], refusal: list[JSON]) -> JSONObject:
 
 
 def _complete_tokens(tokens: JSON) -> list[JSONObject]:
-    """Add `bytes`, null where unknown, because Chat requires the member and Responses does not have it."""
+    """Add `bytes`, null where unknown, because Chat requires the member and Responses may lack it."""
     if type(tokens) is not list:
         return []
     whole = ({"bytes": None, **token} for token in tokens if type(token) is dict)
@@ -127,9 +127,9 @@ def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledg
     reason = stopped.reason
     if reason in LOSSY_STOP_REASONS:
         path = f"/choices/{stopped.choice}/finish_reason"
-        ledger.altered(path, f"the upstream stopped for {reason.value}, which is told as stop")
+        ledger.altered(path, f"the upstream stopped for {reason.value}, which is reported as stop")
     if reason in (StopReason.END, StopReason.TOOL_USE):
-        # Agents act on this word: it is tool_calls if and only if there are some.
+        # Agents act on this value: it is tool_calls if and only if there are some.
         reason = StopReason.TOOL_USE if calls else StopReason.END
     if legacy and reason is StopReason.TOOL_USE:
         return "function_call"
@@ -139,13 +139,17 @@ def write_finish_reason(stopped: Stopped, calls: int, legacy: bool, ledger: Ledg
 def note_text_after_call(choice: int, ledger: Ledger) -> None:
     """Record that a text comes after a tool call."""
     ledger.altered(
-        f"/choices/{choice}/message/content", "text after a tool call: a message has all text before them"
+        f"/choices/{choice}/message/content",
+        "text after a tool call: a message has all its text before its calls",
     )
 
 
 def note_lost_explanation(ledger: Ledger) -> None:
     """Record that the explanation of a refusal is dropped."""
-    ledger.dropped("/stop_details/explanation", "there is text, and no place for an explanation beside it")
+    ledger.dropped(
+        "/stop_details/explanation",
+        "the response has text; Chat Completions has no field for the explanation",
+    )
 
 
 def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:

@@ -25,10 +25,15 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, kind_of
-from dragoman.protocols.openai_chat.checks import read_url_citation, unreadable_response
+from dragoman.protocols.openai_chat.checks import read_url_citation
 from dragoman.protocols.openai_chat.reasoning import ReasoningFields, entry_text
+from dragoman.protocols.openai_chat.response_tool_calls_in import (
+    IdAllocator,
+    ToolCallReader,
+    signature_events,
+)
 from dragoman.protocols.openai_chat.tables import (
     ANNOTATION_SHAPE,
     CONTENT_SHAPE,
@@ -40,11 +45,6 @@ from dragoman.protocols.openai_chat.tables import (
     NAME,
     OPAQUE_FIELDS,
     STOP_REASONS,
-)
-from dragoman.protocols.openai_chat.tool_calls_in import (
-    IdAllocator,
-    ToolCallReader,
-    signature_events,
 )
 
 # Reasons after which the open blocks may be incomplete.
@@ -225,7 +225,7 @@ class ChoiceReader:
                 texts = (at for at in range(start, len(out)) if _is_text_of(out[at], self.block))
                 out.insert(next(texts, len(out)), event)
             else:
-                # Tokens of reasoning or of a call: officially only text has them.
+                # Tokens of reasoning or of a call.
                 path = f"{self.path}/logprobs/{member}"
                 self._ledger.dropped(path, "log probabilities of something other than text")
 
@@ -256,7 +256,7 @@ class ChoiceReader:
             path = f"{self.path}/message/{EXECUTED_TOOLS}"
             search = _read_search(self._executed)
             if search is not None:
-                self._ledger.altered(path, "told as a web search: its words and pages alone")
+                self._ledger.altered(path, "reported as a web search: only its queries and pages were kept")
             out.append(
                 Opaque(
                     NAME, EXECUTED_TOOLS, self._executed, path, self.index, round_trip=False, search=search
@@ -273,10 +273,10 @@ class ChoiceReader:
         reason = STOP_REASONS.get(finish, StopReason.END)
         if finish not in STOP_REASONS and finish not in END_FINISH_REASONS:
             self._ledger.altered(
-                f"{self.path}/finish_reason", "an unknown reason was taken for the end of the turn"
+                f"{self.path}/finish_reason", "an unknown finish reason was read as the end of the turn"
             )
         if reason in (StopReason.END, StopReason.TOOL_USE):
-            # A forced function call ends with "stop", and some servers never say "tool_calls".
+            # We have seen "stop" after a forced function call, and servers that never send "tool_calls".
             reason = StopReason.TOOL_USE if self.calls.calls else StopReason.END
         if reason is StopReason.END and self.sequence is not None:
             reason = StopReason.STOP_SEQUENCE

@@ -106,8 +106,8 @@ def test_media(part: Media, block: Any, losses: Any) -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        (Media("audio", "base64", "AAAA", path="/x"), "takes no audio"),
-        (Media("image", "file_id", "file_1", path="/x"), "a file id is known only to the vendor"),
+        (Media("audio", "base64", "AAAA", path="/x"), "does not accept audio"),
+        (Media("image", "file_id", "file_1", path="/x"), "a file id is valid only at the vendor"),
         (Media("image", "url", "ftp://x", path="/x"), "must begin with https"),
         (
             Media("image", "url", "data:image/png,AAAA", path="/x"),
@@ -116,7 +116,7 @@ def test_media(part: Media, block: Any, losses: Any) -> None:
         (Media("image", "base64", "AAAA", "image/bmp", path="/x"), "image/bmp is not one of"),
         (Media("image", "base64", "AAAA", path="/x"), r"\(none\) is not one of"),
         (Media("file", "base64", "AAAA", "application/zip", path="/x"), "neither PDF nor text"),
-        (Media("file", "base64", "AAA", "text/plain", path="/x"), "not base64 of UTF-8 text"),
+        (Media("file", "base64", "AAA", "text/plain", path="/x"), "not base64-encoded UTF-8 text"),
     ],
 )
 def test_media_that_the_api_would_refuse(part: Media, message: str) -> None:

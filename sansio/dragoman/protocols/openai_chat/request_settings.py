@@ -1,8 +1,8 @@
 """Read and write the settings of a request that are more than a name and a value, and write the plain ones.
 
-Clients ask for reasoning in the official setting and in half a dozen dialects, and mix several. A table lists these
-places and what each is about. The first of several that are about the same thing counts; a later one that differs goes
-into `extra`. An upstream gets the one setting that it supports, with the nearest effort that its model supports, and
+Clients request reasoning with the official setting and with half a dozen others, and mix several. A table lists these
+places and the field that each sets. The first of several for the same field counts; a later one that differs goes into
+`extra`. An upstream gets the one setting that it supports, with the nearest effort that its model supports, and
 structured output with `strict` only where the server would not refuse it.
 """
 
@@ -22,7 +22,7 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Param, ReasoningConfig, Request, ResponseFormat
-from dragoman._wire.json import JSON, JSONObject
+from dragoman._wire.json import JSON, JSONObject, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import (
@@ -33,7 +33,6 @@ from dragoman.protocols.openai_chat.checks import (
     KNOWN_THINKING,
     extra_fields,
     require_text,
-    wrong_type,
 )
 from dragoman.protocols.openai_chat.tables import (
     CHAT_TEMPLATE_KWARGS,
@@ -72,7 +71,7 @@ def _display_if_included(value: JSON, path: str) -> str | None:
 
 
 # Setting, its member ("" for none), the field of ReasoningConfig that it sets, and how to read it, with None for an
-# unknown value.
+# unknown value. All but the first are of compatible servers: Qwen, Z.ai, OpenRouter and vLLM (November 2026).
 _PLACES: tuple[tuple[str, str, str, Callable[[JSON, str], str | int | None]], ...] = (
     ("reasoning_effort", "", "effort", require_text),
     ("reasoning", "effort", "effort", require_text),
@@ -155,12 +154,14 @@ def write_reasoning(
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
-        ledger.dropped(config.display_path or path, "whether reasoning is shown is up to the upstream")
+        ledger.dropped(
+            config.display_path or path, "Chat Completions has no setting for whether reasoning is visible"
+        )
     requested = _requested_effort(config)
     if requested is None:
         return
     if config.mode == "disabled" and config.effort not in (None, "none"):
-        ledger.dropped(config.effort_path or path, "no effort beside thinking that is switched off")
+        ledger.dropped(config.effort_path or path, "reasoning is off: its effort was left out")
     setting = capabilities.reasoning_setting
     at = (config.effort_path or path) if config.effort is not None else path
     if setting is None:
@@ -169,14 +170,15 @@ def write_reasoning(
             ledger.dropped(path, "the upstream has no setting for reasoning")
         return
     if requested == "none" and setting in ("thinking", "enable_thinking"):
-        # DeepSeek: "cannot be disabled when reasoning_effort is set" (ding113/claude-code-hub#1257).
+        # DeepSeek: "thinking options type cannot be disabled when reasoning_effort is set" (cc-switch#3876, read
+        # 2026-11-22).
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
         return
     if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
         out["reasoning"] = {"max_tokens": config.budget}
         return
     if config.budget is not None and requested != "none":
-        ledger.altered(path, "the budget in tokens is lost: an effort is all that can be said")
+        ledger.altered(path, "the token budget was converted to an effort")
     effort = fit_effort(requested, capabilities.efforts)
     if (
         setting == "reasoning_effort"
@@ -185,19 +187,19 @@ def write_reasoning(
         and "tools" in out
     ):
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
-        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173)
-        ledger.altered(at, "the model takes no effort beside tools in Chat Completions")
+        # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173, read 2026-11-22)
+        ledger.altered(at, "the model does not accept an effort together with tools in Chat Completions")
         if fit_effort("none", capabilities.efforts) != "none":
             return
         effort = "none"
     elif effort != requested:
-        ledger.altered(at, f"sent as {effort}, the nearest that the model takes")
+        ledger.altered(at, f"sent as {effort}, the nearest effort that the model accepts")
     if setting in ("thinking", "enable_thinking"):
         out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
         if capabilities.efforts:
             out["reasoning_effort"] = effort
         elif config.effort is not None:
-            ledger.altered(at, "sent as a switch: how much to think cannot be said")
+            ledger.altered(at, "sent as a switch: the upstream has no setting for the effort")
     else:
         out[setting] = {"effort": effort} if setting == "reasoning" else effort
 
@@ -254,20 +256,21 @@ def write_response_format(
     if form.schema is None:
         out["response_format"] = {"type": "json_object"}
         if not any(_mentions_json(message) for message in messages):
-            # "'messages' must contain the word 'json' in some form, to use response_format of type json_object."
+            # "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+            # (xray.koplugin#33, read 2026-11-22)
             _add_instruction(messages, "Answer with one JSON object.")
             ledger.altered(
-                path, "the messages got an instruction to answer in JSON, without which it is refused"
+                path, "the server requires the word JSON in the messages: an instruction was added"
             )
         return
-    schema: JSONObject = {"name": form.name or "response"}  # the name is required
+    schema: JSONObject = {"name": form.name or "response"}  # required (openai-python 3.54.0)
     if form.description is not None:
         schema["description"] = form.description
     schema["schema"] = form.schema
     if form.strict is not None:
         schema["strict"] = form.strict and is_strict(form.schema)
         if form.strict and not schema["strict"]:
-            ledger.altered(path, "the schema is outside of what the server takes as strict")
+            ledger.altered(path, "the server does not accept this schema as strict")
     if same_protocol and form.extra:
         schema.update(form.extra)
     out["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -310,10 +313,12 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
     if request.params.get("speed") == "fast" and request.params.get("service_tier", "fast") != "fast":
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
-        ledger.dropped(path, "the speed is said in its place")
+        ledger.dropped(path, "the speed was sent in its place")
     requested = LOGPROBS_INCLUDE in (request.params.get("include") or ())
     if requested and "logprobs" in capabilities.refuses:
-        ledger.dropped(request.param_paths.get("include", "/include"), "the upstream takes no logprobs")
+        ledger.dropped(
+            request.param_paths.get("include", "/include"), "the upstream does not accept logprobs"
+        )
         requested = False
     if requested or "top_logprobs" in out:
         out["logprobs"] = True  # "must be set to `true` if" top_logprobs is used (openai-python 3.54.0)
@@ -324,7 +329,7 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
         return value
     tier = SERVICE_TIER_ALIASES.get(str(value))
     if tier is None:
-        ledger.dropped(path, "the target protocol has no such service tier")
+        ledger.dropped(path, "Chat Completions has no such service tier")
     else:
         ledger.altered(path, f"sent as {tier}")
     return tier
@@ -333,25 +338,25 @@ def _service_tier(value: JSON, path: str, ledger: Ledger) -> JSON:
 def _speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     """Return the service tier for `speed` of Messages. Any speed but `fast` is the default."""
     if value not in ("fast", "standard"):
-        ledger.dropped(path, "the target protocol has no such speed")
+        ledger.dropped(path, "Chat Completions has no such speed")
     return value if value == "fast" else None
 
 
 def _drop_speed(value: JSON, path: str, ledger: Ledger) -> JSON:
     if value != "standard":
-        ledger.dropped(path, "the upstream takes no service tier")
+        ledger.dropped(path, "the upstream does not accept a service tier")
     return None
 
 
 def _include(value: JSON, path: str, ledger: Ledger) -> JSON:
     for index, item in enumerate(value if type(value) is list else ()):
         if type(item) is not str or item not in IMPLIED_INCLUDES:
-            ledger.dropped(child(path, index), "the target protocol has nothing of the kind to include")
+            ledger.dropped(child(path, index), "Chat Completions has nothing of the kind to include")
     return None
 
 
 def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
-    ledger.dropped(path, "the upstream takes no cache marks")
+    ledger.dropped(path, "the upstream does not accept cache marks")
     return None
 
 

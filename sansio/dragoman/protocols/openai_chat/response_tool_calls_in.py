@@ -1,10 +1,10 @@
 """Read the tool calls of one choice: fragments in, blocks out.
 
-Fragments are told apart by index, but servers leave the index out, use one index for several calls, repeat ids and
-names, or send a call whole. A table of the calls by index and a few rules decide which call a fragment belongs to. No
+A fragment belongs to a call by its index, but we have seen servers leave the index out, use one index for several
+calls, repeat ids and names, or send a call whole. So a table of the calls by index and a few rules find the call. No
 event says that a call has ended: it ends when another one starts and its arguments are a complete JSON object, or with
-the response. Members of a call that we do not know (Google's signatures among them) go to the client as a signature,
-in a reasoning block before the call, because the server needs them back with it.
+the response. Members of a call that we do not know (Google's signatures among them) go to the client as a signature, in
+a reasoning block before the call, because the server needs them back with it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dragoman._ir.events import (
     ToolHead,
     ToolKind,
 )
+from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
-from dragoman.protocols.openai_chat.checks import arguments_text, unreadable_response
+from dragoman.protocols.openai_chat.checks import arguments_text
 from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
 
 
@@ -121,7 +122,7 @@ class ToolCallReader:
         if call.ended:
             # Its arguments were complete. Blanks do not change them, nor does a repetition of the whole.
             if piece.strip() and piece != call.text:
-                raise unreadable_response("a tool call goes on after its arguments were complete")
+                raise unreadable_response("a tool call continues after its arguments were complete")
             self._emit_extra(call, out)
             return
         self._fill(call, call_id, name, piece, out)

@@ -1,9 +1,8 @@
 """Write messages as turns of two roles, with their content blocks, media and cache marks.
 
-Blocks of consecutive messages of one role join one turn. "text content blocks must contain non-whitespace text", and
-system messages stand in mid-conversation only where the model takes them. An earlier pass has already paired calls and
-results. Media that the API would refuse raise an error with the path in the client's body, because an image that is
-silently dropped is worse.
+Blocks of consecutive messages of one role join one turn. System messages in mid-conversation are written as such only
+for models that accept them. An earlier pass has already paired calls and results. Media that the API would refuse raise
+an error with the path in the client's body, because an image that is silently dropped is worse.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
     IMAGE_TYPES,
@@ -36,7 +36,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     MAX_CACHE_MARKS,
     NAME,
 )
-from dragoman.protocols.anthropic_messages.thinking import MARKED, UNSIGNED
 
 
 class ConversationWriter:
@@ -97,7 +96,7 @@ class ConversationWriter:
         if message.name is not None:
             self._ledger.dropped(f"{message.path}/name", "Messages has no names on messages")
         if message.phase is not None:
-            self._ledger.dropped(f"{message.path}/phase", "Messages has no phases of messages")
+            self._ledger.dropped(f"{message.path}/phase", "Messages has no message phases")
         if role == "assistant" or role == "user":
             self._add_turn(message)
         else:
@@ -118,7 +117,7 @@ class ConversationWriter:
             elif isinstance(part, OpaquePart):
                 blocks += self._opaque_blocks(part)
             else:
-                self._ledger.dropped(part.path, "a system message takes text alone")
+                self._ledger.dropped(part.path, "a system message can contain only text")
         return blocks
 
     def _add_system(self, message: Message) -> None:
@@ -142,7 +141,9 @@ class ConversationWriter:
                 merge_extra(turn, {"output_config": {"effort": self._effort[1]}})
             return
         # Not into `system`: there it would apply from the start, and change the cached prefix.
-        self._ledger.altered(message.path, "sent as marked user text: the upstream takes no system role here")
+        self._ledger.altered(
+            message.path, "sent as marked user text: the upstream does not accept the system role here"
+        )
         blocks = []
         for part in message.parts:
             if isinstance(part, OpaquePart) and part.text is not None:
@@ -152,7 +153,7 @@ class ConversationWriter:
                     block["text"] = f"<system>\n{block['text']}\n</system>"
                     blocks.append(block)
             else:
-                self._ledger.dropped(part.path, "a system message takes text alone")
+                self._ledger.dropped(part.path, "a system message can contain only text")
         if blocks:
             self._append("user", blocks)
 
@@ -181,7 +182,7 @@ class ConversationWriter:
     # --- blocks -------------------------------------------------------------------------------------------
 
     def _blocks(self, part: Part, assistant: bool = False) -> Iterable[JSONObject]:
-        """Return the block of a part, or none if the part is empty or the API does not take it here."""
+        """Return the block of a part, or none if the part is empty or the API does not accept it here."""
         if isinstance(part, Text):
             return self._text_blocks(part)
         if isinstance(part, Reasoning):
@@ -192,18 +193,19 @@ class ConversationWriter:
             self._ledger.altered(part.path, "the refusal was sent as plain text")
             return ({"type": "text", "text": part.text},) if has_visible_text(part.text) else ()
         if isinstance(part, (ToolResult, ToolCall)):
-            self._ledger.dropped(part.path, "neither calls nor results may stand here")
+            self._ledger.dropped(part.path, "tool calls and results are not allowed here")
             return ()
         if assistant and not self._same_protocol:
-            # "document blocks are not allowed in assistant messages", nor are images.
-            self._ledger.dropped(part.path, "an assistant message takes no images and files")
+            # The API refuses documents in assistant messages (its documentation of version 2026-10-21, read in November
+            # 2026), and images.
+            self._ledger.dropped(part.path, "an assistant message cannot contain images or files")
             return ()
         return (self._with_extras(write_media(part, self._same_protocol, self._ledger), part),)
 
     def _text_blocks(self, part: Text) -> Iterable[JSONObject]:
         """Return a text block with its mark, its citations and its extra fields, none if the API would refuse it."""
         if not self._same_protocol and not has_visible_text(part.text):
-            self._ledger.add(LossCode.REPAIRED, part.path, "a text of blanks was left out: it is refused")
+            self._ledger.add(LossCode.REPAIRED, part.path, "a blank text was left out: it is refused")
             return ()
         block: JSONObject = {"type": "text", "text": part.text}
         if part.cache is not None:
@@ -213,9 +215,7 @@ class ConversationWriter:
                 block["citations"] = part.citations
             merge_extra(block, part.extra)
         elif part.citations is not None:
-            self._ledger.altered(
-                part.path, "sent without its citations: the upstream takes back only its own"
-            )
+            self._ledger.altered(part.path, "sent without its citations: the upstream accepts only its own")
         return (block,)
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
@@ -228,9 +228,9 @@ class ConversationWriter:
             return ()
         if signature.origin != NAME:
             self._ledger.add(
-                LossCode.FOREIGN_SEAL,
+                LossCode.FOREIGN_SIGNATURE,
                 part.path,
-                f"reasoning of {signature.origin or 'an answer that was cut off'}, which this upstream cannot read",
+                f"reasoning of {signature.origin or 'a response that was cut off'}, which this upstream cannot read",
             )
             return ()
         if self._same_protocol and part.extra:
@@ -285,7 +285,10 @@ class ConversationWriter:
 
 
 def has_visible_text(text: str) -> bool:
-    """Return True if the API takes the text: "text content blocks must contain non-whitespace text"."""
+    """Return True if the API accepts the text.
+
+    "text content blocks must contain non-whitespace text" (LibreChat-AI/agents#124, read 2026-11-22).
+    """
     return bool(text) and not text.isspace()
 
 
@@ -310,7 +313,7 @@ def input_object(text: str, path: str, ledger: Ledger) -> JSON:
         return msgspec.Raw(text.encode("utf-8"))
     if not text or text.isspace():
         return {}
-    ledger.altered(path, "the arguments are no JSON object: they were sent as text under the key _raw")
+    ledger.altered(path, "the arguments are not a JSON object: they were sent as text under the key _raw")
     return {"_raw": text}
 
 
@@ -334,11 +337,11 @@ def write_media(part: Media, same_protocol: bool, ledger: Ledger) -> JSONObject:
     if part.detail not in (None, "auto"):
         ledger.altered(part.path, "sent without its detail: Messages has no such setting")
     if part.kind == "audio":
-        raise _refused(part, "the upstream takes no audio; send a transcript as text")
+        raise _refused(part, "the upstream does not accept audio; send a transcript as text")
     if part.source == "file_id":
         if not same_protocol:
             raise _refused(
-                part, "a file id is known only to the vendor that gave it; send the file's data or URL"
+                part, "a file id is valid only at the vendor that issued it; send the file's data or URL"
             )
         source: JSONObject = {"type": "file", "file_id": part.data}
     elif part.source == "url" and not part.data.startswith("data:"):
@@ -389,9 +392,9 @@ def _document_source(part: Media, media_type: str, data: str, ledger: Ledger) ->
     try:
         text = b64decode(data, validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError):
-        raise _refused(part, "the file is not base64 of UTF-8 text, as its type says") from None
+        raise _refused(part, "the file is not base64-encoded UTF-8 text, as its type requires") from None
     if media_type != "text/plain":
-        ledger.altered(part.path, f"sent as text/plain: the upstream has no {media_type}")
+        ledger.altered(part.path, f"sent as text/plain: the upstream does not accept {media_type}")
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
@@ -430,17 +433,18 @@ class CacheControlWriter:
         for block, mark in self._written[:excess]:
             del block["cache_control"]
             ledger.dropped(
-                mark.path, f"the upstream takes up to {MAX_CACHE_MARKS} cache marks: the last ones were sent"
+                mark.path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
             )
         after_short = False
         for block, mark in self._written[excess:]:
             if mark.ttl != "long":
                 after_short = True
             elif after_short:
-                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block".
+                # "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block"
+                # (claude-code-cache-fix#44, read 2026-11-22)
                 block["cache_control"]["ttl"] = CACHE_TTL_NAMES["short"]
                 ledger.altered(
-                    mark.path, "kept for the shorter time: a longer one may not follow a shorter one"
+                    mark.path, "kept for the shorter time: a longer time must not follow a shorter one"
                 )
         if after_short and top is not None and top.get("ttl") == CACHE_TTL_NAMES["long"]:
             top["ttl"] = CACHE_TTL_NAMES["short"]

@@ -28,9 +28,9 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
-from dragoman.protocols.openai_responses.messages_in import made_summary
+from dragoman.protocols.openai_responses.request_messages_in import made_summary
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
     CALL_ITEMS,
@@ -192,7 +192,7 @@ class InputWriter:
             out = self._assistant_text(part) if message.role == "assistant" else self._input_text(part)
         elif isinstance(part, Media):
             if message.role == "assistant":
-                self._ledger.dropped(part.path, "an assistant's message holds text alone in Responses")
+                self._ledger.dropped(part.path, "an assistant message can contain only text")
                 return
             media = self._media(part, content)
             if media is None:
@@ -213,7 +213,7 @@ class InputWriter:
             if self._same_protocol:
                 out["annotations"] = part.citations
             else:
-                self._ledger.dropped(f"{part.path}/citations", "only what the assistant says has citations")
+                self._ledger.dropped(f"{part.path}/citations", "only text of the assistant has citations")
         if part.cache is not None:
             self._marks.put(part.cache, out)
         return out
@@ -231,7 +231,7 @@ class InputWriter:
                 )
             elif part.citations and has_unmapped_citations(part):
                 self._ledger.altered(
-                    f"{part.path}/citations", "only source and span of citations were carried"
+                    f"{part.path}/citations", "only the source and span of citations were kept"
                 )
         if part.cache is not None:
             if self._same_protocol:
@@ -243,20 +243,20 @@ class InputWriter:
     def _media(self, part: Media, before: list[JSON]) -> JSONObject | None:
         if part.kind == "audio":
             raise RemoteProtocolError(
-                "Responses takes no audio input: send text, images or files",
+                "Responses does not accept audio input: send text, images or files",
                 path=part.path,
                 code="unsupported_value",
             )
         if part.source == "file_id" and self._request.protocol not in SAME_FILE_STORE:
-            self._ledger.dropped(part.path, "the file lies in another vendor's store")
+            self._ledger.dropped(part.path, "a file id is valid only at the vendor that issued it")
             return None
         if part.context:
             before.append({"type": "input_text", "text": part.context})
-            self._ledger.altered(f"{part.path}/context", "told as text before the file")
+            self._ledger.altered(f"{part.path}/context", "sent as text before the file")
         if part.citations:
             self._ledger.dropped(f"{part.path}/citations", "files have no such setting in Responses")
         if part.kind == "image":
-            # "detail" is required on an image; "auto" is what its absence means.
+            # `detail` is required, with "auto" as its default (openai-python 3.54.0, `ResponseInputImageParam`).
             out: JSONObject = {"type": "input_image", "detail": part.detail or "auto"}
             out["file_id" if part.source == "file_id" else "image_url"] = _uri(part)
         else:
@@ -266,7 +266,7 @@ class InputWriter:
             if part.filename is not None:
                 out["filename"] = part.filename
             elif part.source in ("base64", "text") and not self._same_protocol:
-                # The server requires a name with inline data.
+                # OpenAI's server requires a name with inline data (laravel/ai#324, read 2026-11-22).
                 out["filename"] = "document.txt" if part.source == "text" else "document.pdf"
             out[_FILE_FIELDS[part.source]] = _uri(part)
         if part.cache is not None:
@@ -327,7 +327,7 @@ class InputWriter:
 
     def _output(self, part: ToolResult, output: list[JSON]) -> JSON:
         if part.is_error:
-            self._ledger.altered(f"{part.path}/is_error", 'told as the words "Error: " before the output')
+            self._ledger.altered(f"{part.path}/is_error", 'sent as the text "Error: " before the output')
             if output and output[0]["type"] == "input_text":
                 output[0]["text"] = f"Error: {output[0]['text']}"
             else:
@@ -343,7 +343,7 @@ class InputWriter:
 
     def _write_reasoning(self, part: Reasoning) -> None:
         if part.signature is None:
-            self._ledger.dropped(part.path, "reasoning without its sealed form cannot be given back")
+            self._ledger.dropped(part.path, "reasoning without a signature cannot be sent back")
             return
         native: JSON = part.signature.native if part.signature.origin == NAME else None
         if native is not None and self._same_protocol and self._raw(part.path) is native:
@@ -355,17 +355,15 @@ class InputWriter:
             self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
-        """Drop reasoning without a following item of the assistant. The server refuses it ("Item of type 'reasoning'
-        was provided without its required following item"), and an interrupted turn leaves it behind.
+        """Drop reasoning of interrupted turns: "Item 'rs_...' of type 'reasoning' was provided without its required
+        following item." (vercel/ai#7099, read 2026-11-22)
         """
         followed_items: list[JSON] = []
         followed = False
         for item in reversed(self._items):
             path = self._signed.get(id(item))
             if path is not None and item["type"] == "reasoning" and not followed:
-                self._ledger.add(
-                    LossCode.REPAIRED, path, "reasoning that nothing follows is refused by the server"
-                )
+                self._ledger.add(LossCode.REPAIRED, path, "the server refuses reasoning that no item follows")
                 continue
             followed = path is not None or item["type"] in CALL_ITEMS or item.get("role") == "assistant"
             followed_items.append(item)
@@ -376,7 +374,7 @@ class InputWriter:
         if part.origin == NAME and self._same_protocol:
             into.append(part.native)
         else:
-            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"no counterpart for {part.kind} in Responses")
+            self._ledger.add(LossCode.UNKNOWN_KIND, part.path, f"Responses has no counterpart of {part.kind}")
 
 
 def _item_index(path: str) -> int | None:
@@ -393,30 +391,28 @@ def _is_native_item(part: Part, path: str) -> bool:
 
 
 def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None:
-    """Return the item of a signature as the server takes it back, None if it does not. native: None if it is foreign.
+    """Return the item of a signature as the server accepts it, None if it does not. native: None if it is foreign.
 
     Items with a form in the document never travel in signatures, so one that claims to be such an item was not signed
     here.
     """
     kind = native.get("type") if type(native) is dict else None
     if type(kind) is not str or kind in TRANSLATED_ITEMS:
-        ledger.add(LossCode.FOREIGN_SEAL, path, "only its maker can read this reasoning")
+        ledger.add(LossCode.FOREIGN_SIGNATURE, path, "only its vendor can read this reasoning")
         return None
     item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
     if kind != "reasoning":
         return item  # an item that the client's protocol had no form for
     if not item.get("encrypted_content"):
-        # "Items are not persisted when store is false": an id without content refers to nothing.
+        # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
+        # content refers to nothing.
         ledger.dropped(path, "the reasoning came without its encrypted content")
         return None
-    # The server sends null and empty ids, but refuses to receive them.
+    # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
     return {name: value for name, value in item.items() if value not in (None, "")}
 
 
-# Signatures in a body that is relayed, see SignaturePlaces.
-
-
-def replace_signed_item(
+def _replace_signed_item(
     item: JSONObject, native: JSONObject | None, body: JSONObject, path: str, ledger: Ledger
 ) -> Sequence[JSON]:
     """Return the vendor's own item, nothing if it does not take it back."""
@@ -426,13 +422,21 @@ def replace_signed_item(
     return () if unwrapped is None else (unwrapped,)
 
 
-def finish_signatures(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+def _write_summaries(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
     """Write summaries that Dragoman made as messages."""
     for index, item in enumerate(body["input"]):
         summary = made_summary(item, signer)
         if summary is not None:
             content = [{"type": "input_text", "text": summary}]
             body["input"][index] = {"type": "message", "role": "user", "content": content}
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    conversation="input",
+    fields={"reasoning": "encrypted_content"},
+    replace=_replace_signed_item,
+    finish=_write_summaries,
+)
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:
@@ -457,11 +461,11 @@ def _uri(part: Media) -> str:
 class BreakpointWriter:
     """Writes the cache marks of one request as `prompt_cache_breakpoint`.
 
-    Only content parts of the client's side and tool outputs take one. A mark on anything else moves to the nearest such
-    part before it, so that a little less is cached, never more. A request may have MAX_CACHE_MARKS; the last ones mark
-    the most.
+    Only content parts of the client's side and tool outputs can have one (openai-python 3.54.0). A mark on anything
+    else moves to the nearest such part before it, so that a little less is cached, never more. Of more than
+    MAX_CACHE_MARKS the last ones stay, because they mark the longest prefixes.
 
-    taken: True if the upstream takes marks.
+    taken: True if the upstream accepts marks.
     """
 
     __slots__ = ("_ledger", "_placed", "_taken")
@@ -474,7 +478,7 @@ class BreakpointWriter:
     def put(self, mark: CacheMark, part: JSONObject) -> None:
         """Mark a content part. Of two marks on one part the longer one stays."""
         if not self._taken:
-            self._ledger.dropped(mark.path, "this upstream takes no cache breakpoints")
+            self._ledger.dropped(mark.path, "the upstream does not accept cache marks")
             return
         if _BREAKPOINT not in part:
             self._placed.append((mark.path, part))
@@ -491,10 +495,12 @@ class BreakpointWriter:
         """Mark the nearest content part of the items before the mark's place."""
         part = _last_markable_part(items) if self._taken else None
         if part is not None:
-            self._ledger.altered(mark.path, "moved to the content part before it: nothing else takes a mark")
+            self._ledger.altered(
+                mark.path, "moved to the content part before it: nothing else can have a mark"
+            )
             self.put(mark, part)
         elif self._taken:
-            self._ledger.dropped(mark.path, "no content part stands before it, and nothing else takes a mark")
+            self._ledger.dropped(mark.path, "no content part before it can have the mark")
         else:
             self.put(mark, {})
 
@@ -503,7 +509,7 @@ class BreakpointWriter:
         for path, part in self._placed[:-MAX_CACHE_MARKS]:
             del part[_BREAKPOINT]
             self._ledger.dropped(
-                path, f"a request may have {MAX_CACHE_MARKS} breakpoints; the last ones are kept"
+                path, f"at most {MAX_CACHE_MARKS} cache marks are allowed: the last ones are kept"
             )
 
 

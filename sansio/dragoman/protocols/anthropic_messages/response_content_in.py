@@ -27,7 +27,7 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger, LossCode, child
 from dragoman._ir.shape import note_unread
-from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.exceptions import RemoteProtocolError, unreadable_response
 from dragoman._wire.json import JSON, JSONObject, decode, encode_text, is_object_text
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages.checks import (
@@ -36,9 +36,8 @@ from dragoman.protocols.anthropic_messages.checks import (
     cited_title,
     cited_url,
     extra_fields,
+    string_or_none,
     text_or_empty,
-    text_or_none,
-    unreadable_response,
 )
 from dragoman.protocols.anthropic_messages.tables import (
     BLOCK_SHAPE,
@@ -231,7 +230,7 @@ class ContentBlockReader:
         query = self._queries.get(text_or_empty(native.get("tool_use_id")))
         results = native.get("content")  # an object if the search failed
         sources = [
-            Source(result["url"], text_or_none(result.get("title")))
+            Source(result["url"], string_or_none(result.get("title")))
             for result in (results if type(results) is list else ())
             if type(result) is dict and type(result.get("url")) is str
         ]
@@ -240,7 +239,8 @@ class ContentBlockReader:
     def _close_thinking(self, block: StreamedBlock, cut: bool) -> list[Event]:
         events: list[Event] = []
         if block.number < 0:
-            # With "display: omitted" only the signature comes, and it must go back.
+            # With `display: omitted` "a signature is returned for multi-turn continuity" (anthropic 2.12.0,
+            # types/thinking_config_enabled_param.py).
             if not block.native.get("signature"):
                 return []
             events.append(self._start_block(block, BlockKind.REASONING))

@@ -1,8 +1,8 @@
 """Read the content blocks of a request into parts, and render blocks without a neutral form as text.
 
 Each block type has a reader in a table; a type without one becomes an opaque part, which keeps the whole block. Its
-text is for upstreams of other protocols: each type that holds text for the model (documents, search results, results
-of server tools) has a function. Calls of server tools have no text, because it would teach another model to write calls
+text is for upstreams of other protocols: each type that holds text for the model (documents, search results, results of
+server tools) has a function. Calls of server tools have no text, because it would teach another model to write calls
 instead of making them.
 """
 
@@ -65,7 +65,7 @@ class ReadContext:
         self.has_system_messages = False
 
 
-# Returns None for a block that repeats what stands beside it.
+# Returns None for a block that repeats the one beside it.
 BlockReader = Callable[[JSONObject, str, ReadContext], "Part | None"]
 
 
@@ -157,7 +157,7 @@ def _read_reasoning(block: JSONObject, path: str, signer: Signer, text: str, car
     """Return the reasoning of a block. carrier: the field that holds a signature, the vendor's or a wrapped one."""
     extra: JSONObject | None = None
     if "cache_control" in block:
-        # The signature does not cover the mark: "cache_control cannot be set on thinking blocks".
+        # Refused: "thinking.cache_control: Extra inputs are not permitted" (inspect_ai#3967, read 2026-11-22).
         extra = {"cache_control": block["cache_control"]}
         block = {key: value for key, value in block.items() if key != "cache_control"}
     signature: Signature | None = None
@@ -324,7 +324,7 @@ def _render_code_result(block: JSONObject) -> str:
 
 def _render_mcp_result(block: JSONObject) -> str:
     text = _join_texts(block.get("content"))
-    head = "A tool failed:" if block.get("is_error") else "A tool gave back:"
+    head = "A tool failed:" if block.get("is_error") else "A tool returned:"
     return _join(head, text) if text else ""
 
 

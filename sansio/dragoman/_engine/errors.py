@@ -1,0 +1,41 @@
+"""Translate error responses of upstreams. Errors within a stream are events, which ResponseTranslator translates."""
+
+from __future__ import annotations
+
+from dragoman._wire.errors import WireError
+from dragoman.codec import ProtocolSpec, UpstreamSpec
+from dragoman.protocols import client_spec, upstream_spec
+
+# "A client that receives a response with an invalid status code SHOULD process the response as if it had a 5xx
+# (Server Error) status code" -- RFC 9110, 15.
+_LAST_STATUS = 599
+
+
+def translate_error(
+    status: int,
+    body: bytes,
+    *,
+    client: ProtocolSpec | str,
+    upstream: UpstreamSpec | str,
+    request_id: str | None = None,
+) -> tuple[int, bytes, WireError]:
+    """Translate an upstream's error response for the client.
+
+    Returns the status and the body for the client, and the error for logs and retries. Between equal protocols the
+    upstream's own bytes are kept, if a client of the protocol can read them.
+
+    Args:
+        status: of the upstream's response.
+        body: of the upstream's response.
+        client: the client's protocol, by name or by spec.
+        upstream: the upstream's protocol, by name or by spec.
+        request_id: an id that the client's body gets where its protocol has a place for it.
+    """
+    client, upstream = client_spec(client), upstream_spec(upstream)
+    if status > _LAST_STATUS:
+        status = 502
+    error = upstream.read_error(status, body)
+    if upstream.name == client.name and upstream.is_native_error(body):
+        return status, body, error
+    status, body = client.write_error(error, request_id)
+    return status, body, error

@@ -1,0 +1,123 @@
+"""Check what a model has written for a free-text tool against the tool's grammar, if its upstream cannot enforce it.
+
+The check is llguidance's, which enforces such grammars in inference servers. Clients send the grammars, and the check
+runs in the event loop, so the definition, the text and the work are bounded. Only a certain breach is reported; what
+cannot be checked within the bounds raises Unchecked.
+
+Needs the extra `dragoman[grammar]`.
+"""
+
+import time
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from dragoman.codec import CheckInput, Unchecked
+from dragoman.document import Grammar
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+# Codex's grammar has a kilobyte.
+MAX_DEFINITION = 16 * 1024
+# Larger patches are rare.
+MAX_TEXT = 256 * 1024
+# Seconds of this thread for one text, two microseconds a byte, because other requests wait.
+MAX_CHECK_S = 0.1
+# Bytes between looks at the clock.
+_STEP = 32
+# What one step may cost the parser, where a line of a patch takes some tens: an ambiguous grammar takes about 50 ms for
+# _STEP bytes until it has used up this.
+_MAX_ITEMS = 1000
+_MAX_ITEMS_IN_ROW = 500
+# States and expressions of the lexer, for counts of counts and the like. Codex's grammar needs some hundreds.
+_MAX_LEXER_STATES = 20_000
+_LEXER_FUEL = 100_000
+# Every request of an agent has the same grammars.
+_MAX_CACHED = 64
+
+# What a grammar ignores may also come first, as in Lark itself.
+_AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
+
+
+def grammar_check_available() -> bool:
+    """True if the extra is installed."""
+    return find_spec("llguidance") is not None
+
+
+def grammar_checker() -> CheckInput | None:
+    """Return check_input(), or None if the extra is not installed."""
+    return check_input if grammar_check_available() else None
+
+
+def check_input(grammar: Grammar, text: str) -> str | None:
+    """Return why `text` breaks the grammar, with line and column, or None if it does not.
+
+    The reason quotes nothing of the text. Raises Unchecked if it cannot be checked, ImportError without the extra.
+    """
+    if grammar.syntax not in ("lark", "regex"):
+        raise Unchecked("the syntax of the grammar is unknown")
+    if len(grammar.definition) > MAX_DEFINITION:
+        raise Unchecked(f"the grammar has more than {MAX_DEFINITION} characters")
+    if len(text) > MAX_TEXT:
+        raise Unchecked(f"it has more than {MAX_TEXT} characters")
+    data = text.encode("utf-8", "replace")
+    matcher = _matcher(grammar.syntax, grammar.definition).deep_copy()
+    accepted = _consume(matcher, data)
+    if accepted == len(data) and matcher.is_accepting():
+        return None
+    if matcher.is_stopped() and matcher.is_accepting() and "%ignore" in grammar.definition:
+        # The matcher stops where nothing but ignored text can follow, which is blank in nearly all grammars.
+        if data[accepted:].isspace():
+            return None
+        raise Unchecked("it goes on behind its end, maybe with what the grammar ignores")
+    if grammar.syntax == "regex":
+        return "the text does not match the regular expression"
+    before = data[:accepted].decode("utf-8", "replace")
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    what = "the text ends where more must follow" if accepted == len(data) else "the text leaves the grammar"
+    return f"{what}, line {line}, column {column}"
+
+
+def _consume(matcher: "LLMatcher", data: bytes) -> int:
+    """Return how many bytes the grammar accepts. Raises Unchecked if that takes too long."""
+    deadline = time.thread_time() + MAX_CHECK_S
+    for start in range(0, len(data), _STEP):
+        step = data[start : start + _STEP]
+        accepted: int = matcher.try_consume_tokens(list(step))
+        if matcher.is_error() or time.thread_time() > deadline:
+            raise Unchecked("to check it would take too long")
+        if accepted < len(step):
+            return start + accepted
+    return len(data)
+
+
+# A grammar that cannot be read is not cached, but that is found out early.
+@lru_cache(maxsize=_MAX_CACHED)
+def _matcher(syntax: str, definition: str) -> "LLMatcher":
+    """Return the matcher at the beginning of a text. Raises Unchecked if the grammar cannot be read."""
+    from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+    try:
+        compiled = (
+            LLMatcher.grammar_from_lark(_AS_IN_LARK + definition)
+            if syntax == "lark"
+            else LLMatcher.grammar_from_regex(definition)
+        )
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON allows
+        raise _unreadable() from None
+    limits = LLParserLimits(
+        initial_lexer_fuel=_LEXER_FUEL,
+        step_lexer_fuel=_LEXER_FUEL,
+        step_max_items=_MAX_ITEMS,
+        max_items_in_row=_MAX_ITEMS_IN_ROW,
+        max_lexer_states=_MAX_LEXER_STATES,
+    )
+    matcher = LLMatcher(LLTokenizer("byte"), compiled, log_level=0, limits=limits)
+    if matcher.is_error():
+        raise _unreadable()
+    return matcher
+
+
+def _unreadable() -> Unchecked:
+    return Unchecked("the grammar is not one that can be checked")
