@@ -199,13 +199,10 @@ class RequestTranslator:
             wrapped = not capabilities.unwraps_signatures and any(
                 carrier in body for carrier in upstream.wrapped_markers
             )
-            if wrapped or not signed_reasoning:
-                return self._restore(body, model, request_head or peek(body), signed_reasoning)
+            restores = wrapped or not signed_reasoning
+            return self._relay(body, model, request_head or peek(body), restores, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
-        request_head = request_head or peek(body)
-        spliced = body if model is None else splice_model(body, request_head, model)
-        return self._relayed(spliced, Ledger(), model, request_head, len(body))
 
     def _translate(
         self,
@@ -281,37 +278,30 @@ class RequestTranslator:
             rewritten=rewritten,
         )
 
-    def _restore(
-        self, body: bytes, model: str | None, request_head: RequestHead, readable: bool
+    def _relay(
+        self, body: bytes, model: str | None, head: RequestHead, restores: bool, readable: bool
     ) -> TranslatedRequest:
-        """Return a body of the upstream's own protocol with signatures that the upstream can read."""
-        decoded = decode_object(body, "the request body")
-        decoded["model"] = model or request_head.model
-        ledger = Ledger()
-        restore_signatures(decoded, self._upstream, self._signer, ledger, readable=readable)
-        ledger.enforce(self._policy)
-        return self._relayed(encode(decoded), ledger, model, request_head, len(body))
-
-    def _relayed(
-        self, body: bytes, ledger: Ledger, model: str | None, request_head: RequestHead, size: int
-    ) -> TranslatedRequest:
-        """Return a request whose response is relayed. size: of the client's body, in bytes."""
-        if not request_head.model:
+        """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
+        if not head.model:
             raise _no_model()
+        upstream_model = model or head.model
+        ledger = Ledger()
+        if restores:
+            decoded = decode_object(body, "the request body")
+            decoded["model"] = upstream_model
+            restore_signatures(decoded, self._upstream, self._signer, ledger, readable=readable)
+            ledger.enforce(self._policy)
+            out = encode(decoded)
+        else:
+            out = body if model is None else splice_model(body, head, model)
         return TranslatedRequest(
-            body=body,
-            request=Request(
-                protocol=self._client.name,
-                model=request_head.model,
-                messages=(),
-                raw={},
-                stream=request_head.stream,
-            ),
+            body=out,
+            request=Request(self._client.name, head.model, messages=(), raw={}, stream=head.stream),
             losses=ledger,
             undo=Undo(),
             relayed=True,
-            prompt_tokens=size // _BYTES_PER_TOKEN,
-            upstream_model=model or request_head.model,
+            prompt_tokens=len(body) // _BYTES_PER_TOKEN,
+            upstream_model=upstream_model,
             endpoint=self._endpoint,
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_DOCUMENT,
@@ -36,8 +36,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     NAME,
     SEARCH_ID_PREFIX,
     SOURCE_TYPES,
-    SUMMARY_ORIGIN,
-    SUMMARY_PREFIX,
 )
 
 _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
@@ -228,21 +226,12 @@ def is_made_search(block: JSONObject) -> bool:
 
 def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
     """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
-    summary = made_summary(block, context.signer)
+    summary = unwrap_summary(block, context.signer)
     if summary is not None:
         cache, extra = read_cache_mark(block, path, None)
         context.summary = Text(summary, cache, None, extra, path)
         return context.summary
     return OpaquePart(NAME, "compaction", block, path, render_text(block))
-
-
-def made_summary(block: JSON, signer: Signer) -> str | None:
-    """Return the summary of a compaction block, None if Dragoman did not make it."""
-    carrier = block.get("encrypted_content") if type(block) is dict else None
-    signature = signer.unwrap(carrier) if type(carrier) is str and block.get("type") == "compaction" else None
-    if signature is None or signature.origin != SUMMARY_ORIGIN or type(signature.native) is not dict:
-        return None
-    return f"{SUMMARY_PREFIX}{signature.native.get('summary')}"
 
 
 _RESULT_READERS: dict[str, BlockReader] = {

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.request import ReasoningConfig, Request
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.anthropic_messages.checks import text_or_empty
-from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search, made_summary
+from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search
 from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
 
@@ -205,7 +205,7 @@ def _from_summary(messages: list[JSON], signer: Signer) -> list[JSON]:
         message = messages[index]
         content = message.get("content")
         for number in range(len(content) - 1, -1, -1) if type(content) is list else ():
-            summary = made_summary(content[number], signer)
+            summary = unwrap_summary(content[number], signer)
             if summary is None:
                 continue
             text = {key: value for key, value in content[number].items() if key == "cache_control"}

@@ -25,7 +25,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
@@ -64,8 +64,6 @@ from dragoman.protocols.openai_responses.tables import (
     PLAIN_MARKS,
     PROVIDER_OUTPUTS,
     ROLES,
-    SUMMARY_ORIGIN,
-    SUMMARY_PREFIX,
     USER_ITEMS,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
@@ -173,7 +171,7 @@ class InputReader:
         self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
-        summary = made_summary(item, self._signer)
+        summary = unwrap_summary(item, self._signer)
         if summary is None:
             self._opaque(item, path, kind)
             return
@@ -256,15 +254,6 @@ class InputReader:
             if value is not None and not (type(value) is dict and value.keys() <= known_members):
                 known.discard(name)
         self._note_extra(item, path, frozenset(known))
-
-
-def made_summary(item: JSONObject, signer: Signer) -> str | None:
-    """Return the summary of a compaction item, None if Dragoman did not make it."""
-    encrypted = item.get("encrypted_content") if item.get("type") == "compaction" else None
-    signature = signer.unwrap(encrypted) if type(encrypted) is str else None
-    native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
-    summary = text_or_none(native.get("summary")) if type(native) is dict else None
-    return None if summary is None else SUMMARY_PREFIX + summary
 
 
 def _visible(tool: Tool) -> Tool:

@@ -24,13 +24,12 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities, SignaturePlaces
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
-from dragoman.protocols.openai_responses.request_messages_in import made_summary
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
     CALL_ITEMS,
@@ -425,7 +424,7 @@ def _replace_signed_item(
 def _write_summaries(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
     """Write summaries that Dragoman made as messages."""
     for index, item in enumerate(body["input"]):
-        summary = made_summary(item, signer)
+        summary = unwrap_summary(item, signer)
         if summary is not None:
             content = [{"type": "input_text", "text": summary}]
             body["input"][index] = {"type": "message", "role": "user", "content": content}

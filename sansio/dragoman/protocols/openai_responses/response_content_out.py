@@ -19,7 +19,6 @@ from dragoman._ir.events import (
     Compacted,
     Opaque,
     ReasoningForm,
-    Signature,
     Started,
     Stopped,
     ToolHead,
@@ -27,6 +26,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
@@ -44,7 +44,6 @@ from dragoman.protocols.openai_responses.tables import (
     SERVICE_TIERS,
     STOP_REASON_NAMES,
     STOP_REASONS,
-    SUMMARY_ORIGIN,
 )
 from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
 
@@ -173,7 +172,7 @@ def write_search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject
 
 def write_compaction(event: Compacted, item_id: str, context: ResponseContext) -> JSONObject:
     """Write a summary that was made here, wrapped so that only this gateway can read it."""
-    encrypted = context.signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": event.text}))
+    encrypted = wrap_summary(event.text, context.signer)
     return {"id": item_id, "type": "compaction", "encrypted_content": encrypted}
 
 
