@@ -191,16 +191,14 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            capabilities = self._capabilities
-            if self._client.name != upstream.name or (
-                capabilities.relay == "rewrite" and not capabilities.unwraps_signatures
-            ):
-                return self._translate(body, model, reasoning_lookup, cache_key, signed_reasoning)
-            wrapped = not capabilities.unwraps_signatures and any(
-                carrier in body for carrier in upstream.wrapped_markers
+            same_protocol, unwraps = self._client.name == upstream.name, self._capabilities.unwraps_signatures
+            restores = same_protocol and (
+                not signed_reasoning
+                or (not unwraps and any(marker in body for marker in upstream.wrapped_markers))
             )
-            restores = wrapped or not signed_reasoning
-            return self._relay(body, model, request_head or peek(body), restores, signed_reasoning)
+            if same_protocol and (self._capabilities.relay == "exact" or unwraps):
+                return self._relay(body, model, request_head or peek(body), restores, signed_reasoning)
+            return self._translate(body, model, reasoning_lookup, cache_key, restores, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
 
@@ -210,14 +208,27 @@ class RequestTranslator:
         model: str | None,
         reasoning_lookup: ReasoningLookup | None,
         cache_key: CacheKeySource | None,
+        restores: bool,
         signed_reasoning: bool,
     ) -> TranslatedRequest:
-        received = self._client.read_request(decode_object(body, "the request body"), self._signer)
+        decoded = decode_object(body, "the request body")
+        ledger = Ledger()
+        upstream, capabilities = self._upstream, self._capabilities
+        if restores:
+            upstream_model = model or decoded.get("model")
+            restore_signatures(
+                decoded,
+                upstream_model,
+                upstream,
+                self._signer,
+                ledger,
+                readable=signed_reasoning,
+                rewritten=True,
+            )
+        received = self._client.read_request(decoded, self._signer)
         streams = self._endpoint.streams_if(received.stream)
         if streams is not received.stream:
             received = msgspec.structs.replace(received, stream=streams)
-        ledger = Ledger()
-        upstream, capabilities = self._upstream, self._capabilities
         rewritten = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
         request = received
@@ -289,7 +300,9 @@ class RequestTranslator:
         if restores:
             decoded = decode_object(body, "the request body")
             decoded["model"] = upstream_model
-            restore_signatures(decoded, self._upstream, self._signer, ledger, readable=readable)
+            restore_signatures(
+                decoded, upstream_model, self._upstream, self._signer, ledger, readable=readable
+            )
             ledger.enforce(self._policy)
             out = encode(decoded)
         else:

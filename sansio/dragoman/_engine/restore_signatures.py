@@ -16,12 +16,20 @@ from dragoman.codec import UpstreamSpec
 
 
 def restore_signatures(
-    body: JSONObject, upstream: UpstreamSpec, signer: Signer, ledger: Ledger, *, readable: bool = True
+    body: JSONObject,
+    model: JSON,
+    upstream: UpstreamSpec,
+    signer: Signer,
+    ledger: Ledger,
+    *,
+    readable: bool = True,
+    rewritten: bool = False,
 ) -> None:
     """Put back the signatures that this upstream's vendor made, and drop those of others. Every drop is recorded.
 
-    body: names the model that is requested from the upstream.
+    model: that is requested from the upstream.
     readable: False if the upstream has refused signatures. Then its own are dropped too.
+    rewritten: The body is read and written afterwards, which makes all other changes.
     """
     places = upstream.signature_places
     conversation = body.get(places.conversation)
@@ -38,12 +46,13 @@ def restore_signatures(
             if type(value) is str and value:
                 wrapped = signer.is_wrapped(value)
                 signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
-                reason = _unreadable(signature, upstream, body["model"], readable)
+                reason = _unreadable(signature, upstream, model, readable)
                 if reason is not None:
                     ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)
                     continue
                 native = signature.native if wrapped and signature is not None else None
-            out += places.replace(found, native, message, at, ledger) if type(found) is dict else (found,)
+            is_kept = type(found) is not dict or (rewritten and native is None)
+            out += (found,) if is_kept else places.replace(found, native, message, at, ledger)
         return out
 
     path = f"/{places.conversation}"
@@ -57,11 +66,12 @@ def restore_signatures(
                     del message[name]
     # A message with nothing but a role had only what was dropped.
     body[places.conversation] = [item for item in conversation if item.keys() != {"role"}]
-    places.finish(body, signer, ledger)
+    if not rewritten:
+        places.finish(body, signer, ledger)
 
 
 def _unreadable(
-    signature: Signature | None, upstream: UpstreamSpec, model: str, readable: bool
+    signature: Signature | None, upstream: UpstreamSpec, model: JSON, readable: bool
 ) -> str | None:
     """Return why the upstream cannot read a signature, None if it can. signature: None for a forged one."""
     if signature is None or type(signature.native) is not dict:

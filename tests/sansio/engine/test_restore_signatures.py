@@ -142,6 +142,46 @@ def test_what_the_upstream_has_refused_is_left_out(protocol: str) -> None:
     assert losses_of(out) == [(LossCode.FOREIGN_SIGNATURE, path) for path in paths]
 
 
+REWRITTEN = Capabilities(relay="rewrite")
+
+
+@pytest.mark.parametrize("signed_reasoning", [True, False])
+@pytest.mark.parametrize("protocol", ALL)
+def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
+    protocol: str, signed_reasoning: bool
+) -> None:
+    own = carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))
+    foreign = carrier(protocol, SIGNER.wrap(signed(OTHER[protocol], MODEL)))
+    hi = {"role": "user", "content": "Hi"}
+    said: dict[str, Any] = {"role": "assistant", "content": "a"}
+    expected = [NATIVE[protocol]] if signed_reasoning else []
+    if protocol == RESPONSES:
+        body = {"model": "m", "input": [hi, foreign, own, said]}
+    elif protocol == CHAT:
+        body = {"model": "m", "messages": [hi, {**said, "reasoning_details": [foreign, own]}]}
+    else:
+        turn_of = {"role": "assistant", "content": [foreign, own, TEXT]}
+        body = {"model": "m", "max_tokens": 9, "messages": [hi, turn_of, hi]}
+    out = relayed(protocol, body, capabilities=REWRITTEN, signed_reasoning=signed_reasoning)
+    sent = decode(out.body)
+    assert out.rewritten
+    if protocol == RESPONSES:
+        assert sent["input"][1:-1] == expected
+    elif protocol == CHAT:
+        assert sent["messages"][1].get("reasoning_details", []) == expected
+    else:
+        assert sent["messages"][1]["content"] == ([*expected, TEXT] if expected else "a")
+    codes = [LossCode.FOREIGN_SIGNATURE] * (1 if signed_reasoning else 2)
+    assert [code for code, _ in losses_of(out)] == codes
+
+
+def test_a_text_of_a_rewritten_request_is_not_split_where_reasoning_stood() -> None:
+    entry = {**carrier(CHAT, SIGNER.wrap(signed(MESSAGES, MODEL))), "id": "drg-1-0"}
+    said = {"role": "assistant", "content": "ab", "reasoning_details": [entry]}
+    out = relayed(CHAT, {"model": "m", "messages": [said]}, capabilities=REWRITTEN)
+    assert decode(out.body)["messages"] == [{"role": "assistant", "content": "ab"}]
+
+
 @pytest.mark.parametrize("protocol", ALL)
 def test_nothing_is_decoded_without_wrapped_signatures(protocol: str) -> None:
     body = body_of(protocol, [NATIVE[protocol]])

@@ -171,13 +171,6 @@ class ReasoningFields:
         return fields
 
 
-def is_wrapped_entry(entry: JSON) -> bool:
-    """True if an entry has a wrapped signature of ours."""
-    return type(entry) is dict and any(
-        type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
-    )
-
-
 # The protocols whose signatures travel inside Chat, named as signatures name them.
 _MESSAGES = "anthropic_messages"
 _RESPONSES = "openai_responses"
@@ -320,18 +313,6 @@ def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
     return None
 
 
-def unwrapped_fields(raw: JSONObject) -> JSONObject:
-    """Return the reasoning members of a raw message, without entries that have wrapped signatures of ours."""
-    fields: JSONObject = {}
-    for key in REASONING_FIELDS:
-        value = raw.get(key)
-        if type(value) is list:
-            value = [entry for entry in value if not is_wrapped_entry(entry)]
-        if value:
-            fields[key] = value
-    return fields
-
-
 def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
     """Add reasoning that is plain text to the member that the upstream reads."""
     before = fields.get(field)
@@ -342,10 +323,6 @@ def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
         fields[field] = entries
     else:
         fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
-
-
-# The path of reasoning with a wrapped signature ends with the member that held it.
-_WRAPPED = ("/data", "/signature")
 
 
 def native_reasoning(block: Reasoning) -> JSONObject:
@@ -359,7 +336,7 @@ def native_reasoning(block: Reasoning) -> JSONObject:
 def stands_in_fields(block: Reasoning) -> bool:
     """True if reasoning of a Chat request is written with the raw members of its message."""
     steps = block.path.split("/", 4)
-    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not block.path.endswith(_WRAPPED)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS
 
 
 def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:

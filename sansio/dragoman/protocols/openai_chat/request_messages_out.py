@@ -22,7 +22,6 @@ from dragoman.protocols.openai_chat.reasoning import (
     native_reasoning,
     position_of,
     stands_in_fields,
-    unwrapped_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
     BREAKPOINT_TTL_NAMES,
@@ -31,6 +30,7 @@ from dragoman.protocols.openai_chat.tables import (
     EXTRA_CONTENT,
     MAX_CACHE_MARKS,
     NAME,
+    REASONING_FIELDS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
@@ -342,7 +342,8 @@ class _TurnWriter:
         self.reasoning.append(reasoning)
         # Reasoning that a pass has added replaces the client's members.
         if self._writer.same_protocol and stands_in_fields(reasoning):
-            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
+            raw = self._writer.raw_message(message)
+            self.client_fields[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
         native = native_reasoning(reasoning)
         for call_id, extra in _call_extras(native):
             self.call_extras.append((reasoning, len(self.calls), call_id, extra))

@@ -345,7 +345,7 @@ class InputWriter:
             self._ledger.dropped(part.path, "reasoning without a signature cannot be sent back")
             return
         native: JSON = part.signature.native if part.signature.origin == NAME else None
-        if native is not None and self._same_protocol and self._raw(part.path) is native:
+        if native is not None and self._same_protocol:
             self._items.append(native)
             return
         item = unwrapped_item(native, part.path, self._ledger)
