@@ -46,11 +46,14 @@ def restore_signatures(
             if type(value) is str and value:
                 wrapped = signer.is_wrapped(value)
                 signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
-                reason = _unreadable(signature, upstream, model, readable)
+                if signature is None or type(signature.native) is not dict:
+                    reason: str | None = FORGED
+                else:
+                    reason = unreadable_reason(signature, upstream, model, readable)
+                    native = signature.native if wrapped else None
                 if reason is not None:
                     ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)
                     continue
-                native = signature.native if wrapped and signature is not None else None
             is_kept = type(found) is not dict or (rewritten and native is None)
             out += (found,) if is_kept else places.replace(found, native, message, at, ledger)
         return out
@@ -68,14 +71,3 @@ def restore_signatures(
     body[places.conversation] = [item for item in conversation if item.keys() != {"role"}]
     if not rewritten:
         places.finish(body, signer, ledger)
-
-
-def _unreadable(
-    signature: Signature | None, upstream: UpstreamSpec, model: JSON, readable: bool
-) -> str | None:
-    """Return why the upstream cannot read a signature, None if it can. signature: None for a forged one."""
-    if signature is None or type(signature.native) is not dict:
-        return FORGED
-    if signature.origin != upstream.name:
-        return f"made by {signature.origin}, which alone can read it"
-    return unreadable_reason(signature.model, model, readable) if upstream.model_bound_signatures else None

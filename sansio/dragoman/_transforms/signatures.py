@@ -15,7 +15,7 @@ import msgspec
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Reasoning, Request
-from dragoman._wire.json import encode
+from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 
 # Clients send all blocks again with every turn, so large ones (images) are not wrapped.
@@ -32,7 +32,6 @@ def drop_foreign_signatures(
 
     readable: False if the upstream has refused signatures. Then its own are dropped too, whatever model made them.
     """
-    origin = upstream.name if upstream.model_bound_signatures else None
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":
@@ -42,22 +41,22 @@ def drop_foreign_signatures(
                 break
         else:
             continue  # as nearly all are
-        parts = [_pinned(part, origin, model, ledger, readable) for part in message.parts]
+        parts = [_pinned(part, upstream, model, ledger, readable) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable: bool) -> Part:
+def _pinned(part: Part, upstream: UpstreamSpec, model: str, ledger: Ledger, readable: bool) -> Part:
     if type(part) is not Reasoning:
         return part
     if part.forged:
         ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
     signature = part.signature
-    if signature is None or signature.origin != origin:
+    if signature is None or signature.origin != upstream.name:
         return part
-    reason = unreadable_reason(signature.model, model, readable)
+    reason = unreadable_reason(signature, upstream, model, readable)
     if reason is None:
         return part
     ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
@@ -67,9 +66,15 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
 FORGED = "a wrapped signature of another gateway, or one that was changed"
 
 
-def unreadable_reason(signed_by: str, model: str, readable: bool) -> str | None:
-    """Return why `model` cannot read a signature of its vendor, None if it can. The other arguments: see above."""
-    if signed_by and signed_by != model:
+def unreadable_reason(
+    signature: Signature, upstream: UpstreamSpec, model: JSON, readable: bool
+) -> str | None:
+    """Return why the upstream cannot read a signature, None if it can. The arguments: see drop_foreign_signatures."""
+    if signature.origin != upstream.name:
+        return "only its vendor can read this reasoning"
+    if not upstream.model_bound_signatures:
+        return None
+    if signature.model and signature.model != model:
         return "made by another model, and only that model can read it"
     if not readable:
         return "refused by the upstream: only the organization whose account made it can read it"
