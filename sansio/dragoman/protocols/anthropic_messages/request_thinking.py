@@ -169,6 +169,22 @@ def _write_budget(
     return {"type": "enabled", "budget_tokens": fitted}
 
 
+def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
+    """Return the efforts that the model accepts."""
+    return (
+        tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
+    )
+
+
+def _path(config: ReasoningConfig) -> str:
+    """Return the path of the setting in the client's body."""
+    return config.path or "/reasoning"
+
+
+def _effort_path(config: ReasoningConfig) -> str:
+    return config.effort_path or _path(config)
+
+
 # --- signatures in a body that is relayed, see SignaturePlaces --------------------------------------------
 
 _FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
@@ -218,19 +234,3 @@ def _from_summary(messages: list[JSON], signer: Signer) -> list[JSON]:
 SIGNATURE_PLACES = SignaturePlaces(
     members=("content",), fields=_FIELDS, replace=_replace_signed_block, finish=_finish_signatures
 )
-
-
-def _efforts(capabilities: Capabilities) -> tuple[str, ...]:
-    """Return the efforts that the model accepts."""
-    return (
-        tuple([effort for effort in capabilities.efforts or () if effort in NATIVE_EFFORTS]) or NATIVE_EFFORTS
-    )
-
-
-def _path(config: ReasoningConfig) -> str:
-    """Return the path of the setting in the client's body."""
-    return config.path or "/reasoning"
-
-
-def _effort_path(config: ReasoningConfig) -> str:
-    return config.effort_path or _path(config)
