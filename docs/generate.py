@@ -20,14 +20,15 @@ from dragoman_server.capabilities.providers import PROVIDERS, Provider
 from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
 from dragoman_server.models.routes import VENDOR_MODELS
 from dragoman_server.settings import (
-    ACCOUNT_KEYS,
-    CAPABILITY_KEYS,
-    CLIENT_KEY_KEYS,
-    MODEL_KEYS,
-    PRICE_KEYS,
-    RULE_KEYS,
-    SERVER_KEYS,
-    UPSTREAM_KEYS,
+    AccountSettings,
+    CapabilitySettings,
+    ClientKey,
+    ModelCapabilitySettings,
+    Price,
+    RuleSettings,
+    ServerSettings,
+    UpstreamSettings,
+    keys_of,
 )
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 
@@ -51,7 +52,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _own(keys: dict[str, SettingSpec]) -> str:
     """Return the table of the keys that are not capabilities."""
-    return _keys(key for name, key in keys.items() if name not in CAPABILITY_KEYS)
+    return _keys(key for name, key in keys.items() if name not in keys_of(CapabilitySettings))
 
 
 def _keys(keys: Iterable[SettingSpec]) -> str:
@@ -67,13 +68,13 @@ def _values(key: SettingSpec) -> str:
         case SettingKind.CHOICES:
             return f"list of {choices}"
         case SettingKind.INTEGER:
-            return f"integer, {key.low:.0f} to {key.high:.0f}"
+            return f"integer, {key.limits.ge} to {key.limits.le}"
         case SettingKind.SECONDS:
-            return f"seconds, {key.low:g} to {key.high:.0f}"
+            return f"seconds, {key.limits.ge:g} to {key.limits.le:.0f}"
         case SettingKind.DOLLARS:
-            return f"US dollars, {key.low:g} to {key.high:.0f}"
+            return f"US dollars, {key.limits.ge:g} to {key.limits.le:.0f}"
         case _:
-            return key.kind.value
+            return key.kind.label
 
 
 def _default(key: SettingSpec) -> str:
@@ -246,14 +247,14 @@ def _tests_of(number: str) -> str:
 
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
-    "server": lambda: _keys(SERVER_KEYS.values()),
-    "upstreams": lambda: _own(UPSTREAM_KEYS),
-    "capabilities": lambda: _keys(CAPABILITY_KEYS.values()),
-    "capability_rows": lambda: _own(MODEL_KEYS),
-    "client_keys": lambda: _keys(CLIENT_KEY_KEYS.values()),
-    "prices": lambda: _keys(PRICE_KEYS.values()),
-    "accounts": lambda: _keys(ACCOUNT_KEYS.values()),
-    "rules": lambda: _keys(RULE_KEYS.values()),
+    "server": lambda: _keys(keys_of(ServerSettings).values()),
+    "upstreams": lambda: _own(keys_of(UpstreamSettings)),
+    "capabilities": lambda: _keys(keys_of(CapabilitySettings).values()),
+    "capability_rows": lambda: _own(keys_of(ModelCapabilitySettings)),
+    "client_keys": lambda: _keys(keys_of(ClientKey).values()),
+    "prices": lambda: _keys(keys_of(Price).values()),
+    "accounts": lambda: _keys(keys_of(AccountSettings).values()),
+    "rules": lambda: _keys(keys_of(RuleSettings).values()),
     "error_actions": _error_actions,
     "model_families": _model_families,
     "providers": _providers,

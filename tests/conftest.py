@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Hooks and fixtures for all tests."""
 
 import gc
 import signal
@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The context of pytest-cov is the folder of the test: package_coverage.py asks which tests ran a line."""
+    """Set the context of coverage to the folder of the test, for package_coverage.py."""
     recorder = coverage.Coverage.current() if item.config.pluginmanager.hasplugin("_cov") else None
     folder = item.path.relative_to(TESTS).parts[0]
     if recorder is not None and folder != item.session.stash.get(FOLDER, ""):
@@ -70,7 +70,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """No secret of a test gets out: see canaries.py."""
+    """Check that no secret of a test is in an output: see canaries.py."""
     canaries.found()
     result = yield
     directory = getattr(item, "funcargs", {}).get("tmp_path")
@@ -83,7 +83,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, Any]:
-    """What is missing on a machine takes one line of the summary, and not one for each test that needs it."""
+    """Report a program that is missing on a machine in one line, and not in one for each test that needs it."""
     report = yield
     if report.skipped and isinstance(report.longrepr, tuple):
         report.longrepr = ("tests", None, report.longrepr[2])

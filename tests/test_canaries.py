@@ -1,4 +1,4 @@
-"""The search for secrets in all that tests let out finds them: see _support/canaries.py and conftest.py."""
+"""The search for secrets in outputs of tests finds them: see _support/canaries.py and conftest.py."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_files_of_stores_are_searched(tmp_path: Path) -> None:
 
 @pytest.mark.promise("S3")
 def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
-    """For what its environment and its file hold."""
+    """For secrets in its environment and its file."""
 
-    class Tells(Server):
+    class Leaky(Server):
         COMMAND = (
             "-c",
             "import os, sys; print(os.environ['KEY'], open(sys.argv[1]).read(), file=sys.stderr)",
@@ -75,13 +75,13 @@ def test_the_output_of_a_process_is_searched(tmp_path: Path) -> None:
 
     file = tmp_path / "x.toml"
     file.write_text('key = "file-canary"')
-    with Tells(str(file), env={"KEY": "variable-canary"}) as process:
+    with Leaky(str(file), env={"KEY": "variable-canary"}) as process:
         process.wait()
     assert sorted(canaries.found()) == ["output: file-canary", "output: variable-canary"]
 
 
 @pytest.mark.promise("S3")
-def test_a_text_that_is_no_secret_is_none() -> None:
+def test_a_text_without_a_secret_is_unchanged() -> None:
     Secret("an ordinary value")
     Secret("secret")
     canaries.look("x", "an ordinary value, secret")

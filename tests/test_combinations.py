@@ -1,8 +1,9 @@
-"""The cases of a test with several parameters: which are left out, and that no pair is (_support/combinations.py)."""
+"""The cases of a test with several parameters: every pair of values has one (_support/combinations.py)."""
 
+from collections.abc import Hashable
 from itertools import combinations, product
 
-from combinations import covering
+from combinations import covering, split_pair
 
 CASES = [
     {"client": client, "upstream": upstream, "stream": stream, "anyio_backend": backend}
@@ -31,11 +32,23 @@ def test_each_value_runs_once() -> None:
         assert {case[name] for case in chosen} == {case[name] for case in CASES}
 
 
+def test_each_client_is_relayed_and_translated() -> None:
+    cases: list[dict[str, Hashable]] = [
+        {"client": client, "upstream": upstream} for client, upstream in product("abc", "abc")
+    ]
+    for case in cases:
+        split_pair(case, {**case})
+    chosen = [cases[number] for number in covering(cases, 1)]
+    assert {case["client"] for case in chosen} == set(product("abc", (True, False)))
+    assert {case["upstream"] for case in chosen} == set("abc")
+    assert len(chosen) == 6
+
+
 def test_one_parameter_keeps_all_its_values() -> None:
     assert covering([{"anyio_backend": "asyncio"}, {"anyio_backend": "trio"}], 2) == [0, 1]
     assert covering([{"row": number % 2} for number in range(4)], 1) == [0, 1, 2, 3]
 
 
-def test_the_choice_is_the_same_in_each_worker_and_another_for_each_test() -> None:
+def test_each_worker_chooses_the_same_cases_and_each_test_others() -> None:
     assert covering(CASES, 2, "test_one") == covering(CASES, 2, "test_one")
     assert len({tuple(covering(CASES, 2, f"test_{number}")) for number in range(9)}) > 1

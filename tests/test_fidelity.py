@@ -1,9 +1,9 @@
-"""The fidelity matrix: no cell is a loss without a word, every field and type has a row, and the page is current."""
+"""The fidelity matrix: no cell is a silent loss, every field and type has a row, and the page is current."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ PREFIX = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
 
 def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
-    """Each row with where it comes from and where it goes."""
+    """Yield each row with its source protocol and its target protocol."""
     for origin, probes in table.items():
         for row in probes:
             yield from ((origin, other, row) for other in PROTOCOL_NAMES if other != origin)
@@ -38,7 +38,7 @@ def problems(row: Probe, cell: Cell) -> list[str]:
 
 
 @pytest.mark.promise("R13")
-def test_no_part_of_a_request_is_lost_without_a_word() -> None:
+def test_no_part_of_a_request_is_lost_silently() -> None:
     found = [
         f"{client} to {upstream}: {problem}"
         for client, upstream, row in rows(pages.REQUESTS)
@@ -49,7 +49,7 @@ def test_no_part_of_a_request_is_lost_without_a_word() -> None:
 
 
 @pytest.mark.promise("R13")
-def test_no_part_of_a_stream_is_lost_without_a_word() -> None:
+def test_no_part_of_a_stream_is_lost_silently() -> None:
     found = [
         f"{upstream} to {client}: {problem}"
         for upstream, client, row in rows(pages.ANSWERS)
@@ -58,7 +58,7 @@ def test_no_part_of_a_stream_is_lost_without_a_word() -> None:
     assert found == []
 
 
-# Good streams that nobody can go on with: the answer becomes an error, as it must.
+# Good streams that nobody can continue: the response becomes an error, as it must.
 ERRORS = {"`error`"}
 
 
@@ -81,7 +81,7 @@ def test_the_summary_is_current() -> None:
     assert summary() == PAGE.with_name("what-you-lose.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "answers"])
+@pytest.mark.parametrize("table", [pages.REQUESTS, pages.ANSWERS], ids=["requests", "responses"])
 def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
     for probes in table.values():
         names = [(row.section, row.name) for row in probes]
@@ -92,7 +92,7 @@ def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
 
 
 def named(probes: list[Probe]) -> set[str]:
-    """What rows are about: the words in their names, and the types of what stands at their places."""
+    """Return the names of fields in the rows' names, and the types of the values at their paths."""
     words = {word for row in probes for name in re.findall(r"`([^`]+)`", row.name) for word in _parts(name)}
     # `message_start` and its like are the name of a section.
     words |= {word for row in probes for word in re.findall(r"`([^`]+)`", row.section)}
@@ -108,19 +108,18 @@ def _types(value: Any) -> Iterator[str]:
         yield from (value[key] for key in ("type", "role") if isinstance(value.get(key), str))
 
 
-@pytest.mark.parametrize(
-    ("table", "what", "expected"),
-    [
-        *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
-        *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.ANSWERS.items()),
-    ],
-)
-def test_what_the_vendors_sdk_knows_has_a_row(
-    table: dict[str, list[Probe]], what: str, expected: set[str]
-) -> None:
-    assert expected, "the SDK has moved it"
-    origin = next(protocol for protocol, name in PREFIX.items() if what.startswith(name))
-    assert sorted(expected - named(table[origin])) == []
+SDK_FIELDS: list[tuple[dict[str, list[Probe]], str, set[str]]] = [
+    *((pages.REQUESTS, what, expected) for what, expected in fid_sdk.REQUESTS.items()),
+    *((pages.ANSWERS, what, expected) for what, expected in fid_sdk.WHOLE_RESPONSES.items()),
+]
+
+
+def test_every_field_of_the_vendors_sdk_has_a_row(subtests: pytest.Subtests) -> None:
+    for table, what, expected in SDK_FIELDS:
+        with subtests.test(what=what):
+            assert expected, "the SDK has moved it"
+            origin = next(protocol for protocol, name in PREFIX.items() if what.startswith(name))
+            assert sorted(expected - named(table[origin])) == []
 
 
 # --- the judge itself -----------------------------------------------------------------------------------------
@@ -132,50 +131,56 @@ BOTH = '{"o": "Zqone Zqother"}'
 DROPPED, ALTERED, WRAPPED = LossCode.DROPPED, LossCode.ALTERED, LossCode.WRAPPED
 
 
-def out(wire: str = "{}", *losses: tuple[LossCode, str], sealed: str = "", here: str = "") -> Output:
-    return Output(wire, sealed, here, tuple(Loss(code, path, "d") for code, path in losses))
+def out(wire: str = "{}", *losses: tuple[LossCode, str], wrapped: str = "", here: str = "") -> Output:
+    return Output(wire, wrapped, here, tuple(Loss(code, path, "d") for code, path in losses))
 
 
 NOTHING_SENT = out()
 
 
-@pytest.mark.parametrize(
-    ("row", "given", "base", "fate"),
-    [
-        (ROW, out(BOTH), NOTHING_SENT, Fate.CARRIED),
-        (ROW, out('{"o": "Zqone"}'), NOTHING_SENT, Fate.LOST),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/y")), NOTHING_SENT, Fate.ALTERED),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/x")), NOTHING_SENT, Fate.LOST),
-        (ROW, out('{"o": "Zqone"}', (DROPPED, "/b")), out("{}", (DROPPED, "/b")), Fate.LOST),
-        (ROW, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
-        (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-        (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
-        (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
-        (ROW, out("{}", sealed="Zqone Zqother"), NOTHING_SENT, Fate.WRAPPED),
-        (ROW, out("{}", (WRAPPED, "/a")), NOTHING_SENT, Fate.WRAPPED),
-        (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
-        (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
-        (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
-        (SWITCH, NOTHING_SENT, out('{"o": true}'), Fate.CARRIED),
-        (SWITCH, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-        (SWITCH, out("{}", here="2"), out("{}", here="1"), Fate.BY_US),
-        (EMPTY, NOTHING_SENT, NOTHING_SENT, Fate.NOTHING),
-        (EMPTY, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
-        (EMPTY, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
-    ],
-)
-def test_the_judge(row: Probe, given: Output, base: Output, fate: Fate) -> None:
-    assert judge(row, lambda body: given if body == row.body else base).fate is fate
+JUDGE: list[tuple[Probe, Output, Output, Fate]] = [
+    (ROW, out(BOTH), NOTHING_SENT, Fate.CARRIED),
+    (ROW, out('{"o": "Zqone"}'), NOTHING_SENT, Fate.LOST),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/y")), NOTHING_SENT, Fate.ALTERED),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/a/x")), NOTHING_SENT, Fate.LOST),
+    (ROW, out('{"o": "Zqone"}', (DROPPED, "/b")), out("{}", (DROPPED, "/b")), Fate.LOST),
+    (ROW, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+    (ROW, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+    (ROW, out("{}", (DROPPED, "/elsewhere")), NOTHING_SENT, Fate.LEFT_OUT),
+    (ROW, out(BOTH, (ALTERED, "/a")), NOTHING_SENT, Fate.ALTERED),
+    (ROW, out("{}", wrapped="Zqone Zqother"), NOTHING_SENT, Fate.WRAPPED),
+    (ROW, out("{}", (WRAPPED, "/a")), NOTHING_SENT, Fate.WRAPPED),
+    (ROW, out("{}", here="Zqone Zqother"), NOTHING_SENT, Fate.BY_US),
+    (SWITCH, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+    (SWITCH, NOTHING_SENT, NOTHING_SENT, Fate.LOST),
+    (SWITCH, NOTHING_SENT, out('{"o": true}'), Fate.CARRIED),
+    (SWITCH, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+    (SWITCH, out("{}", here="2"), out("{}", here="1"), Fate.BY_US),
+    (EMPTY, NOTHING_SENT, NOTHING_SENT, Fate.NOTHING),
+    (EMPTY, out('{"o": true}'), NOTHING_SENT, Fate.CARRIED),
+    (EMPTY, out("{}", (DROPPED, "/a")), NOTHING_SENT, Fate.LEFT_OUT),
+]
 
 
-def test_a_refusal_is_told_in_its_words() -> None:
+def translation(row: Probe, given: Output, base: Output) -> Callable[[Any], Output]:
+    """Return a translation with the output `given` for the row's body, and `base` for the body without its part."""
+    return lambda body: given if body == row.body else base
+
+
+def test_the_fate_of_a_row(subtests: pytest.Subtests) -> None:
+    for row, given, base, fate in JUDGE:
+        with subtests.test(given=given, base=base, fate=fate):
+            assert judge(row, translation(row, given, base)).fate is fate
+
+
+def test_a_refusal_has_its_own_message() -> None:
     def refuse(_: Any) -> Output:
         raise RemoteProtocolError("no such thing")
 
     assert judge(ROW, refuse) == Cell(Fate.REFUSED, words="no such thing")
 
 
-def test_a_cell_says_where_and_why() -> None:
+def test_a_cell_has_its_places_and_notes() -> None:
     given = out('{"list": [{"type": "t", "o": "Zqone"}], "n": 1}', (DROPPED, "/a/y"))
     cell = judge(ROW, lambda body: given if body == ROW.body else NOTHING_SENT)
     assert cell == Cell(Fate.ALTERED, ("list[t].o",), (Note("dropped", ("y",), "d"),))

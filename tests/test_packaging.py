@@ -1,4 +1,4 @@
-"""What is in the wheel, what it is made of, and that the checkout's environment is the locked one."""
+"""The wheel: its files and dependencies; and the checkout's environment is the locked one."""
 
 import json
 import os
@@ -76,7 +76,7 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
     assert {name for name in wheel.namelist() if name.endswith(".py")} == modules
 
 
-def test_a_plain_install_needs_msgspec_alone() -> None:
+def test_a_plain_install_needs_only_msgspec() -> None:
     plain = [each for each in requires("dragoman") or () if "extra ==" not in each]
     assert [each.split(">")[0] for each in plain] == ["msgspec"]
 
@@ -98,7 +98,7 @@ def test_the_gateway_has_at_most_ten_direct_dependencies_and_each_is_argued() ->
 
 
 def test_developers_get_what_the_extras_bring() -> None:
-    """Tests of an extra that is not installed are skipped, and nobody would see them fail."""
+    """Tests of an extra that is not installed are skipped, so they would not fail."""
     optional, dev = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]["dev"]
     assert set(optional) == {"server", "grammar", "socks", "valkey"}
     assert all(each in dev for name in optional.keys() - {"server"} for each in optional[name])
@@ -167,7 +167,7 @@ def test_developers_run_the_same_gateway() -> None:
 
 
 def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
-    """What an installed package requires here."""
+    """Return the requirements of an installed package on this platform."""
     found = [Requirement(each) for each in requires(name) or ()]
     return [
         each
@@ -189,7 +189,7 @@ ELSEWHERE = {
 
 
 def test_every_package_of_the_checkout_is_locked() -> None:
-    """When pyproject.toml changes, `make lock` has to run: what it names, and what that brings, has a version."""
+    """When pyproject.toml changes, `make lock` has to run: all direct and indirect requirements have a version."""
     groups = PROJECT["dependency-groups"]
     locked, seen = Lock("dev"), set[tuple[str, ...]]()
     left = [Requirement(each) for each in (*groups["build"], *groups["dev"]) if isinstance(each, str)]
@@ -218,7 +218,7 @@ def sbom(wheel: zipfile.ZipFile) -> dict[str, Any]:
 
 
 @pytest.mark.promise("S17")
-def test_the_sbom_says_of_each_dependency_what_the_lock_says(sbom: dict[str, Any]) -> None:
+def test_the_sbom_agrees_with_the_lock(sbom: dict[str, Any]) -> None:
     lock = Lock("dev")
     for component in sbom["components"]:
         name = component["name"]
@@ -275,7 +275,7 @@ def test_the_editable_install_is_this_checkout() -> None:
 
 
 def test_the_main_suite_does_not_read_the_recordings() -> None:
-    """They lie outside of the repository: its result would depend on what lies beside a clone."""
+    """They are outside of the repository: results would depend on the folders beside a clone."""
     recordings = ROOT / "tests" / "recordings"
     readers = [
         path.relative_to(ROOT)
@@ -287,7 +287,7 @@ def test_the_main_suite_does_not_read_the_recordings() -> None:
 
 
 @pytest.mark.parametrize(("missing", "command"), [("click", "--help"), ("hypercorn", "serve")])
-def test_without_the_extra_the_command_says_what_to_install(missing: str, command: str) -> None:
+def test_without_the_extra_the_command_names_what_to_install(missing: str, command: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = [{command!r}];"
         "from dragoman_server.__main__ import main; main()"

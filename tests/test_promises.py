@@ -4,8 +4,6 @@ import re
 import runpy
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "promises.md").read_text("utf-8")
@@ -23,9 +21,9 @@ def test_every_promise_is_there_once_in_its_order() -> None:
     assert all(f"<!-- table: {number} -->" in text for number, text in SECTIONS.items())
 
 
-@pytest.mark.parametrize("number", GENERATE["PROMISES"])
-def test_a_promise_has_a_test(number: str) -> None:
-    assert re.search(r"^- `tests/", SECTIONS[number], re.MULTILINE)
+def test_every_promise_has_a_test() -> None:
+    promises = GENERATE["PROMISES"]
+    assert [n for n in promises if not re.search(r"^- `tests/", SECTIONS[n], re.MULTILINE)] == []
 
 
 def test_every_marker_counts() -> None:
@@ -46,7 +44,7 @@ def test_every_marker_counts() -> None:
     )
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name)
-def test_links_to_promises_lead_to_one(page: Path) -> None:
-    linked = re.findall(r"promises\.md#([rs]\d+)", page.read_text("utf-8"))
-    assert {each.upper() for each in linked} <= set(GENERATE["PROMISES"])
+def test_links_to_promises_are_valid() -> None:
+    for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
+        linked = re.findall(r"promises\.md#([rs]\d+)", page.read_text("utf-8"))
+        assert {each.upper() for each in linked} <= set(GENERATE["PROMISES"]), page.name

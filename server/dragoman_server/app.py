@@ -32,7 +32,8 @@ from dragoman_server.http.models import models_routes
 from dragoman_server.http.request import path_below_mount
 from dragoman_server.http.responses import ResponsesEndpoint, responses_routes
 from dragoman_server.replies import Reply
-from dragoman_server.settings import LOOPBACK_ORIGINS, Settings
+from dragoman_server.settings import Settings
+from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.upstream.client import UpstreamClient
 
 
@@ -114,8 +115,8 @@ def create_app(
         settings: from `config.loader.load`, or made by hand.
         client: how upstreams are reached; by default one of the application's own. Either way the application
             opens it at startup and closes it at shutdown, so it needs a server that speaks lifespan.
-        protocols: those that are served, by name. A protocol of your own goes in here beside those of PROTOCOLS, and
-            into `config.loader.load` as well if the file names it. Errors at paths of no protocol have the form of the
+        protocols: those that are served, by name. Pass a protocol of your own here beside those of PROTOCOLS, and
+            to `config.loader.load` as well if the file names it. Errors at paths of no protocol have the form of the
             first one.
 
     Raises ValueError for an upstream that speaks none of them, and for client keys without a secret.
@@ -133,7 +134,7 @@ def _routes(gateway: Gateway) -> list[BaseRoute]:
         return _json({"status": "ok"})
 
     async def hello(request: Request) -> Response:
-        # Claude Code opens its connection with this, and tests with it if the network lets it through.
+        # Claude Code opens its connection with this, and tests with it if the network allows that.
         return _json({"message": "hello"})
 
     async def readyz(request: Request) -> Response:

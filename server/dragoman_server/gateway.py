@@ -63,7 +63,7 @@ class Gateway:
             unknown = [name for name in upstream.protocols if name not in self.upstreams]
             if unknown:
                 raise ValueError(
-                    f"upstream {upstream.name} speaks {', '.join(unknown)}, which this gateway was not given"
+                    f"upstream {upstream.name} speaks {', '.join(unknown)}, which is not among this gateway's protocols"
                 )
         self.client = client or UpstreamClient()
         self.simulator = SimulatedUpstream()

@@ -13,12 +13,9 @@ from functools import lru_cache
 from dragoman import UPSTREAMS
 from dragoman.codec import ProtocolSpec, RateLimitHeaders, UpstreamSpec
 from dragoman_server import __version__
-from dragoman_server.settings import (
-    AUTO_VERSION,
-    VERSION_HEADER,
-    UpstreamSettings,
-)
+from dragoman_server.settings import UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import AUTO_VERSION, VERSION_HEADER
 
 HeaderList = list[tuple[str, str]]
 
@@ -153,7 +150,7 @@ def _duration(now: float, until: float) -> str:
 
 
 def _moment(now: float, until: float) -> str:
-    """Format a time as Anthropic does: "The time when the limit will be fully replenished, in RFC 3339 format." """
+    """Format the time at which a limit is replenished as Anthropic does, by RFC 3339."""
     return f"{datetime.fromtimestamp(math.ceil(until), UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -29,7 +29,7 @@ REQUESTS = logging.getLogger("dragoman.requests")
 _MAX_TEXT_LENGTH = 500
 
 # Of lines that repeat, MAX_REPEATS are written in REPEAT_WINDOW_S seconds. Otherwise an error in each connection fills
-# the disk: 80 MB of tracebacks in a minute were seen.
+# the disk, with up to 80 MB of tracebacks in a minute.
 MAX_REPEATS = 20
 REPEAT_WINDOW_S = 10.0
 

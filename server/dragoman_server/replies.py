@@ -127,7 +127,7 @@ _BASE = re.compile(r"(/v1|/api|/openai|/anthropic)*")
 
 
 def _before(path: str, end: str) -> str | None:
-    """Return the part of a base URL before an endpoint's path, or before a path below it. None if it is no base URL."""
+    """Return the part of a base URL before an endpoint's path, or a path below it. None if it is not a base URL."""
     head, found, below = path.rpartition(end)
     return head if found and below[:1] in ("", "/") and _BASE.fullmatch(head) else None
 

@@ -34,7 +34,7 @@ def open_sqlite_file(file_format: SQLiteFileFormat, path: str, busy_s: float) ->
 
     busy_s: how long a call waits for another process to finish its writing. Raises WrongFile, sqlite3.Error, OSError.
     """
-    # SQLite would make it readable for everybody whom the umask allows.
+    # SQLite would make it readable for all users whom the umask allows.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:

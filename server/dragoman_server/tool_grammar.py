@@ -24,10 +24,10 @@ MAX_DEFINITION = 16 * 1024
 MAX_TEXT = 256 * 1024
 # Seconds of this thread for one text, two microseconds a byte, because other requests wait.
 MAX_CHECK_S = 0.1
-# Bytes between looks at the clock.
+# Bytes between readings of the clock.
 _STEP = 32
-# What one step may cost the parser, where a line of a patch takes some tens: an ambiguous grammar takes about 50 ms for
-# _STEP bytes until it has used up this.
+# Limits on the parser's items for one step. A line of a patch takes some tens; an ambiguous grammar takes about 50 ms
+# for _STEP bytes until it reaches them.
 _MAX_ITEMS = 1000
 _MAX_ITEMS_IN_ROW = 500
 # States and expressions of the lexer, for counts of counts and the like. Codex's grammar needs some hundreds.
@@ -36,7 +36,7 @@ _LEXER_FUEL = 100_000
 # Every request of an agent has the same grammars.
 _MAX_CACHED = 64
 
-# What a grammar ignores may also come first, as in Lark itself.
+# Ignored text may also come first, as in Lark itself.
 _AS_IN_LARK = '%llguidance {"allow_initial_skip": true}\n'
 
 
@@ -70,12 +70,13 @@ def check_input(grammar: Grammar, text: str) -> str | None:
         # The matcher stops where nothing but ignored text can follow, which is blank in nearly all grammars.
         if data[accepted:].isspace():
             return None
-        raise Unchecked("it goes on behind its end, maybe with what the grammar ignores")
+        raise Unchecked("it continues after its end, maybe with text that the grammar ignores")
     if grammar.syntax == "regex":
         return "the text does not match the regular expression"
     before = data[:accepted].decode("utf-8", "replace")
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    what = "the text ends where more must follow" if accepted == len(data) else "the text leaves the grammar"
+    at_end = accepted == len(data)
+    what = "the text ends where more must follow" if at_end else "the text does not match the grammar"
     return f"{what}, line {line}, column {column}"
 
 
@@ -86,13 +87,13 @@ def _consume(matcher: "LLMatcher", data: bytes) -> int:
         step = data[start : start + _STEP]
         accepted: int = matcher.try_consume_tokens(list(step))
         if matcher.is_error() or time.thread_time() > deadline:
-            raise Unchecked("to check it would take too long")
+            raise Unchecked("checking it would take too long")
         if accepted < len(step):
             return start + accepted
     return len(data)
 
 
-# A grammar that cannot be read is not cached, but that is found out early.
+# A grammar that cannot be read is not cached, but it fails early.
 @lru_cache(maxsize=_MAX_CACHED)
 def _matcher(syntax: str, definition: str) -> "LLMatcher":
     """Return the matcher at the beginning of a text. Raises Unchecked if the grammar cannot be read."""
@@ -120,4 +121,4 @@ def _matcher(syntax: str, definition: str) -> "LLMatcher":
 
 
 def _unreadable() -> Unchecked:
-    return Unchecked("the grammar is not one that can be checked")
+    return Unchecked("the grammar cannot be checked")

@@ -9,7 +9,7 @@ from pathlib import Path
 from valkey_server import ValkeyServer
 
 from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff
+from dragoman_server.accounts.health import Backoff, Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
@@ -130,22 +130,29 @@ class Calls:
         after, random = self._random.choice([None, None, 0.5, 7.0, 100.0]), self._random.random()
 
         def call(store: AccountStore) -> Awaitable[object]:
-            return store.failed(
-                account, action, 'the "cause" 語', now, retry_after=after, random=random, backoff=REST
+            return store.change(
+                account,
+                lambda health: health.after_failure(
+                    action, 'the "cause" 語', now, retry_after=after, random=random, backoff=REST
+                ),
             )
 
         return f"failed {account} {action} after {after} draw {random} at {now}", call
 
     def _succeeded(self, now: float) -> tuple[str, Call]:
         account, remaining = self._random.choice(ACCOUNTS), self._random.choice([None, None, 0.123, 0.5, 1.0])
-        return f"succeeded {account} {remaining}", lambda store: store.succeeded(account, remaining=remaining)
+        return f"succeeded {account} {remaining}", lambda store: store.change(
+            account, lambda health: health.after_success(remaining=remaining)
+        )
 
     def _by_hand(self, now: float) -> tuple[str, Call]:
         account = self._random.choice(ACCOUNTS)
         # More often back into use than out of it, or nothing would happen in the end.
         if self._random.random() < 0.3:
-            return f"disable {account}", lambda store: store.disable(account, "by hand")
-        return f"reset {account}", lambda store: store.reset(account)
+            return f"disable {account}", lambda store: store.change(
+                account, lambda health: health.after_disabling("by hand")
+            )
+        return f"reset {account}", lambda store: store.change(account, Health.after_reset)
 
     def _spend(self, now: float) -> tuple[str, Call]:
         rates = [

@@ -1,4 +1,4 @@
-"""What the Chat writers send to a client, checked by the types of the official SDK."""
+"""Responses of the Chat writers, checked by the types of the official SDK."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def chat(model: str = "up/m", *, stream: bool = True, **more: Any) -> dict[str, 
 
 
 def wait_until(is_so: Callable[[], object], within_s: float = DEADLINE_S, what: str = "") -> float:
-    """Wait until the condition holds. Returns its time.monotonic(). what: the condition in words, for the failure."""
+    """Wait until the condition holds. Returns its time.monotonic(). what: the condition as text, for the failure."""
     deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, f"not within {within_s} s: {what or is_so}"
@@ -172,7 +172,7 @@ class Upstream:
     """Runs the script for each connection, in a thread of its own. conversations: all of them, in their order."""
 
     def __init__(self, script: Script = streams) -> None:
-        self.script = script  # may be set anew between requests
+        self.script = script  # may be set again between requests
         self.conversations: list[Conversation] = []
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port: int = self._listener.getsockname()[1]

@@ -1,6 +1,6 @@
-"""One wish written by hand for several protocols, and how what we make of one differs from what its authors wrote.
+"""One request written by hand for several protocols, and the differences between a translation and the original.
 
-A difference is a place, and whether only one of the two says something there. Spellings that mean the same (a string
+A difference is a path, and whether only one of the two has a value there. Spellings that mean the same (a string
 for a list of one text, a message without its type) are made one before.
 """
 

@@ -1,4 +1,4 @@
-"""Fuzzing: documents, streams and bytes that the repository has are mutated, and a judge looks at what comes of them.
+"""Fuzzing: documents, streams and bytes that the repository has are mutated, and the results are checked.
 
 @fuzz(mutated_json(fixtures), examples=200)
 def test_it(body: bytes) -> None: ...
@@ -234,7 +234,7 @@ def change(document: Json, plan: Sequence[Step]) -> Json:
     """The document with each step of a plan taken, in their order."""
     changed = {"": copy.deepcopy(document)}
     for name, place, another, odd, word in plan:
-        # What gets small, goes on: an empty document has one place, itself.
+        # What gets small, continues: an empty document has one place, itself.
         found = holders(changed)[1 if len(holders(changed)) > 1 else 0 :]
         if not found:
             break
@@ -372,7 +372,7 @@ def mutated_streams(streams: Mapping[str, Sequence[bytes]]) -> st.SearchStrategy
 def streams() -> dict[str, list[bytes]]:
     """Whole streams of each protocol: samples, and hand-written events as its writer prints them."""
     from laws.events import EVENTS, scripted
-    from laws.pairs import Source, answered
+    from laws.pairs import Source, translated_response
     from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
     from oracle import samples as s
 
@@ -384,5 +384,5 @@ def streams() -> dict[str, list[bytes]]:
     for label, events in EVENTS.items():
         spec, script = scripted(events)
         for name in PROTOCOL_NAMES:
-            found[name].append(answered(Source(label, "scripted", script, spec), name))
+            found[name].append(translated_response(Source(label, "scripted", script, spec), name))
     return found

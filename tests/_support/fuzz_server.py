@@ -17,7 +17,7 @@ from edge import (
 )
 from http_certificate import Certificate
 
-# For an answer to others, on a busy machine.
+# For a response to others, on a busy machine.
 MOST_S = 60.0
 
 
@@ -53,7 +53,7 @@ class Served:
         return context
 
     def send(self, protocol: str, parts: Sequence[bytes], answers: bool) -> bytes:
-        """Send bytes over a new connection and leave it. answers: wait a moment for what comes back, and give it."""
+        """Send bytes over a new connection and leave it. responses: wait a moment for what comes back, and give it."""
         found = b""
         plain = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=MOST_S)
         # The gateway may close at any byte.

@@ -1,6 +1,6 @@
 """Requests of HTTP/1.1 as bytes: sound ones, and those that can be read in two ways.
 
-Each asks for paths below /seen, where the gateway has nothing: it answers 404 and writes a line with the path, so its
+Each requests paths below /seen, where the gateway has nothing: it answers 404 and writes a line with the path, so its
 log says which requests it has seen.
 """
 
@@ -11,7 +11,7 @@ SECOND = b"GET /seen/2 HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
 class Case(NamedTuple):
-    """statuses: of the answers, in their order. stays: the connection is kept open."""
+    """statuses: of the responses, in their order. stays: the connection is kept open."""
 
     sent: bytes
     statuses: tuple[int, ...]

@@ -42,7 +42,7 @@ MOST_S = 30.0
 SERVER = "account_wait_s = 3600"
 # "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
 WAYS = ("fin", "rst", "close", "reset")
-# Where a request can be when its client leaves, and the model that it asks for to get there.
+# Where a request can be when its client leaves, and the model that it requests for that.
 PHASES = {
     "connecting": "deaf/m",
     "in the TLS handshake": "secure/m",
@@ -65,7 +65,7 @@ _PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 
 
 
 def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxyType({})) -> None:
-    """The upstream's side of all phases, one request a connection. answers: whole ones, in phases beside PHASES."""
+    """The upstream's side of all phases, one request a connection. responses: whole ones, in phases beside PHASES."""
     request = conversation.read()
     if request is None:
         return
@@ -335,7 +335,7 @@ def _port(address: str) -> int:
 
 
 def _waits(conversation: Conversation, said: bytes) -> bool:
-    """Whether an attempt at this request waits here for the rest of its answer."""
+    """Whether an attempt at this request waits here for the rest of its response."""
     last = conversation.requests[-1] if conversation.requests else b""
     return said in last and b'"first"' not in last
 

@@ -1,7 +1,7 @@
-"""Answers for Responses clients, judged as they are made.
+"""Responses for Responses clients, checked as they are written.
 
-Every answer is judged three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
-and by the accumulator of the vendor's SDK. Streamed and whole answers must be the same.
+Every response is judged three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
+and by the accumulator of the vendor's SDK. Streamed and whole responses must be the same.
 """
 
 from __future__ import annotations
@@ -43,18 +43,20 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-SEALER = Signer(b"secret")
-FOREIGN = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SEALER, prompt_tokens=11)
+SIGNER = Signer(b"secret")
+FOREIGN = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SIGNER, prompt_tokens=11)
 STARTED = Started("up_1", "gpt", 5)
 USAGE = Usage(10, 5, 4, 2, 3)
 # Reasoning of another vendor.
-MESSAGES_SEAL = Signature("anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c")
+MESSAGES_SIGNATURE = Signature(
+    "anthropic_messages", {"type": "thinking", "thinking": "hm", "signature": "s"}, "c"
+)
 ENDS_WELL = Stopped(StopReason.END)
 SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
 def own(**body: Any) -> ResponseContext:
-    return ResponseContext(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SEALER)
+    return ResponseContext(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SIGNER)
 
 
 def stream(
@@ -92,14 +94,14 @@ def whole(*events: Event, context: ResponseContext = FOREIGN, ledger: Ledger | N
     return value
 
 
-def answer(
+def response_payloads(
     *middle: Event,
     stop: Stopped = ENDS_WELL,
     usage: tuple[Usage, ...] = (USAGE,),
     context: ResponseContext = FOREIGN,
     lost: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
-    """The payloads of an answer that ended, the same whole and streamed."""
+    """The payloads of a response that ended, the same whole and streamed."""
     events = (STARTED, *middle, *usage, stop, ENDED)
     ledgers = Ledger(), Ledger()
     payloads = stream(*events, context=context, ledger=ledgers[0])
@@ -129,7 +131,7 @@ def call(number: int = 0, *pieces: str, complete: bool = True, **head: Any) -> l
     return [BlockStarted(number, BlockKind.TOOL_CALL, tool=tool), *deltas, BlockEnded(number, complete)]
 
 
-def thought(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
+def reasoning_block(*inside: Event, complete: bool = True, **head: Any) -> list[Event]:
     return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
 
 

@@ -30,7 +30,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-EXCHANGE = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
 HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
 USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 STARTED = Started("resp_1", "gpt", 5)
@@ -52,7 +52,7 @@ def event(kind: str, index: int = 0, **fields: Any) -> dict[str, Any]:
 
 def events_of(*payloads: dict[str, Any], named: bool = True, ledger: Ledger | None = None) -> list[Event]:
     """The events of a stream; legal ones, and the same when the stream has no event lines."""
-    reader = SPEC.stream_reader(EXCHANGE, Ledger() if ledger is None else ledger)
+    reader = SPEC.stream_reader(CONTEXT, Ledger() if ledger is None else ledger)
     found: list[Event] = []
     for payload in payloads:
         name = str(payload.get("type", "")).encode() if named else b""
@@ -135,10 +135,10 @@ def summary(text: str, part: int = 0) -> dict[str, Any]:
     return event("reasoning_summary_text.delta", item_id="rs_1", summary_index=part, delta=text)
 
 
-def thought(text: str, part: int = 0, form: ReasoningForm = ReasoningForm.SUMMARY) -> ReasoningDelta:
+def reasoning_delta(text: str, part: int = 0, form: ReasoningForm = ReasoningForm.SUMMARY) -> ReasoningDelta:
     return ReasoningDelta(0, text, part, form)
 
 
-SEAL_END: list[Event] = [SignatureDelta(0, Signature(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
-SEALED_DONE = event("output_item.done", item=SEALED)
+SIGNATURE_END: list[Event] = [SignatureDelta(0, Signature(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
+WRAPPED_DONE = event("output_item.done", item=SEALED)
 SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}

@@ -46,14 +46,14 @@ def _words(kind: Any, key: str) -> Iterator[str]:
 
 
 def _event_fields(kind: Any) -> set[str]:
-    """Of a vendor's answer: without those whose contents have rows of their own."""
+    """Of a vendor's response: without those whose contents have rows of their own."""
     return fields(kind) - {
         *("object", "type", "choices", "content", "output", "usage", "status", "error"),
         *("stop_reason", "incomplete_details"),
     }
 
 
-# protocol's request or answer -> what its rows must name.
+# protocol's request or response -> what its rows must name.
 REQUESTS: dict[str, set[str]] = {
     "chat fields": fields(CompletionCreateParamsBase) | {"stream"},
     "chat roles": words(chat.ChatCompletionMessageParam, "role"),
@@ -76,7 +76,7 @@ REQUESTS: dict[str, set[str]] = {
     "responses choices": words(ToolChoice),
     "responses includes": words(responses.ResponseIncludable),
 }
-ANSWERS: dict[str, set[str]] = {
+WHOLE_RESPONSES: dict[str, set[str]] = {
     "chat chunks": _event_fields(chat.ChatCompletionChunk),
     "chat deltas": fields(ChoiceDelta),
     "chat reasons": words(Choice.model_fields["finish_reason"].annotation) - {"function_call"},

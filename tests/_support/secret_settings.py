@@ -12,11 +12,11 @@ from urllib.parse import quote
 from dragoman_server import settings as tables
 from dragoman_server.settings import (
     AccountSettings,
+    CapabilitySettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
 )
-from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
 from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
@@ -73,12 +73,12 @@ WHOLE = (
 
 def secret_keys() -> set[tuple[str, str]]:
     """Table and key of every setting that holds a secret."""
-    found = set()
-    for name, keys in vars(tables).items():
-        if name.endswith("_KEYS"):
-            cls = next(each for each in _CLASSES if tables.keys_of(each).keys() == keys.keys())
-            found |= {(cls.__name__, key.name) for key in keys.values() if key.kind in SECRET_KINDS}
-    return found
+    return {
+        (cls.__name__, key.name)
+        for cls in _CLASSES
+        for key in tables.keys_of(cls).values()
+        if key.kind in SECRET_KINDS
+    }
 
 
 def secret_fields() -> set[tuple[str, str]]:
@@ -91,10 +91,7 @@ def secret_fields() -> set[tuple[str, str]]:
     }
 
 
-_CLASSES = [
-    each for each in vars(tables).values() if isinstance(each, type) and each.__name__.endswith("Settings")
-]
-_CLASSES += [ModelCapabilitySettings, CapabilitySettings, tables.ClientKey, tables.Price]
+_CLASSES: list[type] = [Settings, ServerSettings, CapabilitySettings, *tables.ARRAYS.values()]
 
 
 def _of(cls: type) -> dict[str, Any]:
@@ -125,7 +122,7 @@ def all_values() -> list[str]:
 
 
 def repeated() -> str:
-    """The words of a server that repeats all that it can have heard, in all forms that it may give them."""
+    """The words of a server that repeats all that it can have received, in all forms that it may give them."""
     key = CANARIES["UpstreamSettings", "api_key"].reveal()
     proxy = f"me:{_PROXY}"
     said = [

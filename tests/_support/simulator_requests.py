@@ -1,4 +1,4 @@
-"""Requests to the simulator, in each protocol's own form, and the turn that follows an answer."""
+"""Requests to the simulator, in each protocol's own form, and the turn that follows a response."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def free_text(protocol: str, name: str) -> Body:
 
 
 def follow(protocol: str, body: Body, answer: Body, results: list[str], *, image: bool = False) -> Body:
-    """The next turn: the answer as it came, and a result for each of its calls, in order."""
+    """The next turn: the response as it came, and a result for each of its calls, in order."""
     if protocol == RESPONSES:
         calls = [item for item in answer["output"] if item["type"].endswith("_call")]
         outputs: list[Body] = [

@@ -1,7 +1,7 @@
-"""A mixed load with faults on all sides of one gateway process, and what it costs: memory, descriptors, the patience of
+"""A mixed load with errors on all sides of one gateway process, and what it costs: memory, descriptors, the patience of
 others.
 
-The upstream fails in all its ways, clients leave and misbehave in theirs, the stores stop; whoever asks for something
+The upstream fails in all its ways, clients leave and misbehave in theirs, the stores stop; whoever requests something
 whole must get it or an error, within a time, and afterwards nothing is left.
 """
 
@@ -41,10 +41,10 @@ from h2_client import Peer, data, headers, is_end, over_tls, reset, window
 from http_certificate import Certificate
 from leaving import body_of
 
-# Nobody who wants an answer waits longer: the upstream's silence ends after READ_S.
+# Nobody who wants a response waits longer: the upstream's silence ends after READ_S.
 MOST_S = 20.0
 READ_S = 1.0
-# What a run may cost. Its memory has a level that the largest answers bring it to; in minutes it does not grow.
+# What a run may cost. Its memory has a level that the largest responses bring it to; in minutes it does not grow.
 MOST_RESIDENT_MB = 200.0
 MOST_GROWTH_MB = 12.0
 GROWTH_AFTER_S = 60.0
@@ -326,7 +326,7 @@ class Soak:
                     other.execute("COMMIT")
 
     def _stop_store(self) -> None:
-        """It answers nothing for a while, or is gone and comes back empty."""
+        """It sends nothing for a while, or is gone and comes back empty."""
         draw = random.Random(self._seed)
         while not self._over.wait(1.0):
             if draw.random() < 0.5:
@@ -347,7 +347,7 @@ class Soak:
             self.figures.health.append((time.monotonic() - begun) * 1000)
 
     def _trickle(self, gateway: EdgeGateway) -> None:
-        """Reads an endless answer at a byte a second."""
+        """Reads an endless response at a byte a second."""
         with gateway.connect() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.sendall(self._request(CHAT_PATH, "floods", True)[1])
@@ -390,7 +390,7 @@ class Soak:
         self._read(client, play)
 
     def _read(self, client: socket.socket, play: str, answers: int = 1) -> None:
-        """Read until the answers are there, or the gateway has ended."""
+        """Read until the responses are there, or the gateway has ended."""
         found = b""
         try:
             while found.count(b"\r\n0\r\n\r\n") + _whole_ones(found) < answers:

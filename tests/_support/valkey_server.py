@@ -61,7 +61,7 @@ class ValkeyServer:
             self._process = None
 
     def pause(self) -> None:
-        """It takes connections and bytes, and answers nothing."""
+        """It takes connections and bytes, and sends no response."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -120,7 +120,7 @@ def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
     name = "input" if pair.client == RESPONSES else "messages"
     follow[name] = [without_reasoning(turn) for turn in follow[name]]
     follow[name] = [turn for turn in follow[name] if turn is not None]
-    with pytest.raises(Exception, match="did not come back") as raised:
+    with pytest.raises(Exception, match="was not sent back") as raised:
         ask(sdk, pair.client, Way.WHOLE, follow)
     assert raised.value.status_code == 400  # type: ignore[attr-defined]
 

@@ -48,6 +48,7 @@ def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
 
 
 @each_way
+@pytest.mark.each_choice
 def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("images"), "What is this?", image=True)
     response = ask(sdk, pair.client, way, body)

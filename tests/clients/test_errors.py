@@ -38,6 +38,7 @@ FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
+@pytest.mark.each_choice
 def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, classes in CLASSES.items():
         expected = classes[pair.client == MESSAGES]
@@ -55,7 +56,7 @@ def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
 
 @pytest.mark.parametrize(
     ("model", "text"),
-    [("error-mid", "gave up in the middle"), ("cut", "connection ended"), ("cut-end", "ended|truncated")],
+    [("error-mid", "failed in the middle"), ("cut", "connection ended"), ("cut-end", "ended|truncated")],
 )
 def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str) -> None:
     """Streamed and whole: the content before the break arrives, and no end."""

@@ -233,7 +233,7 @@ def test_an_abandoned_response_is_cancelled(client: openai.OpenAI, upstream: str
             assert time.monotonic() < deadline
             time.sleep(0.02)
     assert found.status == "cancelled"
-    with pytest.raises(openai.BadRequestError, match="it is cancelled"):
+    with pytest.raises(openai.BadRequestError, match="its status is cancelled"):
         client.responses.create(model=f"{upstream}/echo", input="x", previous_response_id=id)
 
 

@@ -1,9 +1,8 @@
-"""What Claude Code, Codex, opencode, aider, pi and qwen really send, at an upstream of every protocol.
+"""Recorded requests of Claude Code, Codex, opencode, aider, pi and qwen, for an upstream of every protocol.
 
-Strategy: each request is translated, and every place of it is looked up in a table of fates. The judge complains of a
-place that no row names, of a value that is not what its row says, of anything at the upstream that no row explains,
-and of every difference between the ledger and the rows. Where the protocols are equal, nothing but the model's
-name may change.
+Each request is translated, and every value of it is compared with a table of fates. A value without a row, a value
+that differs from its row, a value at the upstream without a row, and a difference between ledger and rows are problems.
+Where the protocols are equal, only the model's name may change.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from agents import fates_messages as client_fates_messages
 from agents import fates_responses as client_fates_responses
 from agents.requests import CASES, MODELS, TARGETS, Case, vendor_target
 from agents.rows import IMPLIED, Judge, Row, lost, made, to
-from failures.cross import Asked, ask, name_of
 from failures.rules import refused
+from failures.translate import UpstreamRequest, name_of, translate_request
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
@@ -36,43 +35,44 @@ FATES: dict[tuple[str, str, str], Fate] = {
     **client_fates_messages.FATES,
     **client_fates_responses.FATES,
 }
-cases = pytest.mark.parametrize(
-    "case", CASES, ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES]
-)
 
 
 def others(case: Case) -> list[str]:
     return [upstream for upstream in PROTOCOL_NAMES if upstream != case.protocol]
 
 
-def led(case: Case, upstream: str) -> Asked:
-    return ask(case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream])
+def led(case: Case, upstream: str) -> UpstreamRequest:
+    return translate_request(
+        case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream]
+    )
 
 
 def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
     rows, added = FATES[case.name, case.protocol, upstream]
-    asked = led(case, upstream)
-    judge = Judge(case.body, asked.body, rows, added)
-    return judge, judge.judge((loss.code.value, loss.path) for loss in asked.translated.losses)
+    requested = led(case, upstream)
+    judge = Judge(case.body, requested.body, rows, added)
+    return judge, judge.judge((loss.code.value, loss.path) for loss in requested.translated.losses)
 
 
-@cases
 @pytest.mark.promise("R13")
-def test_every_place_is_carried_mapped_or_in_the_ledger(case: Case) -> None:
-    for upstream in others(case):
-        _, complaints = judged(case, upstream)
-        assert complaints == [], upstream
+def test_every_value_is_kept_mapped_or_in_the_ledger(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                _, complaints = judged(case, upstream)
+                assert complaints == [], upstream
 
 
-@cases
-def test_the_vendors_rules_are_kept(case: Case) -> None:
-    for upstream in others(case):
-        assert refused(upstream, led(case, upstream).body) == [], upstream
+def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                assert refused(upstream, led(case, upstream).body) == [], upstream
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
-def test_no_row_is_of_no_use(protocol: str) -> None:
-    """A row that fits nothing says nothing, and hides that what it was for is gone."""
+def test_every_row_is_used(protocol: str) -> None:
+    """A row that fits nothing checks nothing."""
     for upstream in PROTOCOL_NAMES:
         named: set[str] = set()
         used: set[str] = set()
@@ -84,36 +84,41 @@ def test_no_row_is_of_no_use(protocol: str) -> None:
         assert named - used == set()
 
 
-@cases
 @pytest.mark.promise("R12")
-def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(case: Case) -> None:
-    asked = led(case, case.protocol)
-    assert asked.translated.relayed
-    assert list(asked.translated.losses) == []
-    assert asked.body == {**case.body, "model": MODELS[case.protocol]}
-    body = json.dumps(case.body).encode()
-    name = json.dumps(case.body["model"]).encode()
-    other = json.dumps(MODELS[case.protocol]).encode()
-    assert asked.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
+def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            requested = led(case, case.protocol)
+            assert requested.translated.relayed
+            assert list(requested.translated.losses) == []
+            assert requested.body == {**case.body, "model": MODELS[case.protocol]}
+            body = json.dumps(case.body).encode()
+            name = json.dumps(case.body["model"]).encode()
+            other = json.dumps(MODELS[case.protocol]).encode()
+            assert requested.translated.body == body.replace(b'"model": ' + name, b'"model": ' + other, 1)
 
 
-@cases
 @pytest.mark.promise("R12")
-def test_without_another_name_for_the_model_not_a_byte_changes(case: Case) -> None:
-    asked = ask(case.protocol, case.protocol, case.body)
-    assert asked.translated.body == json.dumps(case.body).encode()
+def test_without_another_name_for_the_model_not_a_byte_changes(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            requested = translate_request(case.protocol, case.protocol, case.body)
+            assert requested.translated.body == json.dumps(case.body).encode()
 
 
-@cases
-def test_nothing_of_the_request_is_refused_and_the_same_holds_of_a_plain_server(case: Case) -> None:
-    """Upstreams of which nothing is said may lose more, never a word of what is said."""
-    for upstream in others(case):
-        asked = ask(case.protocol, upstream, case.body)
-        text = json.dumps(asked.body, ensure_ascii=False)
-        for word in words_of(case.body):
-            if word.startswith("x-anthropic-billing-header:"):
-                continue  # for the client's provider, and for no model
-            assert json.dumps(word, ensure_ascii=False)[1:-1] in text, upstream
+def test_plain_upstreams_accept_every_request_and_get_all_its_text(
+    subtests: pytest.Subtests,
+) -> None:
+    """Upstreams with default capabilities may lose more, but never a text."""
+    for case in CASES:
+        with subtests.test(case=case.name, protocol=case.protocol):
+            for upstream in others(case):
+                requested = translate_request(case.protocol, upstream, case.body)
+                text = json.dumps(requested.body, ensure_ascii=False)
+                for word in words_of(case.body):
+                    if word.startswith("x-anthropic-billing-header:"):
+                        continue  # for the client's provider, and for no model
+                    assert json.dumps(word, ensure_ascii=False)[1:-1] in text, upstream
 
 
 # Of Chat Completions, as far as these requests could have them.
@@ -138,31 +143,36 @@ _TAKEN_BY_ALL = {
 
 
 @pytest.mark.parametrize(
-    "case",
-    [case for case in CASES if case.protocol != CHAT],
-    ids=[f"{case.name}-{name_of(case.protocol)}" for case in CASES if case.protocol != CHAT],
-)
-@pytest.mark.parametrize(
     ("host", "model"), [("deepseek", "deepseek-v4-pro"), ("mistral", "devstral-medium-latest")]
 )
-def test_hosts_that_check_bodies_take_them(case: Case, host: str, model: str) -> None:
-    sent = ask(
-        case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
-    ).body
-    assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
-    roles = [message["role"] for message in sent["messages"]]
-    assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
-    assert ("tool", "user") not in pairwise(roles) or host != "mistral"
-    assert ("user", "user") not in pairwise(roles)
-    for message in sent["messages"]:
-        # "invalid type: sequence, expected a string"; "body.messages.31.assistant.reasoning_content: extra_forbidden"
-        pictures = isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
-        assert message["content"] is None or isinstance(message["content"], str) or pictures
-        assert host != "mistral" or message.keys() <= {"role", "content", "tool_calls", "tool_call_id"}
+def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, model: str) -> None:
+    for case in (case for case in CASES if case.protocol != CHAT):
+        with subtests.test(case=case.name, protocol=case.protocol):
+            sent = translate_request(
+                case.protocol, CHAT, case.body, capabilities=vendor_target(host, CHAT, model), model=model
+            ).body
+            assert sent.keys() <= _TAKEN_BY_ALL | _TAKEN[host]
+            roles = [message["role"] for message in sent["messages"]]
+            assert set(roles) == {"system", "user", "assistant", "tool"} or case.client == "aider"
+            assert ("tool", "user") not in pairwise(roles) or host != "mistral"
+            assert ("user", "user") not in pairwise(roles)
+            for message in sent["messages"]:
+                # "invalid type: sequence, expected a string";
+                # "body.messages.31.assistant.reasoning_content: extra_forbidden"
+                pictures = (
+                    isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
+                )
+                assert message["content"] is None or isinstance(message["content"], str) or pictures
+                assert host != "mistral" or message.keys() <= {
+                    "role",
+                    "content",
+                    "tool_calls",
+                    "tool_call_id",
+                }
 
 
 def words_of(body: Json) -> list[str]:
-    """What users, agents and tools say in a request."""
+    """Return the texts of users, agents and tools in a request."""
     found: list[str] = []
 
     def walk(value: Any, key: str) -> None:
@@ -193,27 +203,28 @@ ROWS: Mapping[str, Row] = {
 }
 SENT: Json = {"a": 1, "b": {"c": [2]}, "c": [{"d": 3}], "f": True}
 GOT: Json = {"x": 1, "y": ["e"], "z": 0}
-TOLD = [("dropped", "/b")]
+REPORTED = [("dropped", "/b")]
 
 
-@pytest.mark.parametrize(
-    ("sent", "got", "told", "complaint"),
-    [
-        (SENT, GOT, TOLD, []),
-        ({**SENT, "g": 1}, GOT, TOLD, ["no row for /g = 1"]),
-        ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, TOLD, ["no row for /c/0/e = {}"]),
-        (SENT, {**GOT, "x": True}, TOLD, ["/a arrives at /x as True"]),
-        (SENT, {"y": ["e"], "z": 0}, TOLD, ["/a does not arrive at /x"]),
-        (SENT, {**GOT, "w": {"v": 1}}, TOLD, ["out of nowhere: /w/v = 1"]),
-        (SENT, {**GOT, "z": False}, TOLD, ["/z is False, not 0"]),
-        (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
-        (SENT, GOT, [*TOLD, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
-        (SENT, GOT, [("altered", "/b")], 2),
-    ],
-)
-def test_the_judge_complains(sent: Json, got: Json, told: list[tuple[str, str]], complaint: Any) -> None:
-    complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(told)
-    assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
+COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
+    (SENT, GOT, REPORTED, []),
+    ({**SENT, "g": 1}, GOT, REPORTED, ["no row for /g = 1"]),
+    ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, REPORTED, ["no row for /c/0/e = {}"]),
+    (SENT, {**GOT, "x": True}, REPORTED, ["/a arrives at /x as True"]),
+    (SENT, {"y": ["e"], "z": 0}, REPORTED, ["/a does not arrive at /x"]),
+    (SENT, {**GOT, "w": {"v": 1}}, REPORTED, ["out of nowhere: /w/v = 1"]),
+    (SENT, {**GOT, "z": False}, REPORTED, ["/z is False, not 0"]),
+    (SENT, GOT, [], ["the ledger does not say ('dropped', '/b')"]),
+    (SENT, GOT, [*REPORTED, ("altered", "/a")], ["the ledger says ('altered', '/a'), no row does"]),
+    (SENT, GOT, [("altered", "/b")], 2),
+]
+
+
+def test_differences_are_reported(subtests: pytest.Subtests) -> None:
+    for sent, got, reported, complaint in COMPLAINTS:
+        with subtests.test(sent=sent):
+            complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(reported)
+            assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
 
 
 def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:

@@ -1,6 +1,6 @@
 """No request makes the core fail but with a RemoteProtocolError: each value of each fixture, in another type.
 
-What a client sends is JSON and no more is known of it. The commonest fault is to hash or to join a value that is
+A client's request may be any JSON. The commonest error is to hash or to join a value that is
 taken for text.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from laws.requests import FIXTURES
-from laws.runs import mended, translated
+from laws.runs import rewritten, translated
 from oracle import PROTOCOL_NAMES
 
 from dragoman import RemoteProtocolError, RequestRefused
 
 # One of most types, and lists and objects with what a reader looks for first.
 OTHERS: tuple[Any, ...] = ({}, None, 1, "", [{}], {"type": {}})
-# Below a schema and the like nothing is read but by the checks of answers.
+# Below a schema and the like nothing is read but by the checks of responses.
 DEEPEST = 6
 
 
@@ -32,7 +32,7 @@ def confused(value: Any, depth: int = 0) -> Iterator[Any]:
             yield copy
 
 
-def faults(translate: Any, body: Any) -> set[str]:
+def errors(translate: Any, body: Any) -> set[str]:
     found = set()
     for each in confused(body):
         try:
@@ -52,14 +52,14 @@ def faults(translate: Any, body: Any) -> set[str]:
 @pytest.mark.parametrize(("client", "upstream"), [(c, u) for c in FIXTURES for u in PROTOCOL_NAMES])
 def test_a_value_of_another_type_is_refused_or_read(client: str, upstream: str) -> None:
     body = max(FIXTURES[client].values(), key=lambda each: len(str(each)))
-    assert faults(lambda each: translated(client, upstream, each), body) == set()
+    assert errors(lambda each: translated(client, upstream, each), body) == set()
 
 
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_a_value_of_another_type_in_a_relay_that_is_mended(protocol: str) -> None:
+def test_a_value_of_another_type_in_a_relay_that_is_rewritten(protocol: str) -> None:
     for name in ("full", *SMALL.get(protocol, ())):
-        assert faults(lambda each: mended(protocol, each), FIXTURES[protocol][name]) == set()
+        assert errors(lambda each: rewritten(protocol, each), FIXTURES[protocol][name]) == set()
 
 
 # What only a small fixture reaches.

@@ -1,8 +1,8 @@
-"""Fields that nobody knows are never lost in silence, wherever they stand, whatever they are called and hold.
+"""Unknown fields are never lost silently, whatever their place, name and value.
 
 Hypothesis makes names and values, and puts several at once into any objects of any fixture, recorded request,
-answer or stream. Between different protocols each of them is in the ledger under its own place, or it travels inside
-of something that travels whole; a null is nothing.
+response or stream. Between different protocols each of them is in the ledger under its own path, or it is part of
+a value that is kept whole; a null is ignored.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws.answers import ANSWERS
 from laws.requests import FIXTURES
-from laws.unknown import RULES, lost_of_answer, lost_of_frame, lost_of_request
+from laws.responses import WHOLE_RESPONSES
+from laws.unknown import RULES, lost_of_frame, lost_of_request, lost_of_response
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
@@ -24,7 +24,7 @@ SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: st.DataObject) -> None:
+def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(list(FIXTURES[client].values())))
     assert lost_of_request(client, upstream, body, data) == []
 
@@ -42,25 +42,25 @@ def test_the_same_protocol_gets_unknown_fields_as_they_are(protocol: str, data: 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 @given(data=st.data())
 @RULES
-def test_a_mended_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
+def test_a_repaired_request_keeps_unknown_fields(protocol: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(list(FIXTURES[protocol].values())))
-    assert lost_of_request(protocol, protocol, body, data, mends=True) == []
+    assert lost_of_request(protocol, protocol, body, data, rewrites=True) == []
 
 
 @pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st.DataObject) -> None:
-    body = data.draw(st.sampled_from(list(ANSWERS[upstream].values())))
-    assert lost_of_answer(upstream, client, body, data) == []
+def test_unknown_fields_of_responses_are_recorded(upstream: str, client: str, data: st.DataObject) -> None:
+    body = data.draw(st.sampled_from(list(WHOLE_RESPONSES[upstream].values())))
+    assert lost_of_response(upstream, client, body, data) == []
 
 
 @pytest.mark.promise("R13")
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_members_of_chunks_and_deltas_are_told(
+def test_unknown_members_of_chunks_and_deltas_are_recorded(
     upstream: str, client: str, data: st.DataObject
 ) -> None:
     assert lost_of_frame(upstream, client, SAMPLES[upstream](), data) == []

@@ -1,4 +1,4 @@
-"""The comparison of requests: what is the same is no difference, and what is not is one."""
+"""The comparison of requests: equal documents have no difference, and others have one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from equiv import Wish, differences, translated
 from oracle import CHAT, MESSAGES, RESPONSES
 
 HI = {"role": "user", "content": "Hi"}
-ASKED = {"model": "m", "messages": [HI], "temperature": 0.5}
+REQUEST = {"model": "m", "messages": [HI], "temperature": 0.5}
 TWIN = {
     "model": "m",
     "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
@@ -16,24 +16,25 @@ TWIN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({}, set()),
-        ({"input": [HI], "top_p": None}, set()),
-        ({"temperature": 0.25}, {("temperature", "other")}),
-        ({"temperature": None}, {("temperature", "added")}),
-        ({"top_p": 0.5}, {("top_p", "missing")}),
-        ({"input": [{**HI, "content": "Ho"}]}, {("input[user].content[input_text].text", "other")}),
-        ({"input": [{"role": "system", "content": "No."}, HI]}, {("input[system]", "missing")}),
-        ({"reasoning": {"effort": "low", "summary": "auto"}}, {("reasoning", "missing")}),
-    ],
-)
-def test_the_comparison(change: dict[str, object], expected: set[tuple[str, str]]) -> None:
-    wish = Wish("case", "request", {CHAT: ASKED, RESPONSES: {**TWIN, **change}})
-    found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
-    assert found == expected
+COMPARISONS: list[tuple[dict[str, object], set[tuple[str, str]]]] = [
+    ({}, set()),
+    ({"input": [HI], "top_p": None}, set()),
+    ({"temperature": 0.25}, {("temperature", "other")}),
+    ({"temperature": None}, {("temperature", "added")}),
+    ({"top_p": 0.5}, {("top_p", "missing")}),
+    ({"input": [{**HI, "content": "Ho"}]}, {("input[user].content[input_text].text", "other")}),
+    ({"input": [{"role": "system", "content": "No."}, HI]}, {("input[system]", "missing")}),
+    ({"reasoning": {"effort": "low", "summary": "auto"}}, {("reasoning", "missing")}),
+]
 
 
-def test_the_twins_model_is_the_one_that_is_asked_for() -> None:
-    assert translated(CHAT, MESSAGES, ASKED, "claude-opus-5")["model"] == "claude-opus-5"
+def test_the_comparison(subtests: pytest.Subtests) -> None:
+    for change, expected in COMPARISONS:
+        with subtests.test(change=change):
+            wish = Wish("case", "request", {CHAT: REQUEST, RESPONSES: {**TWIN, **change}})
+            found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
+            assert found == expected
+
+
+def test_the_requested_model_is_sent() -> None:
+    assert translated(CHAT, MESSAGES, REQUEST, "claude-opus-5")["model"] == "claude-opus-5"

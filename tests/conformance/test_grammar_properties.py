@@ -1,7 +1,7 @@
-"""Random answers, drawn from the grammar's own tables, through the whole of a translation.
+"""Random responses, drawn from the tables of the event order, through complete translations.
 
-Whatever legal events an upstream's reader may give, each client must get a stream that its vendor could have
-sent and that says the same; what is not legal never passes the checker.
+For any legal events of an upstream's reader, each client must get a stream that its vendor could have sent, with the
+same meaning; illegal events never pass the checker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dragoman.testing import EventOrderChecker, read_events
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
 
-def asked(client: str) -> ResponseContext:
+def requested(client: str) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
     )
@@ -50,11 +50,11 @@ def asked(client: str) -> ResponseContext:
     )
 
 
-def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
-    """What a client gets for these events."""
+def reported(events: list[Event], client: str, *, streams: bool = True) -> bytes:
+    """Return the bytes that a client gets for these events."""
     upstream, stream = scripted(events)
     translator = ResponseTranslator(
-        client=spec_of(client), upstream=upstream, context=asked(client), client_streams=streams
+        client=spec_of(client), upstream=upstream, context=requested(client), client_streams=streams
     )
     translator.receive_data(stream)
     translator.receive_eof()
@@ -62,28 +62,29 @@ def told(events: list[Event], client: str, *, streams: bool = True) -> bytes:
 
 
 def judge(events: list[Event], client: str) -> None:
-    sent = told(events, client)
+    sent = reported(events, client)
     assert check_stream(client, sent, include_usage=True) == []
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
 
 
-@pytest.mark.parametrize("name", EVENTS)
-def test_fixed_answers(name: str) -> None:
-    for client in CLIENTS:
-        judge(EVENTS[name], client)
+def test_fixed_responses(subtests: pytest.Subtests) -> None:
+    for name in EVENTS:
+        with subtests.test(name=name):
+            for client in CLIENTS:
+                judge(EVENTS[name], client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal())
-def test_legal_answers(client: str, events: list[Event]) -> None:
+def test_legal_responses(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(choices=2))
-def test_legal_answers_of_several_choices(client: str, events: list[Event]) -> None:
+def test_legal_responses_of_several_choices(client: str, events: list[Event]) -> None:
     judge(events, client)
 
 
@@ -97,25 +98,25 @@ def test_any_blocks_open_together(client: str, events: list[Event]) -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(fails=True))
-def test_answers_that_fail_at_any_point(client: str, events: list[Event]) -> None:
-    sent = told(events, client)
+def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> None:
+    sent = reported(events, client)
     if sent:
         assert check_stream(client, sent, include_usage=True) == []
-    said, heard = meaning_of_events(events), meaning_of_client_stream(client, sent)
-    assert heard.stop is Stop.ERROR
-    assert heard.failure is not None
+    said, received = meaning_of_events(events), meaning_of_client_stream(client, sent)
+    assert received.stop is Stop.ERROR
+    assert received.failure is not None
     assert said.failure is not None
-    assert said.failure.message in heard.failure.message
-    # What waited for its turn when the answer broke was never shown; nothing else is missing or added.
+    assert said.failure.message in received.failure.message
+    # What waited for its turn when the response broke was never shown; nothing else is missing or added.
     for kinds in ((Kind.TEXT, Kind.REFUSAL), (Kind.REASONING,)):
-        assert "".join(said.said(*kinds).split()).startswith("".join(heard.said(*kinds).split()))
+        assert "".join(said.said(*kinds).split()).startswith("".join(received.said(*kinds).split()))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(together=ANY))
-def test_legal_answers_whole(client: str, events: list[Event]) -> None:
-    sent = told(events, client, streams=False)
+def test_legal_whole_responses(client: str, events: list[Event]) -> None:
+    sent = reported(events, client, streams=False)
     assert check_whole(client, sent) == []
     said = meaning_of_events(events)
     if client == CHAT:  # a whole message has one place for text and one for a refusal
@@ -127,13 +128,13 @@ def test_legal_answers_whole(client: str, events: list[Event]) -> None:
 @PROPERTY
 @given(events=legal())
 def test_every_writer_passes_its_own_reader(client: str, events: list[Event]) -> None:
-    read = read_events(UPSTREAMS[client], told(events, client))
+    read = read_events(UPSTREAMS[client], reported(events, client))
     assert type(read[-1]).__name__ == "Ended"
 
 
 @PROPERTY
 @given(events=legal(choices=2, together=ANY) | legal(choices=2, fails=True))
-def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
+def test_the_checker_accepts_legal_events(events: list[Event]) -> None:
     checker = EventOrderChecker()
     for event in events:
         checker.check(event)
@@ -141,7 +142,7 @@ def test_the_checker_takes_what_the_tables_allow(events: list[Event]) -> None:
 
 @settings(PROPERTY, max_examples=200)
 @given(events=illegal())
-def test_the_checker_refuses_what_they_do_not(events: list[Event]) -> None:
+def test_the_checker_refuses_illegal_events(events: list[Event]) -> None:
     checker = EventOrderChecker()
     *before, last = events
     for event in before:

@@ -1,4 +1,4 @@
-"""What hosts add to answers for themselves is no loss; a member that nobody knows is one, with its place."""
+"""Bookkeeping that hosts add to responses is no loss; an unknown member is one, with its path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from laws.extras import EXTRAS
 from laws.plant import steps_of
-from laws.runs import asked
+from laws.runs import requested
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
@@ -60,7 +60,7 @@ def with_member(body: Body, path: str, value: Any) -> Body:
 
 
 def frames_of(protocol: str, body: Body) -> list[Any]:
-    """The answer as a stream."""
+    """The response as a stream."""
     if protocol == CHAT:
         choice = dict(body["choices"][0])
         choice["delta"] = choice.pop("message")
@@ -83,11 +83,11 @@ def frames_of(protocol: str, body: Body) -> list[Any]:
 
 
 def entered(upstream: str, client: str, body: Body, *, streams: bool) -> list[tuple[str, str]]:
-    """Code and place of all that an answer loses on its way to a client."""
+    """Code and place of all that a response loses on its way to a client."""
     translator = ResponseTranslator(
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
-        context=asked(client),
+        context=requested(client),
         upstream_streams=streams,
     )
     data = s.render(upstream, frames_of(upstream, body)) if streams else json.dumps(body).encode()
@@ -114,7 +114,7 @@ def test_bookkeeping_of_hosts_is_no_loss(upstream: str, client: str, streams: bo
 
 
 # Where members of hosts stand; and values of known ones that do say something.
-TOLD: dict[str, list[tuple[str, Any, str]]] = {
+REPORTED: dict[str, list[tuple[str, Any, str]]] = {
     CHAT: [
         ("/odd", 0, "unknown_field"),
         ("/usage/odd", 3, "unknown_field"),
@@ -153,9 +153,9 @@ TOLD: dict[str, list[tuple[str, Any, str]]] = {
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
-def test_what_says_something_is_entered_at_its_place(upstream: str, client: str, streams: bool) -> None:
+def test_meaningful_extras_are_losses_at_their_path(upstream: str, client: str, streams: bool) -> None:
     wrong = {}
-    for path, value, code in TOLD[upstream]:
+    for path, value, code in REPORTED[upstream]:
         losses = entered(upstream, client, with_member(PLAIN[upstream], path, value), streams=streams)
         inside = path + "/0/blocked" if path == "/content_filters" else path
         if losses != [(code, inside)]:
@@ -163,7 +163,7 @@ def test_what_says_something_is_entered_at_its_place(upstream: str, client: str,
     assert wrong == {}
 
 
-# An answer that is an error: all that it says is in the fault, and what its host adds to it is no loss either.
+# A response that is an error: all that it says is in the error, and what its host adds to it is no loss either.
 ERRORS: dict[str, tuple[Body, list[Any]]] = {
     CHAT: (
         {"error": {"message": "Busy.", "code": 502, "metadata": {"provider_name": "a"}}, "user_id": "u"},
@@ -203,12 +203,12 @@ ERRORS: dict[str, tuple[Body, list[Any]]] = {
 
 @pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
-def test_errors_enter_nothing(upstream: str, client: str, streams: bool) -> None:
+def test_errors_record_no_loss(upstream: str, client: str, streams: bool) -> None:
     body, frames = ERRORS[upstream]
     translator = ResponseTranslator(
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
-        context=asked(client),
+        context=requested(client),
         upstream_streams=streams,
     )
     translator.receive_data(

@@ -1,6 +1,6 @@
-"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are told.
+"""The oracle's readers and comparisons: what odd upstreams mean, and which losses are reported.
 
-A row of `PAIRS` is what an upstream said, what a client heard, and the problem that must be told, None for none.
+A row of `PAIRS` is what an upstream said, what a client received, and the problem that must be reported, None for none.
 """
 
 # ruff: noqa: E501 -- the tables are read by row
@@ -72,13 +72,12 @@ ODD_CHAT: list[tuple[str, bytes, list[tuple[Kind, str]], Stop]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("stream", "blocks", "stop"), [pytest.param(*row, id=name) for name, *row in ODD_CHAT]
-)
-def test_odd_chat_upstreams(stream: bytes, blocks: list[tuple[Kind, str]], stop: Stop) -> None:
-    meaning = meaning_of_upstream(CHAT, stream)
-    assert [(block.kind, block.text) for block in meaning.blocks] == blocks
-    assert meaning.stop is stop
+def test_odd_chat_upstreams(subtests: pytest.Subtests) -> None:
+    for name, stream, blocks, stop in ODD_CHAT:
+        with subtests.test(name=name):
+            meaning = meaning_of_upstream(CHAT, stream)
+            assert [(block.kind, block.text) for block in meaning.blocks] == blocks
+            assert meaning.stop is stop
 
 
 USAGES: list[tuple[str, dict[str, Any], Usage]] = [
@@ -89,10 +88,11 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("usage", "expected"), [pytest.param(*row, id=name) for name, *row in USAGES])
-def test_chat_usage(usage: dict[str, Any], expected: Usage) -> None:
-    stream = _data({**_delta("stop"), "usage": usage})
-    assert meaning_of_upstream(CHAT, stream).usages == [expected]
+def test_chat_usage(subtests: pytest.Subtests) -> None:
+    for name, usage, expected in USAGES:
+        with subtests.test(name=name):
+            stream = _data({**_delta("stop"), "usage": usage})
+            assert meaning_of_upstream(CHAT, stream).usages == [expected]
 
 
 def test_messages_usage_replaces_and_includes_the_cache() -> None:
@@ -109,18 +109,19 @@ def test_messages_end_counts_once() -> None:
     assert meaning_of_upstream(MESSAGES, stream + stream) == meaning_of_upstream(MESSAGES, stream)
 
 
-@pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
-@pytest.mark.parametrize("client", PROTOCOL_NAMES)
-def test_samples_mean_the_same(upstream: str, client: str) -> None:
-    said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
-    heard = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
-    assert said.stop is Stop.TOOL
-    assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
-    assert compare(said, heard, client) == []
+def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
+    for upstream in PROTOCOL_NAMES:
+        for client in PROTOCOL_NAMES:
+            with subtests.test(upstream=upstream, client=client):
+                said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
+                received = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
+                assert said.stop is Stop.TOOL
+                assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
+                assert compare(said, received, client) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-def test_whole_answers_are_read(protocol: str) -> None:
+def test_whole_responses_are_read(protocol: str) -> None:
     meaning = meaning_of_whole(protocol, json.dumps(s.WHOLE[protocol]).encode())
     assert [(call.name, call.text, call.id) for call in meaning.calls] == [("f", "{}", "c")]
     assert meaning.stop is Stop.TOOL
@@ -198,16 +199,17 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("protocol", "said", "heard", "problem"), [pytest.param(*row, id=name) for name, *row in PAIRS]
-)
-def test_compare(protocol: str, said: Meaning, heard: Meaning, problem: str | None) -> None:
-    declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
-    found = compare(said, heard, protocol, custom_tools=declared)
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_compare(subtests: pytest.Subtests) -> None:
+    for name, protocol, said, received, problem in PAIRS:
+        with subtests.test(name=name):
+            declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
+            found = compare(said, received, protocol, custom_tools=declared)
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
-def test_usage_is_not_owed_to_a_chat_client_that_did_not_ask() -> None:
+def test_a_chat_client_that_did_not_request_usage_needs_none() -> None:
     assert compare(_said(A, usages=[FULL]), _said(A), CHAT, include_usage=False) == []
 
 
@@ -232,10 +234,13 @@ ERRORS: list[tuple[str, int, bytes, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "status", "body", "problem"), ERRORS)
-def test_error_answers(protocol: str, status: int, body: bytes, problem: str | None) -> None:
-    found = check_error(protocol, status, body)
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_error_responses(subtests: pytest.Subtests) -> None:
+    for protocol, status, body, problem in ERRORS:
+        with subtests.test(protocol=protocol, status=status):
+            found = check_error(protocol, status, body)
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found
 
 
 ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | None]] = [
@@ -251,9 +256,10 @@ ERROR_PAIRS: list[tuple[tuple[str, int, bytes], tuple[str, int, bytes], str | No
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("upstream", "client", "problem"), ERROR_PAIRS)
-def test_error_pairs(
-    upstream: tuple[str, int, bytes], client: tuple[str, int, bytes], problem: str | None
-) -> None:
-    found = compare_error(read_error(*upstream), read_error(*client))
-    assert found == [] if problem is None else [told for told in found if problem in told], found
+def test_error_pairs(subtests: pytest.Subtests) -> None:
+    for upstream, client, problem in ERROR_PAIRS:
+        with subtests.test(upstream=upstream):
+            found = compare_error(read_error(*upstream), read_error(*client))
+            assert (
+                found == [] if problem is None else [reported for reported in found if problem in reported]
+            ), found

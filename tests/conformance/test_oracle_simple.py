@@ -1,4 +1,4 @@
-"""The oracle for the simple API: good answers pass, and each rule has a broken one that it must catch."""
+"""The oracle for the simple API: good responses pass, and each rule has a broken one that it must catch."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("form", "stream", "text", "stop"), GOOD)
-def test_good_streams(form: str, stream: bytes, text: str, stop: Stop) -> None:
-    assert check_stream(form, stream) == []
-    heard = meaning_of_client_stream(form, stream)
-    assert (heard.said(Kind.TEXT), heard.stop) == (text, stop)
-    assert heard.failure == (Failure("c", "m") if stop is Stop.ERROR else None)
+def test_good_streams(subtests: pytest.Subtests) -> None:
+    for form, stream, text, stop in GOOD:
+        with subtests.test(form=form, stream=stream):
+            assert check_stream(form, stream) == []
+            received = meaning_of_client_stream(form, stream)
+            assert (received.said(Kind.TEXT), received.stop) == (text, stop)
+            assert received.failure == (Failure("c", "m") if stop is Stop.ERROR else None)
 
 
 BROKEN = [
@@ -78,9 +79,10 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("form", "stream", "problem"), BROKEN)
-def test_broken_streams(form: str, stream: bytes, problem: str) -> None:
-    assert any(problem in each for each in check_stream(form, stream)), check_stream(form, stream)
+def test_broken_streams(subtests: pytest.Subtests) -> None:
+    for form, stream, problem in BROKEN:
+        with subtests.test(form=form, stream=stream):
+            assert any(problem in each for each in check_stream(form, stream)), check_stream(form, stream)
 
 
 @pytest.mark.parametrize("form", SIMPLE)
@@ -92,7 +94,7 @@ def test_a_stream_without_an_end_is_cut(form: str) -> None:
 BODY = '{"id":"cmpl-1","model":"m","created":1,"message":{"role":"assistant","content":"Hi"},"done":true}'
 
 
-def test_whole_answers() -> None:
+def test_whole_responses() -> None:
     form = SIMPLE_LINES
     assert check_whole(form, BODY.encode()) == []
     assert meaning_of_whole(form, BODY.encode()).said(Kind.TEXT) == "Hi"
@@ -133,10 +135,11 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(("meant", "heard", "passes"), COMPARED)
-def test_the_words_are_compared(meant: Meaning, heard: str, passes: bool) -> None:
-    problems = compare(meant, said((Kind.TEXT, heard)), SIMPLE_EVENTS)
-    assert (problems == []) is passes
+def test_the_texts_are_compared(subtests: pytest.Subtests) -> None:
+    for meant, received, passes in COMPARED:
+        with subtests.test(received=received, passes=passes):
+            problems = compare(meant, said((Kind.TEXT, received)), SIMPLE_EVENTS)
+            assert (problems == []) is passes
 
 
 def test_a_failure_is_never_a_success() -> None:

@@ -73,16 +73,18 @@ AFTER: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize(("protocol", "end"), ENDS)
-def test_nothing_passes_behind_an_end_or_an_error(protocol: str, end: bytes) -> None:
-    begin, after = BEGINS[protocol], AFTER[protocol]
-    for reads in ([begin + end + after], [begin, end, after], [begin, end + after]):
-        request = Request(protocol=protocol, model="m", messages=(), raw={}, stream=True)
-        relay = Relay(
-            protocol=UPSTREAMS[protocol], context=ResponseContext(request=request, id="x", now=1, model="m")
-        )
-        for read in reads:
-            relay.receive_data(read)
-        relay.receive_eof()
-        assert relay.data_to_send() == begin + end
-        assert relay.outcome is not Outcome.OPEN
+def test_nothing_is_relayed_after_an_end_or_an_error(subtests: pytest.Subtests) -> None:
+    for protocol, end in ENDS:
+        with subtests.test(protocol=protocol, end=end):
+            begin, after = BEGINS[protocol], AFTER[protocol]
+            for reads in ([begin + end + after], [begin, end, after], [begin, end + after]):
+                request = Request(protocol=protocol, model="m", messages=(), raw={}, stream=True)
+                relay = Relay(
+                    protocol=UPSTREAMS[protocol],
+                    context=ResponseContext(request=request, id="x", now=1, model="m"),
+                )
+                for read in reads:
+                    relay.receive_data(read)
+                relay.receive_eof()
+                assert relay.data_to_send() == begin + end
+                assert relay.outcome is not Outcome.OPEN

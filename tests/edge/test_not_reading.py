@@ -129,7 +129,7 @@ def test_it_pauses_its_upstream_and_is_disconnected_after_the_limit(running: Run
         assert STALL_S <= time.monotonic() - started < DEFAULT_S
     wait_until(
         lambda: any(
-            f"a client took nothing for {STALL_S} seconds" in each["message"] for each in gateway.log()
+            f"a client read nothing for {STALL_S} seconds" in each["message"] for each in gateway.log()
         )
     )
     assert not [line for line in gateway.output if "Traceback" in line]
@@ -187,4 +187,4 @@ def test_the_process_still_stops_in_time(running: Running) -> None:
         gateway.signal(signal.SIGTERM)
         assert gateway.wait() == 0
         # A step of the stop that reached its time limit is logged.
-        assert not [line for line in gateway.output if "leaving them" in line]
+        assert not [line for line in gateway.output if "exiting without them" in line]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
-from crossing import client_request
 from edge import (
     BACKENDS,
     CHAT_STREAM,
@@ -29,12 +28,13 @@ from edge import (
     read_response,
     whole,
 )
-from failures.answers import Say, frames
-from failures.answers import stream as stream_of
+from failures.responses import Text, frames
+from failures.responses import stream as stream_of
 from gateway.provider import InBand, in_band
 from gateway.provider_errors import anthropic, openai
 from http_certificate import Certificate
 from oracle import CHAT, MESSAGES, RESPONSES
+from translation import client_request
 
 pytestmark = pytest.mark.process
 
@@ -100,7 +100,7 @@ def repeats(protocol: str, way: str) -> Script:
         head = request.partition(b"\r\n\r\n")[0].decode()
         assert KEY in head
         error = error_of(protocol, f"no: {head}")
-        good = frames(stream_of(protocol, Say("Hello")))
+        good = frames(stream_of(protocol, Text("Hello")))
         bare = InBand(error, bare=True)
         close = "connection: close\r\n"
         if way == "before content":

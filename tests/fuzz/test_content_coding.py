@@ -50,7 +50,7 @@ def judge(coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places:
     out, error = decoded(coding, pieces(changed, places))
     assert len(out) <= LIMIT
     whole, same = decoded(coding, [changed])
-    # What is whole before the place of a fault may come or not: a fault ends the answer anyway.
+    # What is whole before the place of an error may come or not: an error ends the response anyway.
     assert error == same
     assert error is not None or out == whole
     if changed == coded:

@@ -43,8 +43,8 @@ requests = st.one_of(
 
 @pytest.mark.promise("R2")
 def test_any_bytes(served: Served) -> None:
-    def judge(data: bytes, places: list[int], answers: bool) -> None:
-        found = served.send("http/1.1", pieces(data, places), answers)
+    def judge(data: bytes, places: list[int], responses: bool) -> None:
+        found = served.send("http/1.1", pieces(data, places), responses)
         assert not found.startswith(b"HTTP/1.1 500"), found
         served.is_alive()
 

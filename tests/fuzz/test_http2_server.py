@@ -42,7 +42,7 @@ _flags = st.sets(st.sampled_from(["END_STREAM", "END_HEADERS", "ACK", "PRIORITY"
 
 
 def _frame(kind: str, stream: int, flags: set[str], data: bytes, number: int) -> bytes:
-    """One frame. Flags that its kind does not have are left out, and so is what cannot be written."""
+    """One frame, without flags that its kind does not have."""
     made: h2.Frame
     try:
         if kind == "headers":
@@ -96,8 +96,8 @@ streams = st.tuples(
 
 @pytest.mark.promise("R2")
 def test_any_frames(served: Served) -> None:
-    def judge(data: bytes, places: list[int], answers: bool) -> None:
-        served.send("h2", pieces(data, places), answers)
+    def judge(data: bytes, places: list[int], responses: bool) -> None:
+        served.send("h2", pieces(data, places), responses)
         served.is_alive()
 
     run(judge, streams, cut_places, st.booleans(), examples=20, after=served.is_well, shrinks=False)

@@ -1,5 +1,5 @@
 """Invariant: what a relay sends is what the upstream sent, byte for byte, up to the end of a frame; behind that comes
-the protocol's own error where the answer did not end, else nothing; and however the bytes are cut it is the same.
+the protocol's own error where the response did not end, else nothing; and however the bytes are cut it is the same.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import re
 
 import pytest
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
-from laws.pairs import asked
+from laws.pairs import requested
 from oracle.frames import strict_frames
 
 from dragoman import UPSTREAMS, Outcome, Relay
@@ -19,7 +19,7 @@ NUMBER = re.compile(rb'"sequence_number":\d+')
 
 
 def relayed(protocol: str, parts: list[bytes]) -> tuple[Relay, bytes]:
-    relay = Relay(protocol=UPSTREAMS[protocol], context=asked(protocol))
+    relay = Relay(protocol=UPSTREAMS[protocol], context=requested(protocol))
     sent = b""
     for part in parts:
         relay.receive_data(part)

@@ -69,7 +69,7 @@ def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, capabilities:
 
 @pytest.mark.promise("R13")
 @fuzz(st.sampled_from(PAIRS), st.lists(steps, max_size=3), st.data(), examples=100)
-def test_unknown_fields_of_mutated_requests_are_told(
+def test_unknown_fields_of_mutated_requests_are_recorded(
     pair: tuple[str, str], plan: list[Any], data: st.DataObject
 ) -> None:
     client, upstream = pair

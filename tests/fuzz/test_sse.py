@@ -33,11 +33,11 @@ def judge(stream: bytes, places: list[int]) -> None:
     assert (parser.error is None) == (at_once.error is None)
     if parser.error is not None:
         return
-    assert judged_elsewhere(stream) or told(whole) == by_other_code(stream)
+    assert judged_elsewhere(stream) or reported(whole) == by_other_code(stream)
     assert len(parser.receive_eof()) <= 1
 
 
-def told(frames: list[Frame]) -> list[tuple[str, str]]:
+def reported(frames: list[Frame]) -> list[tuple[str, str]]:
     return [(each.event.decode("utf-8", "replace"), each.data.decode("utf-8", "replace")) for each in frames]
 
 

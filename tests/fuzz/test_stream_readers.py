@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
-from laws.pairs import asked
+from laws.pairs import requested
 
 from dragoman import NEED_DATA, UPSTREAMS, EventReader, RemoteProtocolError
 from dragoman.events import Ended, Failed
@@ -16,7 +16,7 @@ from dragoman.testing import EventOrderChecker
 
 def read(protocol: str, parts: list[bytes]) -> list[Any]:
     """The events, and behind them the error that ended them."""
-    reader = EventReader(UPSTREAMS[protocol], asked(protocol))
+    reader = EventReader(UPSTREAMS[protocol], requested(protocol))
     found: list[Any] = []
     try:
         for part in parts:

@@ -7,8 +7,8 @@ from typing import Any
 
 import corpus
 import pytest
-from laws.losses import MEANINGLESS_IN_ANSWERS, MEANINGLESS_IN_REQUESTS, lost_in, lost_in_frames
-from laws.runs import answered, first_answer, translated
+from laws.losses import MEANINGLESS_IN_REQUESTS, MEANINGLESS_IN_RESPONSES, lost_in, lost_in_frames
+from laws.runs import first_response, translated, translated_response
 from oracle import PROTOCOL_NAMES, SIMPLE_EVENTS, as_object
 from oracle.frames import lenient_frames
 
@@ -50,12 +50,12 @@ def test_recorded_requests_lose_nothing_silently(client: str, upstream: str) -> 
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 def test_recorded_answers_lose_nothing_silently(upstream: str, client: str) -> None:
     tried: set[str] = set()
-    run = lambda each: answered(upstream, client, each)  # noqa: E731
+    run = lambda each: translated_response(upstream, client, each)  # noqa: E731
     lost = [
         lost
         for answer in corpus.equivalents()
         if answer.protocol == upstream and answer.status == 200
-        for lost in lost_in(as_object(answer.body), upstream, MEANINGLESS_IN_ANSWERS, run, tried)
+        for lost in lost_in(as_object(answer.body), upstream, MEANINGLESS_IN_RESPONSES, run, tried)
     ]
     assert lost == []
 
@@ -70,7 +70,7 @@ def test_recorded_frames_lose_nothing_silently(upstream: str, client: str) -> No
         if recording.protocol == upstream:
             frames = [as_object(frame.data) or frame.data for frame in lenient_frames(recording.read())]
             try:
-                lost += lost_in_frames(upstream, client, first_answer(frames), tried)
+                lost += lost_in_frames(upstream, client, first_response(frames), tried)
             except (RemoteProtocolError, RequestRefused):
                 continue  # it ends in an error
     assert lost == []

@@ -9,8 +9,8 @@ import corpus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws.runs import first_answer
-from laws.unknown import RULES, Body, lost_of_answer, lost_of_frame, lost_of_request, tells
+from laws.runs import first_response
+from laws.unknown import RULES, Body, has_content, lost_of_frame, lost_of_request, lost_of_response
 from oracle import PROTOCOL_NAMES, as_object
 from oracle.frames import lenient_frames
 
@@ -40,7 +40,7 @@ def streams(protocol: str) -> list[list[Any]]:
         for stream in recorded
         if len(stream) < LONG
     ]
-    return [frames for frames in map(first_answer, parsed) if any(map(tells, frames))]
+    return [frames for frames in map(first_response, parsed) if any(map(has_content, frames))]
 
 
 @pytest.mark.parametrize(("client", "upstream"), PAIRS)
@@ -56,7 +56,7 @@ def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: s
 @RULES
 def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(whole_answers(upstream)))
-    assert lost_of_answer(upstream, client, body, data) == []
+    assert lost_of_response(upstream, client, body, data) == []
 
 
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import corpus
 import pytest
-from crossing import translate_error_of, translate_stream, translate_whole
 from oracle import (
     CHAT,
     CLIENTS,
@@ -19,6 +18,7 @@ from oracle import (
     meaning_of_whole,
     read_error,
 )
+from translation import translate_error_of, translate_stream, translate_whole
 
 STREAMS = [
     pytest.param(recording, client, id=f"{recording.name}-to-{client}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import corpus
 import pytest
-from failures.cross import check_failed, each, hear, same_meaning
+from failures.translate import check_failed, each, receive, same_meaning
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle.meaning import Kind
 
@@ -26,7 +26,7 @@ def recorded(name: str = "", *features: str) -> list[Any]:
 @pytest.mark.parametrize("recording", recorded("chat/parallel_tools"))
 def test_A13_as_recorded(client: str, recording: corpus.Recording) -> None:
     """Parallel calls, as servers of many makers send them."""
-    heard = hear(CHAT, client, recording.read())
+    heard = receive(CHAT, client, recording.read())
     assert same_meaning(CHAT, recording.read(), heard) == []
     assert len(heard.meaning.calls) > 1
 
@@ -34,7 +34,7 @@ def test_A13_as_recorded(client: str, recording: corpus.Recording) -> None:
 @each("client", OTHERS)
 @pytest.mark.parametrize("recording", recorded("chat/tool_no_index"))
 def test_A14_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(CHAT, client, recording.read())
+    heard = receive(CHAT, client, recording.read())
     assert same_meaning(CHAT, recording.read(), heard) == []
     assert len(heard.meaning.calls) == 1
 
@@ -42,7 +42,7 @@ def test_A14_as_recorded(client: str, recording: corpus.Recording) -> None:
 @each("client", OTHERS)
 @pytest.mark.parametrize("recording", [*recorded("", "reasoning_content"), *recorded("", "reasoning_field")])
 def test_C6_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(CHAT, client, recording.read())
+    heard = receive(CHAT, client, recording.read())
     assert same_meaning(CHAT, recording.read(), heard) == []
     assert heard.meaning.said(Kind.REASONING)
 
@@ -50,7 +50,7 @@ def test_C6_as_recorded(client: str, recording: corpus.Recording) -> None:
 @each("client", (CHAT, MESSAGES))
 @pytest.mark.parametrize("recording", recorded("responses/incomplete"))
 def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(RESPONSES, client, recording.read())
+    heard = receive(RESPONSES, client, recording.read())
     assert same_meaning(RESPONSES, recording.read(), heard) == []
     assert heard.usage
 
@@ -61,7 +61,7 @@ def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
 )
 def test_E1_as_recorded(client: str, recording: corpus.Recording) -> None:
     upstream = recording.protocol
-    heard = hear(upstream, client, recording.read())
+    heard = receive(upstream, client, recording.read())
     check_failed(heard)
     if client != upstream:
         assert same_meaning(upstream, recording.read(), heard) == []
@@ -70,6 +70,6 @@ def test_E1_as_recorded(client: str, recording: corpus.Recording) -> None:
 @each("client")
 @pytest.mark.parametrize("recording", recorded("chat/error_midstream"))
 def test_E11_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = hear(CHAT, client, recording.read(), anew=True)
+    heard = receive(CHAT, client, recording.read(), translates=True)
     check_failed(heard)
     assert same_meaning(CHAT, recording.read(), heard) == []

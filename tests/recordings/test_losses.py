@@ -14,8 +14,8 @@ from typing import Any
 
 import corpus
 import pytest
-from crossing import ask, client_request
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+from translation import client_request, translate_request
 
 from dragoman import UPSTREAMS, ResponseTranslator
 
@@ -76,7 +76,7 @@ def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
         for client in PROTOCOL_NAMES:
             if client != answer.protocol:
                 body = client_request(client, answer.protocol, answer.request, stream=streams)
-                exchange = ask(client, answer.protocol, body, streams=streams)
+                exchange = translate_request(client, answer.protocol, body, streams=streams)
                 translator = ResponseTranslator(
                     client=UPSTREAMS[client],
                     upstream=UPSTREAMS[answer.protocol],

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.toy_protocol import exchange_of, toy
+from core.toy_protocol import context_of, toy
 
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, RateLimitHeaders, ToolLimits
 
@@ -20,7 +20,7 @@ def test_defaults_suit_the_widest_range() -> None:
     assert (rule.max_name, rule.max_call_id, rule.namespaces) == (64, 64, False)
 
 
-def test_a_spec_is_complete_at_birth() -> None:
+def test_a_spec_is_checked_when_it_is_made() -> None:
     with pytest.raises(TypeError, match="name"):
         ProtocolSpec()  # type: ignore[call-arg]
     spec = toy()
@@ -34,7 +34,7 @@ def test_a_spec_is_complete_at_birth() -> None:
     }
 
 
-def test_most_bodies_demand_no_headers() -> None:
+def test_most_bodies_require_no_headers() -> None:
     assert toy().request_headers({"model": "m"}) == ()
 
 
@@ -49,12 +49,12 @@ def test_names_of_rate_limit_headers(headers: RateLimitHeaders, name: str) -> No
     assert headers.header("tokens", "remaining") == name
 
 
-def test_exchange_hides_no_secret_by_default() -> None:
-    assert exchange_of().signer.secret is None
+def test_the_default_signer_has_no_secret() -> None:
+    assert context_of().signer.secret is None
 
 
 @pytest.mark.parametrize(
-    ("rewritten", "stored", "upstream", "told"),
+    ("rewritten", "stored", "upstream", "reported"),
     [
         (False, False, "up_1", "a_abc123"),
         (True, False, "up_1", "up_1"),
@@ -62,13 +62,13 @@ def test_exchange_hides_no_secret_by_default() -> None:
         (True, True, "up_1", "a_abc123"),  # somebody here keeps it, under our id
     ],
 )
-def test_the_id_of_an_answer(rewritten: bool, stored: bool, upstream: str, told: str) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), rewritten=rewritten, stored=stored)
-    assert exchange.response_id("a_", upstream) == told
+def test_the_id_of_a_response(rewritten: bool, stored: bool, upstream: str, reported: str) -> None:
+    context = msgspec.structs.replace(context_of(), rewritten=rewritten, stored=stored)
+    assert context.response_id("a_", upstream) == reported
 
 
 @pytest.mark.parametrize(
-    ("streams", "asked", "does"),
+    ("streams", "requested", "does"),
     [
         ("requested", True, True),
         ("requested", False, False),
@@ -76,8 +76,8 @@ def test_the_id_of_an_answer(rewritten: bool, stored: bool, upstream: str, told:
         ("never", True, False),
     ],
 )
-def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> None:
-    assert Endpoint("/x", streams=streams).streams_if(asked) is does
+def test_which_endpoints_stream(streams: Any, requested: bool, does: bool) -> None:
+    assert Endpoint("/x", streams=streams).streams_if(requested) is does
 
 
 @pytest.mark.parametrize(
@@ -92,5 +92,5 @@ def test_whether_an_endpoint_streams(streams: Any, asked: bool, does: bool) -> N
         (Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None), True),
     ],
 )
-def test_whether_a_call_can_be_demanded(capabilities: Capabilities, can: bool) -> None:
+def test_can_force_a_call(capabilities: Capabilities, can: bool) -> None:
     assert capabilities.can_force_tools is can

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -100,13 +100,14 @@ def test_the_names_at_the_top() -> None:
     assert dragoman.__all__ == TOP
 
 
-@pytest.mark.parametrize("imported", MODULES, ids=PUBLIC)
-def test_every_public_module_imports_and_is_explained(imported: ModuleType) -> None:
-    assert imported.__doc__
-    for name in imported.__all__:
-        value = getattr(imported, name)
-        assert not isinstance(value, type | FunctionType) or value.__doc__, name
-    assert imported.__name__ == "dragoman" or f"    {imported.__name__} " in dragoman.__doc__
+def test_every_public_module_imports_and_is_explained(subtests: pytest.Subtests) -> None:
+    for imported in MODULES:
+        with subtests.test(imported=imported):
+            assert imported.__doc__
+            for name in imported.__all__:
+                value = getattr(imported, name)
+                assert not isinstance(value, type | FunctionType) or value.__doc__, name
+            assert imported.__name__ == "dragoman" or f"    {imported.__name__} " in dragoman.__doc__
 
 
 def exported() -> Iterator[object]:
@@ -115,7 +116,7 @@ def exported() -> Iterator[object]:
 
 
 def callables(value: object) -> Iterator[object]:
-    """What of a public object has a signature: itself, its fields, its public methods."""
+    """Return the parts of a public object that have a signature: itself, its fields, its public methods."""
     if isinstance(value, FunctionType):
         yield value
     elif isinstance(value, type):

@@ -5,7 +5,7 @@ import pytest
 from dragoman.protocols import PROTOCOLS, UPSTREAMS, client_spec, upstream_spec
 
 
-def test_a_name_stands_for_its_spec() -> None:
+def test_a_name_is_accepted_in_place_of_its_spec() -> None:
     assert client_spec("simple_chat") is PROTOCOLS["simple_chat"]
     assert upstream_spec("openai_chat") is UPSTREAMS["openai_chat"]
 

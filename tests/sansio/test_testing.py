@@ -1,4 +1,4 @@
-"""The public test helpers: every way of cutting is whole again, a stream has its events, a pair passes answers."""
+"""The public test helpers: every way of cutting is whole again, a stream has its events, a pair passes responses."""
 
 import pytest
 
@@ -61,15 +61,15 @@ def test_a_pair_translates_both_ways() -> None:
     pair = Pair(
         client=MESSAGES, upstream=CHAT, capabilities=Capabilities(max_tokens_field="max_tokens"), model="big"
     )
-    asked = decode(pair.translate_request(BODY))
-    assert (asked["model"], asked["max_tokens"]) == ("big", 9)
+    requested = decode(pair.translate_request(BODY))
+    assert (requested["model"], requested["max_tokens"]) == ("big", 9)
     whole = pair.translate_response(STREAM)
     assert (pair.outcome, pair.error, len(pair.losses)) == (Outcome.COMPLETED, None, 1)
     assert {pair.translate_response(pieces) for pieces in chop(STREAM)} == {whole}
     assert "TextDelta" in [type(event).__name__ for event in read_events(MESSAGES, whole)]
 
 
-def test_a_pair_takes_whole_answers_and_mixtures() -> None:
+def test_a_pair_accepts_whole_responses_and_mixtures() -> None:
     pair = Pair(client=MESSAGES, upstream=CHAT)
     pair.translate_request({**BODY, "stream": False})
     assert decode(pair.translate_response(WHOLE))["content"][0]["text"] == "Hello"
@@ -87,7 +87,7 @@ def test_a_pair_of_one_protocol_relays() -> None:
     assert b"chatcmpl-test" in pair.translate_response(WHOLE, streams=False)
 
 
-def test_a_pair_tells_how_an_answer_broke_off() -> None:
+def test_a_pair_reports_how_a_response_broke_off() -> None:
     pair = Pair(client=MESSAGES, upstream=CHAT)
     pair.translate_request(BODY)
     assert b"event: error" in pair.translate_response(STREAM[:90])

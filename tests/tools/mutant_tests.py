@@ -40,6 +40,8 @@ class Recorder:
         self._recorder.switch_context(item.nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if isinstance(report, pytest.SubtestReport):
+            return  # a part of its test, whose report comes after it
         test = self.tests[report.nodeid]
         test["seconds"] = round(test["seconds"] + report.duration, 4)
         if report.when == "call":

@@ -83,7 +83,7 @@ class Balances(BackgroundTaskGroup):
         self._due: dict[str, float] = {}
 
     def refresh(self, upstream: UpstreamSettings) -> None:
-        """Read the balances of an upstream in the background if the known ones are old and are used. Never waits."""
+        """Read the balances of an upstream in the background if they are used, and old. Never waits."""
         if self._tasks is None or upstream.selection != Selection.MOST_REMAINING.value:
             return
         endpoint = _ENDPOINTS.get(provider_name(upstream.base_url) or "")
@@ -105,14 +105,14 @@ class Balances(BackgroundTaskGroup):
                     sender, protocol = self._sender_for(upstream.name), self._specs[upstream.protocol]
                     status, body = await account_get(sender, upstream, protocol, account, url, _MAX_BYTES)
                     amounts[account.id] = _amount(endpoint, body) if status == 200 else None
-                    reason = f"it answered with status {status}"
+                    reason = f"it returned status {status}"
                 except UpstreamError as error:
                     amounts[account.id], status, reason = None, 0, str(error)
                 except Exception:  # a bug: it must not end the gateway, whose group this task is in
                     LOG.exception("the balance of account %s cannot be read", account.id)
                     return
                 if status != 200:
-                    LOG.info("the balance of account %s is not known: %s", account.id, reason)
+                    LOG.info("the balance of account %s is unknown: %s", account.id, reason)
         largest = max((amount for amount in amounts.values() if amount is not None), default=0.0)
         for id, amount in amounts.items():
             if amount is None:

@@ -1,4 +1,4 @@
-"""Decide what a failed attempt means for its account, and read for how long the upstream wants no request.
+"""Decide what a failed attempt means for its account, and read for how long the upstream accepts no request.
 
 The first rule of one table that matches an error decides. Only errors that another account can cure are tried with
 another one, so a 400 that the request caused is never sent with every account. Rules are data, so an upstream can have
@@ -25,7 +25,7 @@ class ErrorAction(Enum):
     RETURN_TO_CLIENT = "return_to_client"  # the request is wrong: the client gets the error
     TRY_NEXT = "try_next"  # this account cannot serve this request, another may: its state does not change
     COOL_DOWN = "cool_down"  # the account has reached a rate limit: it is not used for a time
-    DISABLE = "disable"  # the account is used up, or its key refused: waiting does not help
+    DISABLE = "disable"  # its money or quota is used up, or its key refused: waiting does not help
     RETRY_LATER = "retry_later"  # the upstream has a temporary problem: several of them are a cooldown
 
 
@@ -118,10 +118,10 @@ def classify(error: WireError, upstream_rules: Iterable[ErrorRule] = ()) -> Erro
 
 
 def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
-    """Return the seconds for which an upstream wants no request, None if no header has them.
+    """Return the seconds for which an upstream accepts no request, None if no header has them.
 
     headers: names in lower case. now: seconds since the epoch. A time that has passed is 0. `retry-after` is RFC 9110,
-    10.2.3; `retry-after-ms`, which is more precise and counts first, is OpenAI's and Azure's.
+    10.2.3; `retry-after-ms`, which is more precise and wins, is OpenAI's and Azure's.
     """
     values = dict(headers)
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -136,7 +136,7 @@ def retry_after(headers: Iterable[tuple[str, str]], now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    # float() accepts more than digits: "nan", "1_0" and "inf" are no times.
+    # float() accepts more than digits: "nan", "1_0" and "inf" are not times.
     if not text.replace(".", "", 1).isdecimal() or not text.isascii():
         return None
     return float(text)

@@ -23,7 +23,7 @@ class Backoff(msgspec.Struct, frozen=True):
     max_s: the longest of both.
     max_failures: this many within window_s are too many.
     window_s: see max_failures.
-    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not come back all at once.
+    jitter: a cooldown is longer by up to this share, so that accounts and gateways do not all start again at once.
     """
 
     rate_limit_s: float = 15.0
@@ -43,7 +43,7 @@ class Health(msgspec.Struct, frozen=True):
 
     cooldown_until: the account is not used until then.
     cause: of the cooldown, for the operator.
-    disabled: why it is out of use until an operator resets it, None while it is in use.
+    disabled: why it is disabled until an operator resets it, None if it is not.
     failures: the times of recent temporary failures, oldest first.
     consecutive_cooldowns: without a success between them.
     last_used: when it was last chosen.
@@ -78,7 +78,7 @@ class Health(msgspec.Struct, frozen=True):
         random: a random number from 0 to 1.
         """
         if action is ErrorAction.DISABLE:
-            return msgspec.structs.replace(self, disabled=cause)
+            return self.after_disabling(cause)
         if action is ErrorAction.COOL_DOWN:
             seconds = (
                 backoff.delay(backoff.rate_limit_s, self.consecutive_cooldowns)
@@ -99,13 +99,19 @@ class Health(msgspec.Struct, frozen=True):
         return self
 
     def after_success(self, *, remaining: float | None = None) -> Health:
-        """Return the state after a complete response. remaining: as in the class."""
+        """Return the state after a complete response. remaining: as in the class, stored in whole percents."""
+        # Otherwise every response would be a change, which all gateways get.
+        remaining = None if remaining is None else round(remaining, 2)
         if not self.consecutive_cooldowns and not self.failures and remaining == self.remaining:
             return self
         return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
 
+    def after_disabling(self, cause: str) -> Health:
+        """Return the state after an operator, or a vendor's refusal, has taken the account out of use."""
+        return msgspec.structs.replace(self, disabled=cause)
+
     def after_reset(self) -> Health:
-        """Return the state after the operator has put the account back into use."""
+        """Return the state after the operator has reset the account."""
         return Health(last_used=self.last_used)
 
     def _cooled(self, seconds: float, cause: str, now: float, random: float, backoff: Backoff) -> Health:

@@ -1,8 +1,8 @@
 """Enforce the limits of client keys: which models they may use, how fast, and for how much money.
 
 A request is checked before it is planned, and counted at once. Its tokens are known when it has ended, so they become a
-debt: a key that has used too many gets no request until the debt is paid off, and requests that run at the same time
-may exceed a limit together. The estimated price of a request is reserved of a budget until the true one is known.
+debt: a key that has used too many may send no request until the debt is paid off, and requests that run at once
+may exceed a limit together. The estimated price of a request is reserved from a budget until the true one is known.
 
 The counters are in the account store, so that all gateways which share it count together, and a budget outlives a
 restart if the store does. While the store does not work, no request is refused: the limits share upstreams fairly,
@@ -36,7 +36,7 @@ from dragoman_server.settings import ClientKey, Price, Settings
 
 ERRORS = logging.getLogger("dragoman.errors")
 
-# The store has a deadline of its own. This one is for a store that does not meet it.
+# The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 1.0
 _MINUTE_S = 60.0
 
@@ -44,8 +44,8 @@ _MINUTE_S = 60.0
 _MAX_NAMES = 10
 _MAX_NAME_LENGTH = 100
 
-# The estimate that is reserved of a budget: a prompt of as many tokens as its bytes suggest, at most what models take
-# (pictures are large and cost little), and a response of a usual length.
+# The estimate that is reserved from a budget: a prompt of as many tokens as its bytes suggest, at most what models
+# accept (images are large and cost little), and a response of a usual length.
 _BYTES_PER_TOKEN = 4
 _MAX_PROMPT_TOKENS = 200_000
 _USUAL_RESPONSE_TOKENS = 1000
@@ -104,7 +104,7 @@ class BudgetSpent(ClientRefused):
 
 @dataclass(frozen=True, slots=True)
 class BudgetReservation:
-    """Dollars of a budget that are reserved until the request ends.
+    """Dollars of a budget, reserved until the request ends.
 
     counter: the store's counter that they are in. expires: when that counter ends.
     """
@@ -257,7 +257,9 @@ class ClientLimits:
                 result = await store_call
         except (AccountStoreError, TimeoutError) as error:
             if not self._store_failed:  # one line each time that it fails, not one for each request
-                ERRORS.warning("the limits of client keys are not counted: %s", error or "no answer in time")
+                ERRORS.warning(
+                    "the limits of client keys are not counted: %s", error or "no response in time"
+                )
             self._store_failed = True
             return None
         self._store_failed = False

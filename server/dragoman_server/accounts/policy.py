@@ -70,7 +70,7 @@ class GiveUp(msgspec.Struct, frozen=True):
 
     error: of the last attempt, or of the last one whose account is usable again later, if there was one, because
         clients retry after such an error. None if there was no attempt to make.
-    retry_at: when the first account is usable again, None if none will be by itself or if that would not help.
+    retry_at: when the first account is usable again, None if none will be without a reset or if that would not help.
     """
 
     error: WireError | None

@@ -1,11 +1,11 @@
 """Compute the tokens that a request used, and their price by the `[[prices]]` of the configuration.
 
-The upstream's figures count if its response came to its end. A client that leaves early, or that requests no figures
-where it is relayed, would pay nothing by them, so the rest is estimated: the prompt from the request, the output from
+The upstream's figures are used if its response is complete. A client that leaves early, or a relayed one that requests
+no figures, would pay nothing by them, so missing figures are estimated: the prompt from the request, the output from
 the bytes that were sent to the client.
 
 A price is looked up by all names that a model has: the one that the client sent, `upstream/model`, and the upstream's
-own. The first table that matches any of them counts, so an exception stands before the rule.
+own. The first table that matches any of them is used, so an exception goes before the rule.
 """
 
 from __future__ import annotations

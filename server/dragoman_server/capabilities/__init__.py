@@ -1,1 +1,1 @@
-"""What well-known hosts and model families accept, as tables, and `resolve`, which combines them with the settings."""
+"""Tables of what well-known hosts and model families accept, and `resolve`, which combines them with the settings."""

@@ -12,15 +12,10 @@ from dragoman import UPSTREAMS, Capabilities
 from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, provider_name
 from dragoman_server.capabilities.relay_rewrites import needs_rewrite
-from dragoman_server.settings import (
-    AUTO_VERSION,
-    CAPABILITY_KEYS,
-    NEWEST_VERSION,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import CapabilitySettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import NONE, ModelCapabilitySettings
 from dragoman_server.settings.patterns import matches
+from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
 # Clients choose model names, so there may be any number of them.
 _MAX_CACHED = 1024
@@ -100,7 +95,7 @@ def known_capabilities(
     """Return the settings by name, without those that no source sets."""
     protocol = protocol or upstream.protocol
     host = host_capabilities(upstream.base_url, protocol)
-    known = {name: value for name, value in host.items() if name in CAPABILITY_KEYS}
+    known = {name: value for name, value in host.items() if name in keys_of(CapabilitySettings)}
     # Servers and models refuse parameters independently, so the union is refused.
     refused = _names(known.pop("refuses", ()))
     for family in families_of(model, provider_name(upstream.base_url)):

@@ -92,18 +92,19 @@ def banner(
         variables = ", ".join(provider.keys[0][0] for provider in PROVIDERS[:_NAMED_PROVIDERS])
         yield Line(Style.TEXT, f"  for a real model set {variables} or another provider's key,")
         yield Line(
-            Style.TEXT, f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and start again"
+            Style.TEXT,
+            f"  or name a server in {DEFAULT_FILE} (see docs/configuration.md), and restart the gateway",
         )
     example = example_of(settings, lists)
     if example is None:
         first = settings.upstreams[0]
         example = Example(f"{first.name}/{_UNKNOWN_MODEL}")
-        reason = lists.get(first.name, "it was not asked")
+        reason = lists.get(first.name, "its list was not requested")
         reported = reason if isinstance(reason, str) else "its list is empty"
         add = f', and add default_model = "{_UNKNOWN_MODEL}" below its [[upstreams]]'
         yield Line(
             Style.WARNING,
-            f"warning: the models of {first.name} are not known ({reported}): write one in place of "
+            f"warning: the models of {first.name} are unknown ({reported}): write one in place of "
             f"{_UNKNOWN_MODEL}{'' if first.variables else add}",
         )
     for title, command in commands(

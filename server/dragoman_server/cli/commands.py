@@ -20,15 +20,9 @@ from dragoman_server.cli.config_commands import ConfigEditError, config_lines, j
 from dragoman_server.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, ConfigError, LoadedConfig, load
 from dragoman_server.config.values import InvalidValue, check_value
 from dragoman_server.keys import hash_client_key, new_key
-from dragoman_server.settings import (
-    CLIENT_KEY_KEYS,
-    ENV_PREFIX,
-    SERVER_KEYS,
-    ClientKey,
-    ServerSettings,
-    Settings,
-)
+from dragoman_server.settings import ClientKey, ServerSettings, Settings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.settings.server import ENV_PREFIX
 from dragoman_server.tool_grammar import grammar_check_available
 
 _CANNOT_START = 1
@@ -40,14 +34,16 @@ _SIMULATOR_PORT = 8081
 # The key commands bind no address, so a public one in the configuration does not matter.
 _ANY_HOST = "127.0.0.1"
 
+_SERVER = keys_of(ServerSettings)
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _server_options(command: _Command) -> _Command:
     """Add one flag for each key of `[server]`. Values stay text, so that the loader checks them like all others."""
-    for key in reversed(SERVER_KEYS.values()):
+    for key in reversed(_SERVER.values()):
         if key.kind is SettingKind.SECRET:
-            continue  # everybody on a machine can read the command lines of its processes
+            continue  # all users of a machine can read the command lines of its processes
         flag = key.name.replace("_", "-")
         default = f"[{ENV_PREFIX}{key.name.upper()}]"
         if key.kind is SettingKind.SWITCH:
@@ -95,7 +91,7 @@ def main() -> None:
     """A gateway that translates between LLM clients and upstreams of different protocols.
 
     Settings come from flags, environment variables (in brackets below each command), a TOML file, and
-    defaults, in this order.
+    defaults, in this order of precedence.
     """
 
 
@@ -119,20 +115,20 @@ def serve(config_file: str | None, **options: str | bool | None) -> None:
 
 
 @main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help=SERVER_KEYS["host"].help)
+@click.option("--host", default="127.0.0.1", show_default=True, help=_SERVER["host"].help)
 @click.option(
     "--port",
-    type=click.IntRange(int(SERVER_KEYS["port"].low), int(SERVER_KEYS["port"].high)),
+    type=click.IntRange(0, 65_535),
     default=_SIMULATOR_PORT,
     show_default=True,
-    help=SERVER_KEYS["port"].help,
+    help=_SERVER["port"].help,
 )
 @click.option(
     "--backend",
-    type=click.Choice(SERVER_KEYS["backend"].choices),
+    type=click.Choice(_SERVER["backend"].choices),
     default="asyncio",
     show_default=True,
-    help=SERVER_KEYS["backend"].help,
+    help=_SERVER["backend"].help,
 )
 def simulate(host: str, port: int, backend: str) -> None:
     """Serve only the simulator, as an upstream that speaks all protocols and needs no key."""
@@ -166,12 +162,12 @@ def check(config_file: str | None, **options: str | bool | None) -> None:
     unchecked = upstreams_without_grammars(loaded.settings)
     if unchecked and loaded.settings.server.check_grammars and not grammar_check_available():
         click.echo(
-            "note: what models write for tools with a grammar is not checked, as dragoman[grammar] is not installed; "
-            f"these upstreams do not check it themselves: {', '.join(unchecked)}",
+            "note: what models write for tools with a grammar is not checked, because dragoman[grammar] is not "
+            f"installed; these upstreams do not check it themselves: {', '.join(unchecked)}",
             err=True,
         )
     upstreams, models = len(loaded.settings.upstreams), len(loaded.settings.models)
-    place = loaded.path or "no file, the environment alone"
+    place = loaded.path or "no file, only the environment"
     click.echo(f"{place}: correct; upstreams: {upstreams}, models: {models}")
 
 
@@ -222,17 +218,17 @@ def add_key(name: str, config_file: str | None) -> None:
         )
         sys.exit(_WRONG_CONFIGURATION)
     if any(key.name == name for key in settings.client_keys):
-        click.echo(f"dragoman: there is a key of the name {name!a} already", err=True)
+        click.echo(f"dragoman: there is already a key named {name!a}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     try:
-        name = str(check_value(CLIENT_KEY_KEYS["name"], name, name))
+        name = str(check_value(keys_of(ClientKey)["name"], name, name))
     except InvalidValue as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     key = new_key()
-    click.echo("The key, which is shown this once:", err=True)
+    click.echo("The key, which is shown only once:", err=True)
     click.echo(key)
-    click.echo("Add these lines to the configuration, and start the gateway anew:", err=True)
+    click.echo("Add these lines to the configuration, and restart the gateway:", err=True)
     click.echo(f'\n[[client_keys]]\nname = "{name}"\nhash = "{hash_client_key(key, secret)}"')
 
 
@@ -246,7 +242,7 @@ def list_keys(config_file: str | None) -> None:
 
 def _what_it_may(key: ClientKey) -> Iterator[str]:
     """Yield the settings of a key except for its hash: `name=value`, or `name` for a switch that is on."""
-    for name in CLIENT_KEY_KEYS:
+    for name in keys_of(ClientKey):
         value = getattr(key, name)
         if name in ("name", "hash", "budget_period") or value is None or value is False or value == ():
             continue
@@ -267,11 +263,11 @@ def revoke_key(name: str, config_file: str | None) -> None:
     index = next((i for i, key in enumerate(loaded.settings.client_keys) if key.name == name), None)
     if index is None or loaded.path is None:
         known = ", ".join(key.name for key in loaded.settings.client_keys) or "none"
-        click.echo(f"dragoman: there is no key of the name {name!a}; there are {known}", err=True)
+        click.echo(f"dragoman: there is no key named {name!a}; there are {known}", err=True)
         sys.exit(_WRONG_CONFIGURATION)
     try:
         lines = remove_client_key(Path(loaded.path), index)
     except ConfigEditError as error:
         click.echo(f"dragoman: {error}", err=True)
         sys.exit(_CANNOT_START)
-    click.echo(f"{loaded.path}: {lines} lines removed; the key counts until the gateway is started anew")
+    click.echo(f"{loaded.path}: {lines} lines removed; the key is accepted until the gateway is restarted")

@@ -1,30 +1,25 @@
 """Print the settings, make their JSON Schema, and change the configuration file, for `dragoman config` and `keys`.
 
-The schema is made from the tables of keys, for editors that complete and check. It accepts more than the loader does,
-because any string may contain a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes the file.
+The schema is made from the classes of the settings, for editors that complete and check. It accepts more than the
+loader does, because any string may contain a `${VARIABLE}`. `remove_client_key` is the one place where Dragoman writes
+the file.
 """
 
 import codecs
 import json
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from dragoman_server.config.loader import LoadedConfig
 from dragoman_server.config.problems import ValueOrigin, dotted, quote_value
 from dragoman_server.config.toml_lines import TomlLines
-from dragoman_server.settings import (
-    ACCOUNT_KEYS,
-    CLIENT_KEY_KEYS,
-    MODEL_KEYS,
-    PRICE_KEYS,
-    RULE_KEYS,
-    SERVER_KEYS,
-    UPSTREAM_KEYS,
-)
+from dragoman_server.settings import ARRAYS, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 
@@ -35,7 +30,6 @@ _BOM = codecs.BOM_UTF8
 Schema = dict[str, object]
 
 _VARIABLE = r"\$\{"
-_TEXT_SCHEMA: Schema = {"type": "string", "minLength": 1}
 
 
 # Show.
@@ -56,19 +50,11 @@ class SettingRow:
 def setting_rows(loaded: LoadedConfig) -> Iterator[SettingRow]:
     """Yield all settings that have a value, in the order of the tables."""
     settings = loaded.settings
-    for name in SERVER_KEYS:
+    for name in keys_of(ServerSettings):
         yield from _setting_rows(loaded, ("server", name), getattr(settings.server, name))
-    arrays: tuple[tuple[str, Sequence[object], Mapping[str, SettingSpec]], ...] = (
-        ("upstreams", settings.upstreams, UPSTREAM_KEYS),
-        ("capabilities", settings.capabilities, MODEL_KEYS),
-        ("client_keys", settings.client_keys, CLIENT_KEY_KEYS),
-        ("prices", settings.prices, PRICE_KEYS),
-        ("accounts", settings.accounts, ACCOUNT_KEYS),
-        ("rules", settings.rules, RULE_KEYS),
-    )
-    for array, tables, keys in arrays:
-        for index, table in enumerate(tables):
-            for name in keys:
+    for array, cls in ARRAYS.items():
+        for index, table in enumerate(getattr(settings, array)):
+            for name in keys_of(cls):
                 yield from _setting_rows(loaded, (array, index, name), getattr(table, name))
     for alias, target in settings.models.items():
         yield from _setting_rows(loaded, ("models", alias), target)
@@ -108,12 +94,6 @@ def _toml_text(value: object) -> str:
 
 def json_schema() -> Schema:
     """Return the JSON Schema of `dragoman.toml`."""
-    upstream = _table_schema(UPSTREAM_KEYS)
-    # Without `protocol`, the preferred one is the first of `protocols`.
-    upstream["required"] = [
-        name for name, key in UPSTREAM_KEYS.items() if key.required and name != "protocol"
-    ]
-    upstream["anyOf"] = [{"required": ["protocol"]}, {"required": ["protocols"]}]
     target = {"type": "string", "pattern": f"^[^/]+/.|{_VARIABLE}"}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -121,13 +101,8 @@ def json_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "server": _table_schema(SERVER_KEYS),
-            "upstreams": {"type": "array", "items": upstream},
-            "capabilities": {"type": "array", "items": _row_schema(MODEL_KEYS)},
-            "client_keys": {"type": "array", "items": _row_schema(CLIENT_KEY_KEYS)},
-            "prices": {"type": "array", "items": _row_schema(PRICE_KEYS)},
-            "accounts": {"type": "array", "items": _row_schema(ACCOUNT_KEYS)},
-            "rules": {"type": "array", "items": _row_schema(RULE_KEYS)},
+            "server": _table_schema(ServerSettings),
+            **{name: {"type": "array", "items": _row_schema(cls)} for name, cls in ARRAYS.items()},
             "models": {
                 "type": "object",
                 "description": "names that clients send, * for any text, and the upstream/model that they mean",
@@ -139,63 +114,36 @@ def json_schema() -> Schema:
     }
 
 
-def _table_schema(keys: Mapping[str, SettingSpec]) -> Schema:
+def _table_schema(cls: type[Any]) -> Schema:
     return {
         "type": "object",
         "additionalProperties": False,
-        "properties": {name: _property_schema(key) for name, key in keys.items()},
+        "properties": {name: _property_schema(key) for name, key in keys_of(cls).items()},
     }
 
 
-def _row_schema(keys: Mapping[str, SettingSpec]) -> Schema:
-    return {**_table_schema(keys), "required": [name for name, key in keys.items() if key.required]}
-
-
-def _property_schema(key: SettingSpec) -> Schema:
-    schema = {"description": key.help, **_SCHEMA_BY_KIND[key.kind](key)}
-    if key.default is not None and key.default != ():
-        schema["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
+def _row_schema(cls: type[Any]) -> Schema:
+    required = [name for name, key in keys_of(cls).items() if key.required]
+    schema = {**_table_schema(cls), "required": required}
+    if cls is UpstreamSettings:
+        # Without `protocol`, the preferred one is the first of `protocols`.
+        required.remove("protocol")
+        schema["anyOf"] = [{"required": ["protocol"]}, {"required": ["protocols"]}]
     return schema
 
 
-def _text_schema(key: SettingSpec) -> Schema:
-    return _TEXT_SCHEMA
-
-
-def _number_schema(key: SettingSpec) -> Schema:
-    kind = "integer" if key.kind is SettingKind.INTEGER else "number"
-    return {"type": kind, "minimum": key.low, "maximum": key.high}
-
-
-def _choice_schema(key: SettingSpec) -> Schema:
-    return {"type": "string", "anyOf": [{"enum": list(key.choices)}, {"pattern": _VARIABLE}]}
-
-
-def _list_of_schema(item: Callable[[SettingSpec], Schema]) -> Callable[[SettingSpec], Schema]:
-    return lambda key: {"type": "array", "items": item(key), "uniqueItems": True}
-
-
-_SCHEMA_BY_KIND: dict[SettingKind, Callable[[SettingSpec], Schema]] = {
-    SettingKind.TEXT: _text_schema,
-    SettingKind.NAME: _text_schema,
-    SettingKind.HOST: _text_schema,
-    SettingKind.INTEGER: _number_schema,
-    SettingKind.SECONDS: _number_schema,
-    SettingKind.DOLLARS: _number_schema,
-    SettingKind.SWITCH: lambda key: {"type": "boolean"},
-    SettingKind.CHOICE: _choice_schema,
-    SettingKind.CHOICES: _list_of_schema(_choice_schema),
-    SettingKind.NAMES: _list_of_schema(_text_schema),
-    SettingKind.STATUSES: _list_of_schema(lambda key: {"type": "integer", "minimum": 100, "maximum": 599}),
-    SettingKind.HOSTS: _list_of_schema(_text_schema),
-    SettingKind.ORIGINS: _list_of_schema(_text_schema),
-    SettingKind.PATH: _text_schema,
-    SettingKind.URL: _text_schema,
-    SettingKind.PROXY: _text_schema,
-    SettingKind.SECRET: _text_schema,
-    SettingKind.HASH: _text_schema,
-    SettingKind.HEADERS: lambda key: {"type": "object", "additionalProperties": _TEXT_SCHEMA},
-}
+def _property_schema(key: SettingSpec) -> Schema:
+    schema: Schema = msgspec.json.schema(key.type)
+    if key.choices:
+        schema = {"type": "string", "anyOf": [{"enum": list(key.choices)}, {"pattern": _VARIABLE}]}
+    if key.many:
+        schema = {"type": "array", "items": schema, "uniqueItems": True}
+    if key.kind is SettingKind.HEADERS:
+        schema = {"type": "object", "additionalProperties": schema}
+    schema = {"description": key.help, **schema}
+    if key.default is not None and key.default != ():
+        schema["default"] = list(key.default) if isinstance(key.default, tuple) else key.default
+    return schema
 
 
 # Change.
@@ -225,7 +173,7 @@ def remove_client_key(path: Path, index: int) -> int:
     shorter = "\n".join(lines[:first] + lines[last:])
     if _parse_toml(shorter) != _without_key(tomllib.loads(text), index):
         raise ConfigEditError(
-            f"{path} is written in an unusual way: take the key out by hand, line {first + 1}"
+            f"{path} is written in an unusual way: remove the key by hand, line {first + 1}"
         )
     _replace_file(path, mark + shorter.encode())
     return last - first

@@ -40,7 +40,7 @@ def expand(text: str, environ: Mapping[str, str], directory: Path) -> Interpolat
             return "$"
         inner = match["inner"]
         if inner is None:
-            raise InterpolationError('a "$" alone: write "${NAME}" for a variable, "$$" for a dollar sign')
+            raise InterpolationError('a single "$": write "${NAME}" for a variable, "$$" for a dollar sign')
         references.append(inner)
         if inner.startswith("file:"):
             return _read(inner.removeprefix("file:"), directory)

@@ -6,12 +6,12 @@ the files that it names, and nothing else. Single values are read by `sources`; 
 checks what must fit together.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
@@ -38,27 +38,22 @@ from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey
 from dragoman_server.config.values import is_loopback
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
-    ACCOUNT_KEYS,
-    CAPABILITY_KEYS,
-    CLIENT_KEY_KEYS,
-    ENV_PREFIX,
-    MODEL_KEYS,
-    PRICE_KEYS,
-    RULE_KEYS,
-    SERVER_KEYS,
     SIMULATOR,
     AccountSettings,
+    CapabilitySettings,
     ClientKey,
+    ModelCapabilitySettings,
     Price,
     RuleSettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
-    upstream_keys,
+    keys_of,
 )
-from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import ENV_PREFIX
+from dragoman_server.settings.upstreams import upstream_keys
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -72,11 +67,18 @@ CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 
 _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
 
-_DEFAULTS = ServerSettings()
+# Settings of the server that need another one: with any value, or with this one.
+_NEEDED = (
+    ("certfile", None, "keyfile"),
+    ("keyfile", None, "certfile"),
+    ("response_store", "sqlite", "response_store_path"),
+    ("account_store", "sqlite", "account_store_path"),
+    ("account_store", "valkey", "account_store_url"),
+)
 
 # The variables by which requests to upstreams take a proxy.
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
-SOCKS_EXTRA_MISSING = "a SOCKS proxy needs the extra: install dragoman[socks]"
+SOCKS_EXTRA_MISSING = "a SOCKS proxy needs an extra: install dragoman[socks]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,12 @@ def load(
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-    sources = ConfigSources(file, environ)
+    loader = _Loader(file, environ, flags=flags, upstream_keys=upstream_keys(specs))
     if file is not None:
-        sources.read(Path(file))
-    loader = _Loader(sources, flags, upstream_keys(specs))
+        loader.read(Path(file))
     settings = loader.settings()
-    warnings = tuple(_warnings(settings, loader.warnings, environ, specs))
-    return LoadedConfig(settings, file, MappingProxyType(sources.origins), warnings)
+    warnings = (*loader.warnings, *_warnings(settings, environ, specs))
+    return LoadedConfig(settings, file, MappingProxyType(loader.origins), warnings)
 
 
 def is_socks(url: str) -> bool:
@@ -130,12 +131,8 @@ def socks_available() -> bool:
 
 
 def _warnings(
-    settings: Settings,
-    collected: list[str],
-    environ: Mapping[str, str],
-    specs: Mapping[str, UpstreamSpec],
+    settings: Settings, environ: Mapping[str, str], specs: Mapping[str, UpstreamSpec]
 ) -> Iterator[str]:
-    yield from collected
     for name, value in environ.items():
         if name.lower() in _PROXY_VARIABLES and is_socks(value) and not socks_available():
             yield f"{name}: {SOCKS_EXTRA_MISSING}"
@@ -147,48 +144,51 @@ def _warnings(
     if "*" in settings.server.cors_origins and not settings.client_keys:
         yield (
             "server.cors_origins: any web page that is opened in a browser on this machine can use your upstreams, "
-            "as there are no client keys"
+            "because there are no client keys"
         )
     for upstream in settings.upstreams:
         path = specs[upstream.protocol].path
         if path.startswith("/v1/") and urlsplit(upstream.base_url).path.endswith("/v1"):
             yield (
-                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1, "
+                f"upstream {upstream.name}: the base URL for {upstream.protocol} is written without /v1; "
                 f"requests would go to .../v1{path}"
             )
 
 
-@dataclass(slots=True)
-class _Loader:
-    sources: ConfigSources
+@dataclass(slots=True, kw_only=True)
+class _Loader(ConfigSources):
+    """Reads the tables one after the other, because some refer to others.
+
+    names: of all upstreams, and where the file has them.
+    """
+
     flags: Mapping[str, str]
     upstream_keys: Mapping[str, SettingSpec]
     warnings: list[str] = field(default_factory=list)
-    # The names of all upstreams, and where the file has them.
     names: dict[str, KeyPath] = field(default_factory=dict)
 
     def settings(self) -> Settings:
-        self.sources.report_unknown_keys((), self.sources.document, _TABLES)
+        self.report_unknown_keys((), self.document, _TABLES)
         server = self._server()
-        upstreams = (
-            self._upstreams(server)
-            if "upstreams" in self.sources.document
-            else self._discovered_upstreams(server)
+        upstreams = list(
+            self._upstreams(server) if "upstreams" in self.document else self._discovered_upstreams(server)
         )
-        if server.get("simulator", True):
+        if server.offers_simulator:
             self.names.setdefault(SIMULATOR, ())
-        elif not upstreams and not self.sources.problems:
-            self._no_upstreams()
-        models = read_model_aliases(self.sources, self.names)
+        elif not upstreams and not self.problems:
+            variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
+            text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
+            self.add_origin_problem(("server", "simulator"), text)
+        models = read_model_aliases(self, self.names)
         capabilities = self._capabilities()
         prices = self._prices()
         client_keys = self._client_keys(server, prices)
         accounts = self._accounts(upstreams)
         rules = self._rules()
         self._check_public(server, client_keys)
-        self.sources.raise_problems()
+        self.raise_problems()
         settings = Settings(
-            server=_make(ServerSettings, server),
+            server=server,
             upstreams=tuple(upstreams),
             models=models,
             capabilities=tuple(capabilities),
@@ -198,268 +198,212 @@ class _Loader:
             rules=tuple(rules),
             proxies=tuple(
                 Secret(value)
-                for name, value in self.sources.environ.items()
+                for name, value in self.environ.items()
                 if name.lower() in _PROXY_VARIABLES and value
             ),
         )
-        if settings.server.default_model is not None:
-            check_default_model(self.sources, settings, settings.server.default_model)
-            self.sources.raise_problems()
+        check_default_model(self, settings)
+        self.raise_problems()
         return settings
 
-    def _server(self) -> dict[str, object]:
-        table = self.sources.table(("server",), self.sources.document.get("server", {}))
-        values = self.sources.section(("server",), table, SERVER_KEYS)
+    def _server(self) -> ServerSettings:
+        keys = keys_of(ServerSettings)
+        table = self.table(("server",), self.document.get("server", {}))
+        values = self.section(("server",), table, keys)
         configured = set(table)
-        for name, key in SERVER_KEYS.items():
+        for name, key in keys.items():
             variable, flag = ENV_PREFIX + name.upper(), "--" + name.replace("_", "-")
-            # Compose files and shells set empty variables to mean none.
-            if self.sources.environ.get(variable):
-                configured.add(name)
-                self._from_text(values, key, self.sources.environ[variable], ENVIRONMENT, variable)
-            if name in self.flags:
-                configured.add(name)
-                self._from_text(values, key, self.flags[name], COMMAND_LINE, flag)
-        for name, other in (("certfile", "keyfile"), ("keyfile", "certfile")):
-            if name in values and other not in configured:
-                self.sources.add_origin_problem(("server", name), f"needs {other} as well")
-        self._check_response_store(values, configured)
-        self._check_account_store(values, configured)
-        return values
-
-    def _check_response_store(self, values: Mapping[str, object], configured: Collection[str]) -> None:
-        store = values.get("response_store")
-        if store == "sqlite" and "response_store_path" not in configured:
-            self.sources.add_origin_problem(("server", "response_store"), "needs response_store_path as well")
-        if store == "memory" and cast(int, values.get("workers", 1)) > 1:
-            text = "is known to one process alone, and there are several workers: use sqlite"
-            self.sources.add_origin_problem(("server", "response_store"), text)
-
-    def _check_account_store(self, values: Mapping[str, object], configured: Collection[str]) -> None:
-        store = values.get("account_store")
-        needed = {"sqlite": "account_store_path", "valkey": "account_store_url"}.get(str(store))
-        if needed is not None and needed not in configured:
-            self.sources.add_origin_problem(("server", "account_store"), f"needs {needed} as well")
-        if store == "valkey" and not valkey_available():
-            self.sources.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
-        url = values.get("account_store_url")
-        if isinstance(url, Secret):
+            # Compose files and shells set empty variables that mean none.
+            for source, where, text in (
+                (ENVIRONMENT, variable, self.environ.get(variable) or None),
+                (COMMAND_LINE, flag, self.flags.get(name)),
+            ):
+                if text is not None:
+                    configured.add(name)
+                    self.check_text(values, key, ("server", name), text, ValueOrigin(source, where=where))
+        for name, value, needed in _NEEDED:
+            if name in values and value in (None, values[name]) and needed not in configured:
+                self.add_origin_problem(("server", name), f"needs {needed} as well")
+        server = ServerSettings(**values)
+        if server.response_store == "memory" and server.workers > 1:
+            text = "exists in one process only, and there are several workers: use sqlite"
+            self.add_origin_problem(("server", "response_store"), text)
+        if server.account_store == "valkey" and not valkey_available():
+            self.add_origin_problem(("server", "account_store"), VALKEY_EXTRA_MISSING)
+        if server.account_store_url is not None:
             try:
-                parse_valkey_url(url.reveal())
+                parse_valkey_url(server.account_store_url.reveal())
             except ValueError as error:
-                self.sources.add_origin_problem(("server", "account_store_url"), str(error))
-
-    def _from_text(
-        self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str
-    ) -> None:
-        if self.sources.check_text(values, key, text, source, where):
-            self.sources.origins[dotted(("server", key.name))] = ValueOrigin(source, where=where)
+                self.add_origin_problem(("server", "account_store_url"), str(error))
+        return server
 
     # Upstreams.
 
-    def _upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
-        upstreams = []
-        for path, table in self.sources.array_of_tables("upstreams"):
-            problems_before = len(self.sources.problems)
-            values = self.sources.section(path, table, self.upstream_keys)
-            if "protocol" not in table and isinstance(values.get("protocols"), tuple):
-                values["protocol"] = cast(tuple[str, ...], values["protocols"])[0]
-            for name in ("name", "protocol", "base_url"):
-                if name not in table and name not in values:
-                    self.sources.add_problem((*path, name), "missing")
+    def _upstreams(self, server: ServerSettings) -> Iterator[UpstreamSettings]:
+        for path, table in self.array_of_tables("upstreams"):
+            problems_before = len(self.problems)
+            values = self.section(path, table, self.upstream_keys)
+            if "protocol" not in table and values.get("protocols"):
+                values["protocol"] = values["protocols"][0]
+            self.report_missing(path, {**table, **values}, self.upstream_keys)
             self._check_upstream(path, values, server)
-            self._check_proxy(path, values)
-            if len(self.sources.problems) == problems_before:
-                upstreams.append(_upstream(values))
-        return upstreams
+            self._check_proxy(path, values.get("proxy"))
+            if len(self.problems) == problems_before:
+                yield _upstream(values)
 
-    def _check_upstream(
-        self, path: KeyPath, values: Mapping[str, object], server: Mapping[str, object]
-    ) -> None:
+    def _check_upstream(self, path: KeyPath, values: Mapping[str, Any], server: ServerSettings) -> None:
         """Check what depends on more than one key."""
-        protocol, protocols = values.get("protocol"), values.get("protocols")
-        if protocol and isinstance(protocols, tuple) and protocol not in protocols:
-            self.sources.add_problem(
-                (*path, "protocols"), f"does not list {quote_value(protocol)}, the preferred protocol"
-            )
-        if "base_url" in values and _is_this_gateway(str(values["base_url"]), server):
-            self.sources.add_problem((*path, "base_url"), "points at this gateway itself")
-        if "name" not in values:
-            return
-        name = str(values["name"])
+        protocol, name = values.get("protocol"), values.get("name")
+        if protocol and protocol not in values.get("protocols", (protocol,)):
+            text = f"does not list {quote_value(protocol)}, the preferred protocol"
+            self.add_problem((*path, "protocols"), text)
+        if "base_url" in values and _is_this_gateway(values["base_url"], server):
+            self.add_problem((*path, "base_url"), "points at this gateway itself")
         if name == SIMULATOR:
-            self.sources.add_problem(
-                (*path, "name"), f"{quote_value(name)} is the built-in simulator; choose another name"
-            )
+            text = f"{quote_value(name)} is the built-in simulator; choose another name"
+            self.add_problem((*path, "name"), text)
         elif name in self.names:
-            line = self.sources.lines.line_of(self.names[name])
-            self.sources.add_problem(
-                (*path, "name"), f"{quote_value(name)} is already the name of the upstream in line {line}"
-            )
-        else:
+            line = self.lines.line_of(self.names[name])
+            text = f"{quote_value(name)} is already the name of the upstream in line {line}"
+            self.add_problem((*path, "name"), text)
+        elif name is not None:
             self.names[name] = (*path, "name")
 
-    def _check_proxy(self, path: KeyPath, values: Mapping[str, object]) -> None:
-        proxy = values.get("proxy")
-        if isinstance(proxy, Secret) and is_socks(proxy.reveal()) and not socks_available():
-            self.sources.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
+    def _check_proxy(self, path: KeyPath, proxy: Secret | None) -> None:
+        if proxy is not None and is_socks(proxy.reveal()) and not socks_available():
+            self.add_problem((*path, "proxy"), SOCKS_EXTRA_MISSING)
 
-    def _discovered_upstreams(self, server: Mapping[str, object]) -> list[UpstreamSettings]:
-        upstreams: list[UpstreamSettings] = []
-        for found in discover_providers(self.sources.environ):
+    def _discovered_upstreams(self, server: ServerSettings) -> Iterator[UpstreamSettings]:
+        index = 0
+        for found in discover_providers(self.environ):
             if found.base_url_variable and _is_this_gateway(found.base_url, server):
                 # ANTHROPIC_BASE_URL points Claude Code at the gateway, which must not send requests to itself.
                 self.warnings.append(
                     f"{found.base_url_variable} points at this gateway itself, so {found.key_variable} "
-                    f"makes no upstream {found.provider.name}"
+                    f"does not make an upstream {found.provider.name}"
                 )
-            else:
-                self._discovered_upstream(found, upstreams)
-        return upstreams
+                continue
+            problems_before = len(self.problems)
+            values = self._discovered_values(found, ("upstreams", index))
+            if len(self.problems) == problems_before:
+                self.names[found.provider.name] = ()
+                index += 1
+                yield _upstream(values)
 
-    def _discovered_upstream(self, found: DiscoveredProvider, upstreams: list[UpstreamSettings]) -> None:
-        values: dict[str, object] = {
-            "name": found.provider.name,
+    def _discovered_values(self, found: DiscoveredProvider, path: KeyPath) -> dict[str, Any]:
+        name, by_key = found.provider.name, ValueOrigin(ENVIRONMENT, where=found.key_variable)
+        by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
+        values = {
+            "name": name,
             "protocol": found.protocol,
             "protocols": found.protocols,
             "auth": found.auth,
         }
-        url_variable = found.base_url_variable or found.key_variable
-        texts = {
-            "base_url": (url_variable, found.base_url),
-            "api_key": (found.key_variable, self.sources.environ[found.key_variable]),
+        for each in values:
+            self.origins[dotted((*path, each))] = by_key
+        for each, text, origin in (
+            ("base_url", found.base_url, by_url),
+            ("api_key", self.environ[found.key_variable], by_key),
+        ):
+            self.check_text(values, self.upstream_keys[each], (*path, each), text, origin)
+        return {
+            **values,
+            "variables": {"api_key": found.key_variable, "base_url": found.provider.base_url_variable},
         }
-        problems_before = len(self.sources.problems)
-        for name, (variable, text) in texts.items():
-            self.sources.check_text(values, self.upstream_keys[name], text, ENVIRONMENT, variable)
-        if len(self.sources.problems) > problems_before:
-            return
-        for name in values:
-            variable, _ = texts.get(name, (found.key_variable, ""))
-            self.sources.origins[dotted(("upstreams", len(upstreams), name))] = ValueOrigin(
-                ENVIRONMENT, where=variable
-            )
-        self.names[found.provider.name] = ()
-        values["variables"] = {
-            "api_key": found.key_variable,
-            "base_url": found.provider.base_url_variable,
-        }
-        upstreams.append(_upstream(values))
-
-    def _no_upstreams(self) -> None:
-        variables = ", ".join(variable for provider in PROVIDERS for variable, _ in provider.keys)
-        text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
-        self.sources.add_origin_problem(("server", "simulator"), text)
 
     # The other tables.
 
     def _capabilities(self) -> list[ModelCapabilitySettings]:
-        rows = []
-        for path, values in self.sources.rows("capabilities", MODEL_KEYS):
-            row = _make(ModelCapabilitySettings, values)
-            rows.append(row)
+        rows = self.rows("capabilities", ModelCapabilitySettings)
+        for path, row in rows:
             self._check_upstream_name(path, row.upstream)
-        return rows
+        return [row for _, row in rows]
 
     def _prices(self) -> list[Price]:
         found: dict[str, Price] = {}
-        for path, values in self.sources.rows("prices", PRICE_KEYS):
-            price = _make(Price, values)
+        for path, price in self.rows("prices", Price):
             if price.model in found:
-                self.sources.add_problem((*path, "model"), f"{quote_value(price.model)} has a price already")
+                self.add_problem((*path, "model"), f"{quote_value(price.model)} has a price already")
             found[price.model] = price
         return list(found.values())
 
-    def _client_keys(self, server: Mapping[str, object], prices: Sequence[Price]) -> list[ClientKey]:
+    def _client_keys(self, server: ServerSettings, prices: Sequence[Price]) -> list[ClientKey]:
         found: dict[str, ClientKey] = {}
-        for path, values in self.sources.rows("client_keys", CLIENT_KEY_KEYS):
-            key = _make(ClientKey, values)
+        for path, key in self.rows("client_keys", ClientKey):
             if key.name in found:
-                self.sources.add_problem(
-                    (*path, "name"), f"{quote_value(key.name)} is already the name of another key"
-                )
+                text = f"{quote_value(key.name)} is already the name of another key"
+                self.add_problem((*path, "name"), text)
             found[key.name] = key
-            if key.budget is not None and not (prices or self.sources.document.get("prices")):
+            if key.budget is not None and not (prices or self.document.get("prices")):
                 text = "needs [[prices]]: without a price, a key with a budget may use no model"
-                self.sources.add_problem((*path, "budget"), text)
-        if found and "secret" not in server:
-            self.sources.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
-        self._check_admin_key(server, found.values())
+                self.add_problem((*path, "budget"), text)
+        admin, secret = server.admin_key, server.secret
+        if found and secret is None:
+            self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
+        if admin and admin == secret:
+            self.add_origin_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
+        elif (
+            admin
+            and secret
+            and hash_client_key(admin.reveal(), secret) in {key.hash for key in found.values()}
+        ):
+            self.add_origin_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
         return list(found.values())
-
-    def _check_admin_key(self, server: Mapping[str, object], client_keys: Iterable[ClientKey]) -> None:
-        admin, secret = server.get("admin_key"), server.get("secret")
-        if not isinstance(admin, Secret) or not isinstance(secret, Secret):
-            return
-        if admin == secret:
-            self.sources.add_origin_problem(
-                ("server", "admin_key"), "is server.secret: it must be a key of its own"
-            )
-        elif hash_client_key(admin.reveal(), secret) in {key.hash for key in client_keys}:
-            self.sources.add_origin_problem(
-                ("server", "admin_key"), "is a client key: it must be a key of its own"
-            )
 
     def _accounts(self, upstreams: Sequence[UpstreamSettings]) -> list[AccountSettings]:
         found: dict[str, AccountSettings] = {}
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
-        for path, values in self.sources.rows("accounts", ACCOUNT_KEYS):
-            account = _make(AccountSettings, values)
+        for path, account in self.rows("accounts", AccountSettings):
             self._check_upstream_name(path, account.upstream)
-            self._check_proxy(path, values)
+            self._check_proxy(path, account.proxy)
             if account.id in found:
-                self.sources.add_problem(
-                    (*path, "name"), f"{quote_value(account.name)} is already an account of this upstream"
-                )
+                text = f"{quote_value(account.name)} is already an account of this upstream"
+                self.add_problem((*path, "name"), text)
             elif account.upstream in with_keys:
-                self.sources.add_problem(
-                    path, f"upstream {account.upstream} has an api_key as well: make that an account"
-                )
+                text = f"upstream {account.upstream} has an api_key as well: make that an account"
+                self.add_problem(path, text)
             found[account.id] = account
         return list(found.values())
 
     def _rules(self) -> list[RuleSettings]:
-        rules = []
-        for path, values in self.sources.rows("rules", RULE_KEYS):
-            rule = _make(RuleSettings, values)
+        rows = self.rows("rules", RuleSettings)
+        for path, rule in rows:
             self._check_upstream_name(path, rule.upstream)
             if not (rule.statuses or rule.codes or rule.words):
-                self.sources.add_problem(path, "has no condition: add statuses, codes or words")
-            rules.append(rule)
-        return rules
+                self.add_problem(path, "has no condition: add statuses, codes or words")
+        return [rule for _, rule in rows]
 
     def _check_upstream_name(self, path: KeyPath, name: str | None) -> None:
         if name is not None and name not in self.names:
-            known = ", ".join(sorted(self.names))
-            hint = did_you_mean(name, self.names) or f"; there are {known}"
-            self.sources.add_problem((*path, "upstream"), f"names no upstream{hint}")
+            hint = did_you_mean(name, self.names) or f"; there are {', '.join(sorted(self.names))}"
+            self.add_problem((*path, "upstream"), f"names no upstream{hint}")
 
-    def _check_public(self, server: Mapping[str, object], client_keys: Sequence[ClientKey]) -> None:
-        host = str(server.get("host", _DEFAULTS.host))
-        # Wrong keys are a problem of their own; an empty list of keys is no list.
-        if is_loopback(host) or client_keys or self.sources.document.get("client_keys"):
-            return
-        if not server.get("allow_public_without_keys", False):
+    def _check_public(self, server: ServerSettings, client_keys: Sequence[ClientKey]) -> None:
+        # Wrong keys are a separate problem; an empty list of keys counts as none.
+        keys = client_keys or self.document.get("client_keys")
+        if not (is_loopback(server.host) or keys or server.allow_public_without_keys):
             text = (
-                f"{host} can be reached from other machines, and there are no client keys, so whoever can connect "
-                "could use your upstreams: make a key with `dragoman keys add`, or set "
-                "allow_public_without_keys = true where something else decides who may connect"
+                f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
+                "connect could use your upstreams: make a key with `dragoman keys add`, or set "
+                "allow_public_without_keys = true if something else controls who can connect"
             )
-            self.sources.add_origin_problem(("server", "host"), text)
+            self.add_origin_problem(("server", "host"), text)
 
 
-def _upstream(values: dict[str, object]) -> UpstreamSettings:
+def _upstream(values: dict[str, Any]) -> UpstreamSettings:
     # Capabilities are resolved for each model, see capabilities/resolve.py.
-    host = host_capabilities(str(values["base_url"]), str(values["protocol"]))
-    known = {name: value for name, value in host.items() if name not in CAPABILITY_KEYS}
+    host, capabilities = (
+        host_capabilities(values["base_url"], values["protocol"]),
+        keys_of(CapabilitySettings),
+    )
+    known = {name: value for name, value in host.items() if name not in capabilities}
     if values.get("models"):
         known.pop("default_model", None)  # the user's list comes first
-    return _make(UpstreamSettings, {**known, **values})
+    return UpstreamSettings(**{**known, **values})
 
 
-def _is_this_gateway(url: str, server: Mapping[str, object]) -> bool:
-    """True if `url` leads to the address that `server`, a table of checked values, binds."""
-    bound, bound_port = (server.get(name, getattr(_DEFAULTS, name)) for name in ("host", "port"))
+def _is_this_gateway(url: str, server: ServerSettings) -> bool:
+    """True if `url` leads to the address that the server binds."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -467,22 +411,5 @@ def _is_this_gateway(url: str, server: Mapping[str, object]) -> bool:
         return False
     host = parts.hostname or ""
     # A gateway that is bound to all addresses is reachable by the loopback ones too.
-    ours = bound in ("0.0.0.0", "::") or is_loopback(str(bound))
-    return port == bound_port and (host == bound or (ours and is_loopback(host)))
-
-
-_Class = TypeVar(
-    "_Class",
-    ServerSettings,
-    UpstreamSettings,
-    ModelCapabilitySettings,
-    ClientKey,
-    Price,
-    AccountSettings,
-    RuleSettings,
-)
-
-
-def _make(cls: type[_Class], values: Mapping[str, object]) -> _Class:
-    """Make a settings object from checked values: the one place without static types."""
-    return cls(**cast(dict[str, Any], values))
+    ours = server.host in ("0.0.0.0", "::") or is_loopback(server.host)
+    return port == server.port and (host == server.host or (ours and is_loopback(host)))

@@ -29,7 +29,7 @@ def read_model_aliases(
             found.append(_read_destination(sources, upstreams, place, alias, each, references))
         for index, destination in enumerate(found):
             if destination is not None and destination in found[:index]:
-                sources.add_problem((*path, index), f"{quote_value(chain[index])} stands here twice")
+                sources.add_problem((*path, index), f"{quote_value(chain[index])} is listed twice")
         destinations = tuple(each for each in found if each is not None)
         if destinations:
             models[alias] = destinations if isinstance(raw, list) else destinations[0]
@@ -37,14 +37,17 @@ def read_model_aliases(
     return models
 
 
-def check_default_model(sources: ConfigSources, settings: Settings, model: str) -> None:
+def check_default_model(sources: ConfigSources, settings: Settings) -> None:
     """Record a problem if no upstream has the default model."""
+    if settings.server.default_model is None:
+        return
+    # The router takes a while to import, and most configurations have no default model.
     from dragoman_server.models.routes import UnknownModel, resolve
 
-    route = resolve(settings, None, model)
+    route = resolve(settings, None, settings.server.default_model)
     if isinstance(route, UnknownModel):
         hint = "" if route.suggestion is None else f"; did you mean {quote_value(route.suggestion)}?"
-        text = f'leads to no upstream: write a name of [models], or "upstream/model"{hint}'
+        text = f'is routed to no upstream: write a name of [models], or "upstream/model"{hint}'
         sources.add_origin_problem(("server", "default_model"), text)
 
 
@@ -59,37 +62,29 @@ def _read_destination(
     """Return an `upstream/model`; None if something is wrong with it, which is recorded."""
     before = len(sources.problems)
     destination = sources.expand(path, raw, references)
-    text = _destination_problem(destination, raw, upstreams) or _wildcard_problem(
-        str(destination), raw, alias
-    )
-    if text is None:
+    problem = _problem(destination, raw, alias, upstreams)
+    if problem is None:
         return str(destination)
     if len(sources.problems) == before:
-        sources.add_problem(path, text)
+        sources.add_problem(path, problem)
     return None
 
 
-def _destination_problem(destination: object, raw: object, upstreams: Mapping[str, KeyPath]) -> str | None:
-    if isinstance(destination, dict):
-        return "expected a string, found a table; write names with dots in quotes"
+def _problem(destination: object, raw: object, alias: str, upstreams: Mapping[str, KeyPath]) -> str | None:
     if not isinstance(destination, str):
-        return f"expected a string, found {type_name(destination)}"
-    upstream, slash, model = destination.partition("/")
-    if not slash or not upstream or not model:
+        hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
+        return f"expected a string, found {type_name(destination)}{hint}"
+    upstream, _, model = destination.partition("/")
+    if not upstream or not model:
         return f'{quote_value(raw)} is not of the form "upstream/model"'
     if upstream not in upstreams:
         hint = did_you_mean(upstream, upstreams) or "; there are " + (", ".join(sorted(upstreams)) or "none")
         return f"unknown upstream {quote_value(str(raw).partition('/')[0])}{hint}"
-    return None
-
-
-def _wildcard_problem(destination: str, raw: object, alias: str) -> str | None:
-    """Return what is wrong if the destination has more `*` than the alias, whose matches replace them."""
+    # The matches of the alias replace the * of the destination.
     here, there = destination.count(WILDCARD), alias.count(WILDCARD)
     if here <= there:
         return None
-    have = "has none" if there == 0 else f"has {there}"
     return (
-        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} {have}: a * here stands for what the * of "
-        "the name matched; write the model's own name in its place"
+        f"{quote_value(raw)} has {here} *, and the name {quote_value(alias)} has {there or 'none'}: a * here stands "
+        "for what the * of the name matched; write the model's own name in its place"
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration and where its values came from, each as one line of text."""
+"""The problems of a configuration and the origins of its values, each as one line of text."""
 
 import difflib
 import re

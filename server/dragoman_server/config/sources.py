@@ -6,9 +6,10 @@ wrong becomes a ConfigProblem with its place. `raise_problems` raises all of the
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from dragoman_server.config.interpolate import InterpolationError, expand
 from dragoman_server.config.problems import (
@@ -22,16 +23,17 @@ from dragoman_server.config.problems import (
     type_name,
 )
 from dragoman_server.config.toml_lines import KeyPath, TomlLines
-from dragoman_server.config.values import InvalidValue, check_value, header_name, header_value, parse_text
-from dragoman_server.settings.fields import SettingKind, SettingSpec
-from dragoman_server.settings.secret import Secret
+from dragoman_server.config.values import InvalidValue, check_value, header_name, parse_text
+from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
 
-# Read from the working directory when no file is named; its absence is no error.
+# Read from the working directory if no file is named; it may be missing.
 DEFAULT_FILE = "dragoman.toml"
 # A thousand upstreams fit in. A larger file is the wrong file.
 MAX_FILE_BYTES = 1024 * 1024
 
 _SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+_Row = TypeVar("_Row")
 
 
 @dataclass(slots=True)
@@ -64,7 +66,8 @@ class ConfigSources:
             self._file_problem(None, f"is larger than {MAX_FILE_BYTES} bytes")
             return
         try:
-            # "A TOML file must be a valid UTF-8 document"; some editors begin it with a byte order mark.
+            # "A TOML file must be a valid UTF-8 encoded Unicode document" -- TOML 1.0.0. Some editors begin it with a
+            # byte order mark.
             text = data.decode("utf-8-sig")
             self.document = tomllib.loads(text)
         except UnicodeDecodeError as error:
@@ -72,7 +75,7 @@ class ConfigSources:
         except tomllib.TOMLDecodeError as error:
             self._syntax_problem(str(error), text)
         except (ValueError, RecursionError):
-            self._file_problem(None, "has a number or a nesting that is too large")
+            self._file_problem(None, "has a number that is too large, or is nested too deeply")
         else:
             self.lines = TomlLines(text)
 
@@ -96,7 +99,7 @@ class ConfigSources:
         self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
-        """Record what is wrong with a setting that may have come from any source."""
+        """Record a problem of a setting that may have come from any source."""
         origin = self.origins[dotted(path)]
         self.problems.append(ConfigProblem(origin.source, origin.line, origin.where or dotted(path), text))
 
@@ -104,23 +107,16 @@ class ConfigSources:
         if self.problems:
             raise ConfigError(sorted(self.problems, key=by_place))
 
-    def record_file_origin(
-        self,
-        path: KeyPath,
-        references: Sequence[str],
-        raw: str | None = None,
-        recorded_as: KeyPath | None = None,
-    ) -> None:
+    def record_file_origin(self, path: KeyPath, references: Sequence[str], raw: str | None = None) -> None:
         source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
-        origin = ValueOrigin(source, line, references=tuple(references), raw=raw)
-        self.origins[dotted(recorded_as or path)] = origin
+        self.origins[dotted(path)] = ValueOrigin(source, line, references=tuple(references), raw=raw)
 
     # Tables.
 
     def report_unknown_keys(self, path: KeyPath, table: Mapping[str, object], valid: Sequence[str]) -> None:
         for name in table:
             if name not in valid:
-                hint = did_you_mean(name, valid) or "; valid are " + ", ".join(valid)
+                hint = did_you_mean(name, valid) or "; valid keys are " + ", ".join(valid)
                 self.add_problem((*path, name), f"unknown key{hint}")
 
     def table(self, path: KeyPath, value: object) -> dict[str, object]:
@@ -140,83 +136,83 @@ class ConfigSources:
         tables = [(path, self.table(path, table)) for path, table in zip(paths, value, strict=True)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
-    def rows(self, name: str, keys: Mapping[str, SettingSpec]) -> list[tuple[KeyPath, dict[str, object]]]:
-        """Return the checked values of those tables of an array that have no problems."""
-        rows: list[tuple[KeyPath, dict[str, object]]] = []
+    def rows(self, name: str, cls: type[_Row]) -> list[tuple[KeyPath, _Row]]:
+        """Return those tables of an array that have no problems, as settings."""
+        rows, keys = [], keys_of(cls)
         for path, table in self.array_of_tables(name):
             problems_before = len(self.problems)
             values = self.section(path, table, keys)
-            for each in keys.values():
-                if each.required and each.name not in table:
-                    self.add_problem((*path, each.name), "missing")
+            self.report_missing(path, table, keys)
             if len(self.problems) == problems_before:
-                rows.append((path, values))
+                rows.append((path, cls(**values)))
         return rows
+
+    def report_missing(
+        self, path: KeyPath, present: Collection[str], keys: Mapping[str, SettingSpec]
+    ) -> None:
+        for name, key in keys.items():
+            if key.required and name not in present:
+                self.add_problem((*path, name), "missing")
 
     # Values.
 
     def section(
         self, path: KeyPath, table: Mapping[str, object], keys: Mapping[str, SettingSpec]
-    ) -> dict[str, object]:
+    ) -> dict[str, Any]:
         """Return the checked values of the keys that the table has, and record the others as problems."""
         self.report_unknown_keys(path, table, tuple(keys))
-        values: dict[str, object] = {}
+        values = {}
         for name, key in keys.items():
-            if name not in table:
-                continue
-            if key.kind is SettingKind.HEADERS:
-                values[name] = self.headers((*path, name), table[name])
-            else:
-                self._value(values, key, (*path, name), table[name])
-        return values
+            if name in table:
+                read = self._headers if key.kind is SettingKind.HEADERS else self._value
+                values[name] = read(key, (*path, name), table[name])
+        return {name: value for name, value in values.items() if value is not None}
 
-    def headers(self, path: KeyPath, value: object) -> dict[str, Secret]:
-        headers: dict[str, Secret] = {}
-        for name, raw in self.table(path, value).items():
-            problems_before, references = len(self.problems), list[str]()
-            text = self.expand((*path, name), raw, references)
-            if len(self.problems) > problems_before:
-                continue
+    def _headers(self, key: SettingSpec, path: KeyPath, raw: object) -> dict[str, object]:
+        headers: dict[str, object] = {}
+        for name, raw_value in self.table(path, raw).items():
             try:
                 lowered = header_name(name)
                 if lowered in headers:
-                    raise InvalidValue("stands here twice: names of headers ignore case")
-                headers[lowered] = header_value(text)
+                    raise InvalidValue("is set twice: header names ignore case")
             except InvalidValue as error:
                 self.add_problem((*path, name), str(error))
-            else:
-                self.record_file_origin((*path, name), references, recorded_as=(*path, lowered))
+                continue
+            value = self._value(key, (*path, name), raw_value)
+            if value is not None:
+                headers[lowered] = value
+                self.origins[dotted((*path, lowered))] = self.origins.pop(dotted((*path, name)))
         return headers
 
-    def _value(self, values: dict[str, object], key: SettingSpec, path: KeyPath, raw: object) -> None:
-        problems_before = len(self.problems)
-        references: list[str] = []
+    def _value(self, key: SettingSpec, path: KeyPath, raw: object) -> object:
+        """Return the checked value, or None if something is wrong with it."""
+        problems_before, references = len(self.problems), list[str]()
         value = self.expand(path, raw, references)
         if len(self.problems) > problems_before:
-            return
+            return None
         try:
             checked = check_value(key, value, raw)
         except InvalidValue as error:
             self.add_problem((*path, *error.at), str(error))
-            return
+            return None
         if key.kind is SettingKind.PATH:
             # Relative paths start at the directory of the file.
             checked = str(self._directory() / Path(str(checked)).expanduser())
-        values[key.name] = checked
         # Part of a URL may be private, so an expanded one is printed as it was written.
         written = quote_value(raw) if key.kind is SettingKind.URL and references else None
         self.record_file_origin(path, references, written)
+        return checked
 
     def check_text(
-        self, values: dict[str, object], key: SettingSpec, text: str, source: str, where: str
-    ) -> bool:
+        self, values: dict[str, Any], key: SettingSpec, path: KeyPath, text: str, origin: ValueOrigin
+    ) -> None:
+        """Check a text that is not from the file, and put its value into `values`."""
         try:
             value = parse_text(key, text)
             values[key.name] = check_value(key, value, value)
+            self.origins[dotted(path)] = origin
         except InvalidValue as error:
-            self.problems.append(ConfigProblem(source, None, where, str(error)))
-            return False
-        return True
+            self.problems.append(ConfigProblem(origin.source, None, origin.where, str(error)))
 
     def expand(self, path: KeyPath, value: object, references: list[str]) -> object:
         """Interpolate all strings in a value; a reference that fails becomes a problem with its place."""

@@ -9,12 +9,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from dragoman_server.settings.secret import Secret
 
-# The accepted schemes, and whether they mean TLS.
+# The accepted schemes; true for TLS.
 _SCHEMES = {"valkey": False, "redis": False, "valkeys": True, "rediss": True, "unix": False}
 
 _DEFAULT_PORT = 6379
 
-VALKEY_EXTRA_MISSING = "needs the extra: install dragoman[valkey]"
+VALKEY_EXTRA_MISSING = "needs an extra: install dragoman[valkey]"
 
 
 def valkey_available() -> bool:
@@ -26,8 +26,8 @@ def valkey_available() -> bool:
 class ValkeyURL:
     """The parts of a URL.
 
-    host, port: of a TCP connection. path: of a Unix socket, which has neither. tls: whether the connection is
-    encrypted.
+    host, port: of a TCP connection. path: of a Unix socket, which has neither.
+    tls: the connection is encrypted.
     db: the number of the database.
     """
 

@@ -1,9 +1,9 @@
 """List the accounts of upstreams for the operator, and enable, disable or reset one.
 
-This is an application of its own beside the one for clients. Everything below /admin needs the admin key, also what is
-added later; without `server.admin_key` every path is a 404. Client keys do not count here. Browsers get no CORS
-headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and
-nothing of a key.
+This application is separate from the one for clients. All paths below /admin need the admin key, also those that are
+added later; without `server.admin_key` every path is a 404. Client keys are not accepted here. Browsers get no CORS
+headers, so no page of another origin can read a response. Responses have the names and the state of accounts, and no
+part of a key.
 """
 
 import time
@@ -28,11 +28,18 @@ from dragoman_server.http.auth import ADMIN_PATH, AdminKeyMiddleware, Refuse
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.settings import AccountSettings, Settings
 
-# The store has a deadline of its own. This one is for a store that does not meet it.
+# The store has its own deadline. This one is for a store that does not meet it.
 _STORE_S = 5.0
 
 # Reason shown for an account that the operator disabled.
 DISABLED_BY_OPERATOR = "disabled by the operator"
+
+# What POST /admin/accounts/{id}/NAME does to an account. One that is only cooling down is not enabled: it stays so.
+_CHANGES: dict[str, Callable[[Health], Health]] = {
+    "enable": lambda health: health if health.disabled is None else health.after_reset(),
+    "disable": lambda health: health.after_disabling(DISABLED_BY_OPERATOR),
+    "reset": Health.after_reset,
+}
 
 _LAST_TIME = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
@@ -55,7 +62,7 @@ def admin_routes(settings: Settings, accounts: AccountStore) -> list[BaseRoute]:
     """Return the routes below /admin."""
     admin = _Accounts(settings, accounts)
     routes: list[BaseRoute] = [Route(f"{ADMIN_PATH}/accounts", admin.list_all, methods=["GET"])]
-    for name, change in admin.changes.items():
+    for name, change in _CHANGES.items():
         # An account's name has a slash in it: upstream/account.
         routes.append(
             Route(f"{ADMIN_PATH}/accounts/{{id:path}}/{name}", admin.changer(change), methods=["POST"])
@@ -67,18 +74,13 @@ class _Accounts:
     def __init__(self, settings: Settings, store: AccountStore) -> None:
         self._settings = settings
         self._store = store
-        self.changes: dict[str, Callable[[str], Awaitable[None]]] = {
-            "enable": self._enable,
-            "disable": self._disable,
-            "reset": store.reset,
-        }
 
     async def list_all(self, request: Request) -> Response:
         now, health = time.time(), self._store.health()
         found = [account_json(account, health.get(account.id, Health()), now) for account in self._all()]
         return _respond(request, {"accounts": found})
 
-    def changer(self, change: Callable[[str], Awaitable[None]]) -> Callable[[Request], Awaitable[Response]]:
+    def changer(self, change: Callable[[Health], Health]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
             id = request.path_params["id"]
             account = next((account for account in self._all() if account.id == id), None)
@@ -88,23 +90,15 @@ class _Accounts:
                 )
             try:
                 with anyio.fail_after(_STORE_S):
-                    await change(account.id)
+                    await self._store.change(account.id, change)
             except (AccountStoreError, TimeoutError):
                 raise HTTPException(
-                    503, "the store of accounts does not answer; nothing may have changed"
+                    503, "the account store does not respond; the change may not have been made"
                 ) from None
             health = self._store.health().get(account.id, Health())
             return _respond(request, account_json(account, health, time.time()))
 
         return endpoint
-
-    async def _enable(self, account: str) -> None:
-        """Undo `disable`. An account that is only cooling down stays so."""
-        if self._store.health().get(account, Health()).disabled is not None:
-            await self._store.reset(account)
-
-    async def _disable(self, account: str) -> None:
-        await self._store.disable(account, DISABLED_BY_OPERATOR)
 
     def _all(self) -> Iterator[AccountSettings]:
         for upstream in self._settings.upstreams:

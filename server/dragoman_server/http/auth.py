@@ -1,4 +1,4 @@
-"""Check the keys that requests come with: client keys, and the operator's key for the paths below /admin.
+"""Check the keys of requests: client keys, and the operator's key for the paths below /admin.
 
 A presented client key is hashed and compared with the hashes of all configured keys, each in constant time, whatever
 the outcome. Both middlewares refuse a request before any endpoint receives it.
@@ -45,8 +45,8 @@ KEY_HEADERS = key_headers(PROTOCOLS.values())
 def presented_key(headers: Iterable[tuple[bytes, bytes]], names: Iterable[str] = KEY_HEADERS) -> str | None:
     """Return the key that a client sends. names: the headers for it, beside authorization.
 
-    With both there, authorization does not count, as at Anthropic's own server. A header that is there twice has no one
-    value, so it is ignored.
+    If both are sent, authorization is ignored, as at Anthropic's own server. A header that is sent twice has no single
+    value, so it is ignored too.
     """
     values: dict[bytes, list[str]] = {}
     for name, value in headers:
@@ -113,7 +113,7 @@ class Keyring:
                 matching = key
         if matching is None:
             raise _unauthorized(
-                "this gateway does not know the client key: send another, or have one made (dragoman keys add)"
+                "the client key is not known to this gateway: send another one, or have one made (dragoman keys add)"
             )
         return matching
 
@@ -169,8 +169,8 @@ class AdminKeyMiddleware:
             return
         presented = presented_key(scope["headers"])
         if presented is None or not same_key(presented, self._key):
-            what = "needs the admin key" if presented is None else "is closed to this key"
-            await self._refuse(scope, _unauthorized(f"what is below {ADMIN_PATH} {what}"), send)
+            what = "need the admin key" if presented is None else "do not accept this key"
+            await self._refuse(scope, _unauthorized(f"paths below {ADMIN_PATH} {what}"), send)
             return
         await self._app(scope, receive, send)
 

@@ -1,6 +1,6 @@
 """Refuse requests of web pages that may not use the gateway.
 
-A browser runs pages of anybody, and they can send requests to loopback addresses. Without client keys nothing else
+A browser runs anybody's pages, and they can send requests to loopback addresses. Without client keys nothing else
 protects the upstreams' keys from a page, so these headers of the browser are checked before anything else:
 
 - `Host` must be a known name of this gateway. If a page's own name resolves to this machine (DNS rebinding), the
@@ -54,7 +54,7 @@ class BrowserProtection:
         self._server = server
         self._keyless = keyless
         self._allows_origin = allows_origin
-        # Where other machines can connect, any IP address is a good host, because no page's own name is one.
+        # If other machines can connect, any IP address is accepted as a host, because no page's own name is one.
         self._accepts_addresses = not is_loopback(server.host)
         self._is_known_host = lru_cache(maxsize=_MAX_CACHED_HOSTS)(self._check_host_name)
 

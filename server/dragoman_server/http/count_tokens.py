@@ -1,7 +1,7 @@
 """Count the input tokens of a request: with the upstream's own endpoint where it has one, else by an estimate.
 
 An upstream that counts gets the request in its own protocol. An estimate is made from what the client sent, tools and
-images included, and is marked by the header `dragoman-estimate: true`. A count has a time limit of its own, and if the
+images included, and is marked by the header `dragoman-estimate: true`. A count has its own time limit, and if the
 upstream cannot count at the moment, the client gets an estimate instead of an error.
 """
 
@@ -104,7 +104,7 @@ class CountEndpoint(BaseEndpoint):
         if reply.status == 200:
             tokens = decode_object(reply.body, "the count").get("input_tokens")
             if type(tokens) is not int:
-                request.record.error = "the upstream's answer is no count"
+                request.record.error = "the upstream's response is not a token count"
                 return None
             request.record.input_tokens = tokens
             if not relayed:
@@ -139,7 +139,7 @@ def _as_count_request(plan: Plan, count_spec: TokenCount) -> Plan:
 
 def _cannot_count_error(record: RequestRecord) -> RequestRefused:
     return RequestRefused(
-        f'upstream "{record.upstream}" alone knows the conversation, and it cannot count at the moment',
+        f'only upstream "{record.upstream}" has the conversation, and it cannot count tokens at the moment',
         status=503,
     )
 

@@ -1,7 +1,7 @@
 """The base of all endpoints: one log line per request, and errors in the client's form.
 
 Endpoints are plain ASGI applications, because a stream needs `receive` and `send` with nothing in between. An endpoint
-implements `serve()`; the code here turns what goes wrong there into a response.
+implements `serve()`; the code here turns its errors into responses.
 """
 
 import logging
@@ -28,7 +28,7 @@ from dragoman_server.http.errors import INTERNAL_ERROR
 from dragoman_server.http.request import ClientDisconnected, read_body
 from dragoman_server.log import RequestRecord, log_request
 from dragoman_server.models.routes import default_model
-from dragoman_server.proxying.plan import Destination, Plan, find_destination, make_plan
+from dragoman_server.proxying.plan import Destination, IncomingRequest, Plan, find_destination, make_plan
 from dragoman_server.proxying.request_handler import CacheReasoning, RequestHandler, StoreResponse
 from dragoman_server.replies import Reply, error_reply, send_reply
 from dragoman_server.settings import ClientKey, ServerSettings
@@ -44,7 +44,7 @@ _LAST_ERROR_S = 5.0
 
 _GATEWAY_STOPS = WireError(
     ErrorKind.OVERLOADED,
-    "the gateway is stopping, and the upstream had not answered yet; send the request again",
+    "the gateway is stopping, and the upstream had not responded yet; send the request again",
     status=503,
 )
 
@@ -372,8 +372,7 @@ class ProtocolEndpoint(BaseEndpoint):
 
         request_head: from peek() for this body, if that was called already.
         """
-        return make_plan(
-            self.gateway.settings,
+        incoming = IncomingRequest(
             self.protocol,
             request.headers,
             request.query,
@@ -383,11 +382,13 @@ class ProtocolEndpoint(BaseEndpoint):
             clock=unix_time,
             endpoint=self.endpoint,
             request_head=request_head,
-            upstreams=self.gateway.upstreams,
-            listed=self.gateway.catalog.listed,
             client_key=request.key,
             reasoning_lookup=self._reasoning_lookup(request),
             check_input=self.gateway.check_input,
+        )
+        gateway = self.gateway
+        return make_plan(
+            gateway.settings, incoming, upstreams=gateway.upstreams, listed=gateway.catalog.listed
         )
 
     def _reasoning_lookup(self, request: ClientRequest) -> ReasoningLookup | None:

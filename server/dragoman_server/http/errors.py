@@ -24,7 +24,7 @@ from dragoman_server.replies import (
     suggest_base_url,
 )
 
-INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; its log has more", status=500)
+INTERNAL_ERROR = WireError(ErrorKind.SERVER, "internal error of the gateway; see its log", status=500)
 
 
 class FallbackErrors:
@@ -34,7 +34,7 @@ class FallbackErrors:
         self._protocols = protocols
 
     async def http_error(self, request: Request, error: Exception) -> Response:
-        """Return the response to a request that Starlette cannot route: 404, 405 and their kin."""
+        """Return the response to a request that Starlette cannot route: 404, 405 and similar ones."""
         assert isinstance(error, HTTPException)
         headers = error.headers or {}
         message, code = error.detail, None
@@ -46,7 +46,7 @@ class FallbackErrors:
         return as_starlette(self.refusal(request.scope, refusal), headers)
 
     def _hint(self, request: Request) -> str:
-        """Return where a request to a wrong path should have gone, in words."""
+        """Return a text that names the right path for a request to a wrong one."""
         suggestion = suggest_base_url(path_below_mount(request.scope), self._protocols)
         if suggestion is None:
             return f"this gateway serves {', '.join(endpoint_names(self._protocols))} and GET {MODELS_PATH}"

@@ -20,9 +20,10 @@ from dragoman_server.keys import may_use
 from dragoman_server.models.catalog import CatalogEntry
 from dragoman_server.replies import MODELS_PATH, protocol_by_version
 
-# "Ranges from 1 to 1000."
+# "Ranges from 1 to 1000" -- `limit` in anthropic 2.12.0, types/model_list_params.py
 _MAX_PAGE_SIZE = 1000
-# "When omitted, the list contains the active and deprecated models." Requests that name a retired one fail.
+# "When omitted, the list contains the `active` and `deprecated` models" -- `lifecycle`, ibid. Requests that name a
+# retired one fail.
 _DEFAULT_LIFECYCLES = ("active", "deprecated")
 
 
@@ -128,7 +129,7 @@ def page_of(entries: Sequence[CatalogEntry], query: Query) -> tuple[Sequence[Cat
     limit = integer_parameter(query, "limit", 1, _MAX_PAGE_SIZE) or len(entries)
     after, before = last_value(query, "after_id"), last_value(query, "before_id")
     if after is not None and before is not None:
-        raise invalid_parameter("before_id", "left out beside after_id")
+        raise invalid_parameter("before_id", "omitted if after_id is sent")
     if before is not None:
         entries = entries[: _index_of(entries, "before_id", before)]
         return entries[-limit:], len(entries) > limit
@@ -141,7 +142,7 @@ def _index_of(entries: Sequence[CatalogEntry], parameter: str, name: str) -> int
     for index, entry in enumerate(entries):
         if entry.name == name:
             return index
-    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is none")
+    raise invalid_parameter(parameter, f"the id of a listed model, and {name[:100]!a} is not one")
 
 
 def openai_model(entry: CatalogEntry) -> JSONObject:
@@ -172,7 +173,7 @@ def anthropic_model(entry: CatalogEntry) -> JSONObject:
         "type": "model",
         "id": entry.name,
         "display_name": entry.display_name,
-        # "May be set to an epoch value if the release date is unknown."
+        # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
         "created_at": _rfc3339(info.created or 0),
         "lifecycle": lifecycle_of(entry),
         "max_input_tokens": info.context,
@@ -186,7 +187,10 @@ def anthropic_model(entry: CatalogEntry) -> JSONObject:
 
 
 def lifecycle_of(entry: CatalogEntry) -> str:
-    """Return the lifecycle that the upstream reports. "retires_at: null while the model is active." """
+    """Return the lifecycle that the upstream reports, else "deprecated" if it has a date of retirement.
+
+    `retires_at` is "`null` while the model is `active`" -- anthropic 2.12.0, types/model_info.py
+    """
     return entry.info.lifecycle or ("active" if entry.info.retires is None else "deprecated")
 
 

@@ -1,9 +1,9 @@
 """Read what endpoints take from a request: its path, its query parameters, and its body within limits of size and time.
 
-The size limit counts bytes as they arrive and as they are after unpacking, each coding by itself, and holds while they
-are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be read is refused by name:
-read as JSON, the error would blame the client for a mistake that it did not make. A body that stops, or that is slower
-than any network, is refused too, because it would keep its connection open for ever.
+The size limit counts bytes as they arrive and as they are after unpacking, each coding separately, and applies while
+they are unpacked, so a small body that would grow to gigabytes stops early. A coding that cannot be decoded is refused
+by name, because a JSON error would be about a mistake that the client did not make. A body that stops, or that is
+slower than any network, is refused too, because it would keep its connection open for ever.
 """
 
 import math
@@ -37,7 +37,7 @@ _MIN_BYTES_PER_S = 1024
 
 
 class ClientDisconnected(Exception):
-    """The client closed the connection before its request was complete, so there is nobody to respond to."""
+    """The client closed the connection before its request was complete, so no response can be sent."""
 
 
 async def read_body(
@@ -82,7 +82,7 @@ async def read_body(
     silent = (
         "stopped in the middle"
         if deadline < first_deadline + received / _MIN_BYTES_PER_S
-        else "comes too slowly"
+        else "arrives too slowly"
     )
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
@@ -119,7 +119,7 @@ def path_below_mount(scope: Scope) -> str:
 
 
 def parse_query(text: str) -> Query:
-    """Return the values of each parameter, in order. Unknown names are no error. Raises RemoteProtocolError."""
+    """Return the values of each parameter, in order. Unknown names are not errors. Raises RemoteProtocolError."""
     try:
         return parse_qs(text, max_num_fields=_MAX_PARAMETERS)
     except ValueError:

@@ -26,11 +26,11 @@ from dragoman_server.http.request import (
     parse_query,
 )
 from dragoman_server.replies import Reply
-from dragoman_server.responses import conversation as chain
+from dragoman_server.responses import conversation
 from dragoman_server.responses.service import HOW_TO_ENABLE, ExpandedRequest, StoredResponseService
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
-# The limits and the default of a page, as OpenAI's reference has them.
+# The limit and the default of a page in OpenAI's API reference.
 _MAX_ITEMS = 100
 _DEFAULT_ITEMS = 20
 
@@ -55,7 +55,7 @@ def responses_routes(gateway: Gateway) -> list[BaseRoute]:
 
 
 class ResponsesEndpoint(ProtocolEndpoint):
-    """POST /v1/responses: create a response, and store it if that is wanted."""
+    """POST /v1/responses: create a response, and store it unless `store` is false."""
 
     def __init__(self, gateway: Gateway, protocol: ProtocolSpec, endpoint: Endpoint) -> None:
         super().__init__(gateway, protocol, endpoint)
@@ -82,7 +82,7 @@ class ResponsesEndpoint(ProtocolEndpoint):
 
         async def store_response(response: JSONObject, client_left: bool) -> bool:
             if client_left:
-                response = chain.mark_cancelled(response)
+                response = conversation.mark_cancelled(response)
             return await self._stored.store(response, expanded, int(time.time()), request.owner)
 
         await self.request_handler(plan, request, store_response=store_response if stores else None).run()
@@ -117,7 +117,7 @@ class StoredResponseBase(BaseEndpoint):
         """Return the id in the path. Raises RemoteProtocolError where nothing is stored."""
         if not self.stored.enabled:
             raise RequestRefused(
-                f"this gateway keeps no answers: {HOW_TO_ENABLE} in its configuration",
+                f"this gateway does not store responses: {HOW_TO_ENABLE} in its configuration",
                 code="unsupported_operation",
             )
         return str(request.scope["path_params"]["id"])
@@ -125,7 +125,7 @@ class StoredResponseBase(BaseEndpoint):
     def not_found(self, id: str) -> RequestRefused:
         """Return the error for an id that is not stored."""
         return RequestRefused(
-            f"Response with id '{chain.printable_id(id)}' not found.",
+            f"Response with id '{conversation.printable_id(id)}' not found.",
             status=404,
             code="response_not_found",
         )
@@ -147,7 +147,7 @@ class StoredResponseEndpoint(StoredResponseBase):
             request.record.stream, request.record.outcome = True, "completed"
             await request.respond(Reply(200, [*headers, *request_id_headers((), request.record.id)], data))
         else:
-            await request.respond_json(chain.response_body(found))
+            await request.respond_json(conversation.response_body(found))
 
     async def _delete(self, request: ClientRequest) -> None:
         id = self.id_of(request)
@@ -170,7 +170,7 @@ class InputItemsEndpoint(StoredResponseBase):
         after = last_value(query, "after")
         if after is not None:
             items = items[_index_of(items, after) + 1 :]
-        page = [chain.item_for_list(item) for item in items[: limit or _DEFAULT_ITEMS]]
+        page = [conversation.item_for_list(item) for item in items[: limit or _DEFAULT_ITEMS]]
         await request.respond_json(
             {
                 "object": "list",
@@ -220,18 +220,18 @@ class CompactEndpoint(BaseEndpoint):
             await self._summarize(request, expanded.body)
 
     async def _summarize(self, request: ClientRequest, body: bytes) -> None:
-        """Have a model that has no such endpoint write the summary."""
+        """Let the model write the summary, for an upstream without such an endpoint."""
         request_head = peek(body)
-        items = chain.input_items(request_head)
-        summary_request = chain.replace_input(
+        items = conversation.input_items(request_head)
+        summary_request = conversation.replace_input(
             request_head, [*items, _COMPACTION_TRIGGER], without=_RESPONSE_ONLY_PARAMS
         )
         reply = await self.fetch_reply(self._responses_endpoint.plan(request, summary_request), request)
         if reply is None:
             return
         if reply.status == 200:
-            response = decode_object(reply.body, "the answer")
-            reply = replace(reply, body=encode(chain.build_compaction(response, items)))
+            response = decode_object(reply.body, "the response")
+            reply = replace(reply, body=encode(conversation.build_compaction(response, items)))
         await request.respond(reply)
 
 
@@ -244,7 +244,7 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
     The stream is made again from the response, so its deltas are cut in other places than they were.
     Raises RemoteProtocolError for a response that such a stream cannot repeat exactly.
     """
-    body = chain.response_body(response)
+    body = conversation.response_body(response)
     failed = body.get("status") == "failed"
     request = Request(
         protocol=protocol.name, model=str(body.get("model")), messages=(), raw=body, stream=True
@@ -271,7 +271,7 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
     # No event reports a cancelled response.
     if replayed != expected or body.get("status") == "cancelled":
         raise RequestRefused(
-            "this response cannot be replayed as a stream; ask for it without stream", path="/stream"
+            "this response cannot be replayed as a stream; request it without stream", path="/stream"
         )
     frames = []
     for name, event in events:

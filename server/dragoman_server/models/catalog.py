@@ -17,14 +17,8 @@ from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
 from dragoman_server.models.routes import ModelRoute, UnknownModel, deciding_upstream, resolve_chain
-from dragoman_server.settings import (
-    FULL,
-    PLAIN,
-    SIMULATOR,
-    AccountSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
+from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
 from dragoman_server.upstream.background import BackgroundTaskGroup
 from dragoman_server.upstream.sender import UpstreamSender
@@ -38,7 +32,7 @@ REFRESH_S = 30.0
 # Seconds after which a failed upstream is tried again, if a list is needed.
 RETRY_S = 30.0
 
-# The owner of a name that leads nowhere.
+# The owner of a name without an upstream.
 _NO_OWNER = "dragoman"
 
 # By upstream: its models by their names there.
@@ -153,7 +147,7 @@ class ModelCatalog(BackgroundTaskGroup):
                 sender, accounts = self._sender_for(upstream.name), self._accounts(upstream)
                 models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
-            _log_failure(each, str(error) or f"no answer in {REFRESH_S:g} s")
+            _log_failure(each, str(error) or f"no response within {REFRESH_S:g} s")
             next_in = min(next_in, RETRY_S)
         except Exception:  # a bug: it must not end the gateway, whose group this task is in
             LOG.exception("the models of upstream %s cannot be listed", upstream.name)

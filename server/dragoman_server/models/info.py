@@ -1,7 +1,7 @@
 """Read the model lists of all vendors. Pure: a body in, models out.
 
 Vendors have different names for the same few facts, so tables have the places of each fact, the most exact one first. A
-model with a wrong description is listed too, because its name is what counts; a body that is no list is an error.
+model with a wrong description is listed too, because only its name is needed; a body that is not a list is an error.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from dragoman import RemoteProtocolError
 from dragoman.jsontext import JSON, decode
 
-# Names of models are short. A longer text, or one that cannot be printed, is no name.
+# Names of models are short. A longer text, or one that cannot be printed, is not a name.
 _MAX_NAME_LENGTH = 256
 # Larger numbers of tokens and longer texts of a vendor are errors.
 _MAX_TOKENS = 10**10
@@ -95,7 +95,7 @@ def read_models(body: bytes) -> ModelPage:
     value = decode(body)
     items = value if isinstance(value, list) else _items(value)
     if items is None:
-        raise RemoteProtocolError("the answer is no list of models")
+        raise RemoteProtocolError("the response is not a list of models")
     models = tuple(model for item in items if (model := _model(item)) is not None)
     return ModelPage(models, _next(value, models) if isinstance(value, dict) else None)
 
@@ -159,7 +159,7 @@ def _tokens(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
 
 def _seconds(item: Mapping[str, JSON], paths: Sequence[_Path]) -> int | None:
     times = (_time(value) for value in _values(item, paths))
-    # "May be set to an epoch value if the release date is unknown."
+    # "May be set to an epoch value if the release date is unknown" -- anthropic 2.12.0, types/model_info.py
     return next((time for time in times if time), None)
 
 
@@ -170,7 +170,7 @@ def _time(value: JSON) -> int | None:
             value = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         if type(value) not in (int, float):
             return None
-        # A time that no calendar has is an error.
+        # A time outside the calendar is an error.
         return int(datetime.fromtimestamp(value, UTC).timestamp())
     except (ValueError, OverflowError, OSError):
         return None

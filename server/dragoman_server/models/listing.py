@@ -18,7 +18,7 @@ from dragoman_server.upstream.account_get import account_get
 from dragoman_server.upstream.errors import UpstreamError
 from dragoman_server.upstream.sender import UpstreamSender
 
-# OpenRouter's list has some 400 models and 2 MB. More than this is no list of models, or a trap.
+# OpenRouter's list has some 400 models and 2 MB. A larger body is not a list of models, or an attack.
 MAX_BYTES = 16 * 2**20
 MAX_PAGES = 20
 MAX_MODELS = 5000
@@ -38,7 +38,7 @@ class _AccountRefused(ModelListError):
 
 
 def can_list(upstream: UpstreamSettings, specs: Mapping[str, UpstreamSpec] = UPSTREAMS) -> bool:
-    """True if the settings want this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
+    """True if the settings request this upstream's list and its protocol has one. specs: see Gateway.upstreams."""
     spec = specs.get(upstream.protocol)
     return upstream.model_list and spec is not None and spec.model_list is not None
 
@@ -71,7 +71,7 @@ async def fetch_all(
 ) -> dict[str, tuple[ModelInfo, ...] | str]:
     """Fetch the models of several upstreams at the same time. Return the reason for one that has no list in time."""
     found: dict[str, tuple[ModelInfo, ...] | str] = {
-        upstream.name: f"no answer in {within_s:g} s" for upstream in upstreams
+        upstream.name: f"no response within {within_s:g} s" for upstream in upstreams
     }
 
     async def fetch(upstream: UpstreamSettings) -> None:
@@ -126,7 +126,7 @@ async def _page(
     """Return a page and the number of its bytes."""
     status, body = await account_get(sender, upstream, spec, account, url, room)
     if status in _ACCOUNT_STATUSES:
-        raise _AccountRefused(f"it answered with status {status}")
+        raise _AccountRefused(f"it returned status {status}")
     if status != 200:
-        raise ModelListError(f"it answered with status {status}")
+        raise ModelListError(f"it returned status {status}")
     return read_models(body), len(body)

@@ -171,10 +171,12 @@ def resolve_chain(
         upstream = settings.upstream(name)
         # The loader checks aliases; settings made by hand may still have one that leads nowhere.
         if upstream is None:
-            return UnknownModel(model, f'the model "{_short(model)}" leads to the unknown upstream "{name}"')
+            return UnknownModel(
+                model, f'the model "{_short(model)}" is routed to the unknown upstream "{name}"'
+            )
         if not upstream_model:  # the text that a pattern matched was empty
             return UnknownModel(
-                model, f'the model "{_short(model)}" leads to no model of the upstream "{name}"'
+                model, f'the model "{_short(model)}" is routed to no model of the upstream "{name}"'
             )
         protocol = client_protocol if client_protocol in upstream.protocols else upstream.protocol
         routes.append(ModelRoute(name, upstream_model, protocol, advice))

@@ -2,8 +2,8 @@
 
 The pure machine `Attempts` decides, an `AccountStore` has the state of the accounts, and the code here connects them,
 with the clock and a random number. With one account to choose from, nothing is recorded against it, and its errors
-reach the client unchanged. A proxy that does not connect cools down by itself, and its accounts with it, because they
-did nothing wrong.
+reach the client unchanged. A proxy that does not connect has a cooldown of its own, which its accounts share: the
+failure is not theirs.
 
 A store takes time, and attempts beside this one go on meanwhile, so each result is checked against the state that the
 machine is in by then.
@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -219,10 +219,10 @@ class RequestAttempts:
         if error is not None:
             await self._report(lease, classify_stream_error(error), error, None)
         elif self._records_health:
-            await self._pool.store.succeeded(lease.account, remaining=remaining)
-            proxy = self._proxies[lease.account]
-            if proxy in self._pool.store.health():
-                await self._pool.store.succeeded(proxy, remaining=None)
+            store, proxy = self._pool.store, self._proxies[lease.account]
+            await store.change(lease.account, lambda health: health.after_success(remaining=remaining))
+            if proxy in store.health():
+                await store.change(proxy, Health.after_success)
         await self._give_back(lease, tokens)
 
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
@@ -312,15 +312,17 @@ class RequestAttempts:
         proxy = self._proxies[account]
         if proxy and (connecting or (error.kind is ErrorKind.UNREACHABLE and error.status is None)):
             account, action = proxy, ErrorAction.RETRY_LATER
-        await pool.store.failed(
-            account,
-            action,
-            f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
-            pool.clock(),
+        failure = partial(
+            Health.after_failure,
+            action=action,
+            cause=f"{error.kind.value}{'' if error.status is None else f' ({error.status})'}",
+            now=pool.clock(),
             retry_after=retry_after,
             random=pool.random(),
             backoff=pool.backoff,
         )
+        # Temporary failures are counted, so one that is recorded twice would be two.
+        await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
 
     async def _give_back(self, lease: AccountLease, tokens: float) -> None:
         if lease.grant is not None:
@@ -359,7 +361,7 @@ def classify_stream_error(error: WireError) -> ErrorAction:
 
 _OTHERS_LEFT = WireError(
     ErrorKind.OVERLOADED,
-    "the accounts that were tried are out of use; others may take the next request",
+    "the accounts that were tried are disabled; other accounts may serve the next request",
     status=503,
 )
 
@@ -368,11 +370,14 @@ def _no_account_error(retry_at: float | None) -> WireError:
     """Return the error for a request that no account could be tried for."""
     if retry_at is None:
         message = (
-            "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its "
+            "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its "
             "log or at /admin/accounts, and has to reset them there"
         )
         return WireError(ErrorKind.MISCONFIGURED, message)
-    message = f"every account of this model's upstreams rests; the first is back in {math.ceil(retry_at)} s"
+    seconds = math.ceil(retry_at)
+    message = (
+        f"every account of this model's upstreams is cooling down; the first is available in {seconds} s"
+    )
     return WireError(ErrorKind.RATE_LIMIT, message, status=429)
 
 

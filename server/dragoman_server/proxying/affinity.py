@@ -1,6 +1,6 @@
 """Derive the key of the conversation that a request belongs to, so that it can stay with its account.
 
-The client's own name for its session counts first (a header, `prompt_cache_key`), because it is cheap and exact.
+The client's own name for its session is used first (a header, `prompt_cache_key`), because it is cheap and exact.
 Otherwise the beginning of the conversation is used, which is the same from turn to turn. The key is a hash, so the
 conversation cannot be read from it.
 """

@@ -70,7 +70,7 @@ class AttemptFailure:
     cause: the error for the log.
     headers: those of the upstream's that the client may see.
     status, body: the upstream's error response in the client's form, if the client gets that.
-    retry_after: the seconds that the upstream wants no request for.
+    retry_after: the seconds for which the upstream accepts no request.
     connecting: no connection came about.
     idle_closed: a reused connection was closed before the request arrived.
     """

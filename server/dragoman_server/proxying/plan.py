@@ -5,7 +5,7 @@ The clock and the random id are arguments, so the same input gives the same plan
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, partial
 
 import msgspec
@@ -82,7 +82,7 @@ def find_destinations(
 
     model: as the request names it, "" if it names none. listed: see resolve_chain().
 
-    Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that leads nowhere.
+    Raises RemoteProtocolError if there is no model, RequestRefused (404) for one that no upstream serves.
     """
     model = model or _default_model(settings, client)
     chain = resolve_chain(settings, client.name, model, listed)
@@ -256,66 +256,58 @@ class Plan:
         )
 
 
+# No repr, because it would contain the client's headers and body.
+@dataclass(frozen=True, slots=True, repr=False)
+class IncomingRequest:
+    """A client's request, with everything besides the settings that its plan depends on.
+
+    client: the client's protocol.
+    headers: with lower-case names.
+    query: the query string, without the question mark.
+    id: letters and digits.
+    now: seconds since the epoch. clock: returns them later.
+    endpoint: where the request came in, None for the first one of the client's protocol.
+    request_head: from peek() for this body, if that was called already.
+    client_key: the one that the request came with.
+    reasoning_lookup, check_input: as for the core's translators.
+    """
+
+    client: ProtocolSpec
+    headers: Mapping[str, str]
+    query: str
+    body: bytes
+    _: KW_ONLY
+    id: str
+    now: int
+    clock: Callable[[], int] | None = None
+    endpoint: Endpoint | None = None
+    request_head: RequestHead | None = None
+    client_key: ClientKey | None = None
+    reasoning_lookup: ReasoningLookup | None = None
+    check_input: CheckInput | None = None
+
+
 def make_plan(
     settings: Settings,
-    client: ProtocolSpec,
-    headers: Mapping[str, str],
-    query: str,
-    body: bytes,
+    request: IncomingRequest,
     *,
-    id: str,
-    now: int,
-    clock: Callable[[], int] | None = None,
-    endpoint: Endpoint | None = None,
-    request_head: RequestHead | None = None,
     upstreams: Mapping[str, UpstreamSpec] = UPSTREAMS,
     listed: ListedModels = NO_LISTED_MODELS,
-    client_key: ClientKey | None = None,
-    reasoning_lookup: ReasoningLookup | None = None,
-    check_input: CheckInput | None = None,
 ) -> Plan:
     """Plan one request.
 
-    Args:
-        settings: of the gateway.
-        client: the client's protocol.
-        headers: the client's, with lower-case names.
-        query: the client's query string.
-        body: the client's.
-        id: letters and digits.
-        now: seconds since the epoch. clock: returns them later.
-        endpoint: where the request came in, by default the first one of the client's protocol.
-        request_head: from peek() for this body, if that was called already.
-        upstreams: the protocols that upstreams may speak.
-        listed: the models that upstreams list.
-        client_key: the one that the request came with.
-        reasoning_lookup, check_input: as for the core's translators.
+    upstreams: the protocols that upstreams may speak. listed: the models that upstreams list.
 
     Raises RemoteProtocolError for what is wrong with the request; RequestRefused for what the upstream cannot do (400),
-    what its key may not change (403), and a model that leads nowhere (404).
+    what its key may not change (403), and a model that no upstream serves (404).
     """
-    request_head = request_head or peek(body)
-    chain = find_destinations(settings, client, request_head.model, upstreams, listed)
-    owner = "" if client_key is None else client_key.name
+    request_head = request.request_head or peek(request.body)
+    chain = find_destinations(settings, request.client, request_head.model, upstreams, listed)
+    owner = "" if request.client_key is None else request.client_key.name
+    cache_key = cache(lambda: conversation_key(owner, request.headers, request_head))
     sticky = any(len(each.accounts) > 1 and each.settings.sticky for each in chain)
-    cache_key = cache(lambda: conversation_key(owner, headers, request_head))
     planner = _Planner(
-        settings=settings,
-        client=client,
-        headers=headers,
-        query=query,
-        body=body,
-        id=id,
-        now=now,
-        clock=clock,
-        endpoint=endpoint or client.endpoints[0],
-        request_head=request_head,
-        upstreams=upstreams,
-        client_key=client_key,
-        reasoning_lookup=reasoning_lookup,
-        check_input=check_input,
-        cache_key=cache_key,
-        conversation=cache_key() if sticky else None,
+        settings, request, request_head, upstreams, cache_key, conversation=cache_key() if sticky else None
     )
     refusals: list[RemoteProtocolError | RequestRefused] = []
     for number, destination in enumerate(chain, 1):
@@ -332,29 +324,17 @@ def make_plan(
     raise refusals[0]
 
 
-@dataclass(
-    frozen=True, slots=True, repr=False
-)  # a Plan's repr would have the client's headers and body in it
+@dataclass(frozen=True, slots=True, repr=False)
 class _Planner:
-    """Makes the plans of one request, one for each upstream of its chain. Fields: see make_plan() and Plan.
+    """Makes the plans of one request, one for each upstream of its chain.
 
-    cache_key: returns the key of the request's conversation.
+    cache_key: returns the key of the request's conversation. conversation: see Plan.
     """
 
     settings: Settings
-    client: ProtocolSpec
-    headers: Mapping[str, str]
-    query: str
-    body: bytes
-    id: str
-    now: int
-    clock: Callable[[], int] | None
-    endpoint: Endpoint
+    request: IncomingRequest
     request_head: RequestHead
     upstreams: Mapping[str, UpstreamSpec]
-    client_key: ClientKey | None
-    reasoning_lookup: ReasoningLookup | None
-    check_input: CheckInput | None
     cache_key: Callable[[], str | None]
     conversation: str | None
 
@@ -363,56 +343,58 @@ class _Planner:
         return replace(self._plan(destination), unsigned=partial(self._plan, destination, False))
 
     def _plan(self, destination: Destination, signed_reasoning: bool = True) -> Plan:
+        request = self.request
         signer = make_signer(self.settings.server.secret)
-        streams = self.endpoint.streams_if(self.request_head.stream)
+        endpoint = request.endpoint or request.client.endpoints[0]
+        streams = endpoint.streams_if(self.request_head.stream)
         upstream_settings, upstream = destination.settings, destination.upstream
         translator = RequestTranslator(
-            client=self.client,
+            client=request.client,
             upstream=upstream,
             capabilities=capabilities_for(
                 self.settings, upstream_settings, destination.upstream_model, upstream.name
             ),
             policy=_policy(
-                self.settings, upstream_settings, self.client_key, self.headers.get(LOSS_POLICY_HEADER)
+                self.settings, upstream_settings, request.client_key, request.headers.get(LOSS_POLICY_HEADER)
             ),
             signer=signer,
             max_fan_out=MAX_FAN_OUT,
-            endpoint=self.endpoint,
+            endpoint=endpoint,
         )
         translated = translator.translate(
-            self.body,
+            request.body,
             model=destination.upstream_model,
             request_head=self.request_head,
-            reasoning_lookup=self.reasoning_lookup,
+            reasoning_lookup=request.reasoning_lookup,
             cache_key=self.cache_key,
             signed_reasoning=signed_reasoning,
         )
         url = upstream_settings.base_url_for(upstream.name, self.upstreams) + upstream.path
-        if (translated.relayed or translated.rewritten) and self.query in _RELAYED_QUERY:
-            url = f"{url}?{self.query}"
+        if (translated.relayed or translated.rewritten) and request.query in _RELAYED_QUERY:
+            url = f"{url}?{request.query}"
         account = destination.accounts[0]
         return Plan(
-            id=self.id,
-            client=self.client,
-            endpoint=self.endpoint,
+            id=request.id,
+            client=request.client,
+            endpoint=endpoint,
             upstream=upstream,
             settings=upstream_settings,
             upstream_model=destination.upstream_model,
             translated=translated,
             context=translated.response_context(
-                id=self.id,
-                now=self.now,
+                id=request.id,
+                now=request.now,
                 model=destination.model,
                 signer=signer,
-                clock=self.clock,
+                clock=request.clock,
                 mask=Scrub(self.settings.mask, upstream_settings),
             ),
             url=url,
             headers=header_tables.upstream_request_headers(
                 upstream_settings,
                 upstream,
-                self.client,
-                self.headers,
+                request.client,
+                request.headers,
                 stream=streams,
                 needed=translated.headers,
                 api_key=account.api_key,
@@ -421,7 +403,7 @@ class _Planner:
             accounts=destination.accounts,
             account=account,
             conversation=self.conversation,
-            check_input=self.check_input,
+            check_input=request.check_input,
             advice=destination.advice,
         )
 
@@ -458,7 +440,7 @@ def _policy(
         wanted = LossPolicy(requested.strip().lower())
     except ValueError:
         values = " or ".join(policy.value for policy in LossPolicy)
-        message = f"the header {LOSS_POLICY_HEADER} says {requested[:40]!a}: write {values}"
+        message = f"the header {LOSS_POLICY_HEADER} has the value {requested[:40]!a}: write {values}"
         raise RemoteProtocolError(message, code="invalid_value") from None
     if (
         wanted is LossPolicy.RECORD

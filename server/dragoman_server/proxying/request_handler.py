@@ -388,7 +388,7 @@ class RequestHandler:
         if body is not None:
             if not await self._store_response(body, False):
                 self._unstored = body
-                machine.losses.dropped("/store", "the gateway's store could not keep the answer")
+                machine.losses.dropped("/store", "the gateway's store could not store the response")
             self._store_response = None
 
     async def _store_partial(self) -> None:

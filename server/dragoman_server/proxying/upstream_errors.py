@@ -14,8 +14,9 @@ import msgspec
 from dragoman import ErrorKind, WireError
 from dragoman_server.capabilities.providers import provider_name
 from dragoman_server.headers import HeaderList
-from dragoman_server.settings import DEFAULT_ACCOUNT, SIMULATOR, AccountSettings, UpstreamSettings
+from dragoman_server.settings import SIMULATOR, AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import MASK, Mask
+from dragoman_server.settings.upstreams import DEFAULT_ACCOUNT
 from dragoman_server.upstream.client import origin_of
 from dragoman_server.upstream.errors import UpstreamError, UpstreamErrorKind
 
@@ -99,7 +100,7 @@ def invalid_response_error(upstream: UpstreamSettings, headers: HeaderList, firs
     elif _may_begin_a_response(headers, first):
         return None
     else:
-        what = f"a body that is no answer ({_content_type(headers) or 'without a content-type'})"
+        what = f"a body that is not a response ({_content_type(headers) or 'without a content-type'})"
     return WireError(ErrorKind.UNREADABLE, f"{_name_of(upstream)} sent {what}: {_base_url_hint(upstream)}")
 
 
@@ -131,11 +132,11 @@ def error_for_client(
         )
     if error.kind is ErrorKind.BILLING:
         whose = name if account.name == DEFAULT_ACCOUNT else f'account "{account.name}" of {name}'
-        return WireError(error.kind, f"the money or quota of {whose} is used up{status}: {error.message}")
+        return WireError(error.kind, f"the balance or quota of {whose} is used up{status}: {error.message}")
     if error.status is not None and _is_about_path(error, body):
         problem = f"does not serve this path ({error.status})"
         if not body or _is_markup(body):
-            problem = f"answered {error.status} with {_media_type(headers) if body else 'an empty body'}"
+            problem = f"returned {error.status} with {_media_type(headers) if body else 'an empty body'}"
         message = f"{name} {problem}: {_base_url_hint(upstream)}"
         return msgspec.structs.replace(error, message=message, code="unknown_url")
     return error

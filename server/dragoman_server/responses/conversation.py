@@ -71,7 +71,7 @@ class StateParams:
 
 
 def read_state_params(request_head: RequestHead) -> StateParams:
-    """Read the parameters. Raises RemoteProtocolError for a `previous_response_id` that is no string."""
+    """Read the parameters. Raises RemoteProtocolError for a `previous_response_id` that is not a string."""
     previous = _field(request_head, "previous_response_id")
     if previous is not None and type(previous) is not str:
         raise RemoteProtocolError(
@@ -92,7 +92,7 @@ def _field(request_head: RequestHead, name: str) -> JSON:
 def input_items(request_head: RequestHead) -> list[bytes]:
     """Return the items of `input`, each as its bytes. Plain text becomes a user message.
 
-    Raises RemoteProtocolError for an item that is no object.
+    Raises RemoteProtocolError for an item that is not an object.
     """
     raw = bytes(request_head.fields.get("input", b"null")).strip()
     if raw == b"null":
@@ -175,14 +175,14 @@ def previous_not_found(id: str) -> RequestRefused:
 def history(previous: StoredResponse) -> tuple[StoredItem, ...]:
     """Return the items of the conversation up to the end of `previous`.
 
-    A compaction item replaces all items before it. Raises RequestRefused for a response that broke off,
+    A compaction item replaces all items before it. Raises RequestRefused for a response that failed or was cancelled,
     because its end is unknown.
     """
     status = _decoded(previous.body).get("status")
     if status not in _CONTINUABLE:
         raise RequestRefused(
-            f"Previous response with id '{previous.id}' cannot be gone on from: it is {status}. "
-            "Go on from the one before it.",
+            f"Previous response with id '{previous.id}' cannot be continued: its status is {status}. "
+            "Continue from the one before it.",
             path="/previous_response_id",
             code="previous_response_not_found",
         )
@@ -261,8 +261,9 @@ def replace_input(
 def _for_relay(stored: StoredItem) -> bytes | None:
     """Return an item of an earlier turn for a Responses server that has not stored it, None if it is of no use there.
 
-    "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false": an id leads nowhere there,
-    so it is dropped. Reasoning without content, or with content that only this gateway can unwrap, is of no use.
+    Its id is dropped, because OpenAI's server looks it up: "Item with id 'rs_...' not found. Items are not persisted
+    when `store` is set to false". Reasoning without content, or with content that only this gateway can unwrap, is of
+    no use.
     """
     item = _decoded(stored.data)
     if item.get("type") == "reasoning":
@@ -295,7 +296,10 @@ def to_stored_response(
 
 
 def mark_cancelled(body: JSONObject) -> JSONObject:
-    """Return a response whose client left early: "To cancel a synchronous response, terminate the connection." """
+    """Return a response whose client left early.
+
+    "To cancel a synchronous response, terminate the connection" -- OpenAI's guide "Background mode", limits
+    """
     return {**body, "status": "cancelled", "error": None, "incomplete_details": None}
 
 
@@ -320,7 +324,10 @@ def item_for_list(item: StoredItem) -> JSONObject:
 
 
 def build_compaction(response: JSONObject, items: list[bytes]) -> JSONObject:
-    """Return the compaction of these items. "A list of all user messages, followed by a single compaction item".
+    """Return the compaction of these items.
+
+    "This is a list of all user messages, followed by a single compaction item" -- `output` in openai 3.54.0,
+    types/responses/compacted_response.py
 
     response: the one with the compaction item.
     """

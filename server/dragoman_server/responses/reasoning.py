@@ -60,7 +60,7 @@ class ReasoningStore:
             self._drop(next(iter(self._entries)))
 
     def get(self, owner: str, calls: tuple[str, ...], now: float) -> tuple[Reasoning, ...] | None:
-        """Return the reasoning for these tool call ids, None if there is none any more."""
+        """Return the reasoning for these tool call ids, None if there is none or it has expired."""
         key = _key(owner, calls)
         entry = self._entries.get(key)
         if entry is None:

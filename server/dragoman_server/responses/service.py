@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dragoman import RequestHead, RequestRefused
 from dragoman.jsontext import JSONObject
-from dragoman_server.responses import conversation as chain
+from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import (
     ResponseStore,
     ResponseStoreError,
@@ -62,7 +62,7 @@ class StoredResponseService:
         """True if a request has to be expanded. Raises RemoteProtocolError."""
         if self.enabled:
             return True
-        params = chain.read_state_params(request_head)
+        params = conversation.read_state_params(request_head)
         return params.previous is not None or params.may_refer
 
     async def expand(
@@ -79,17 +79,17 @@ class StoredResponseService:
 
         store_response: the endpoint's responses may be stored. now: seconds since the epoch.
 
-        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference that leads nowhere.
+        Raises RemoteProtocolError for wrong parameters, RequestRefused for a reference to nothing that is stored.
         """
         relayed = destination.upstream.stored_responses
-        params = chain.read_state_params(request_head)
+        params = conversation.read_state_params(request_head)
         store_response = store_response and params.store and self._store is not None
         if relayed and destination.settings.stores_responses:
             store_response = False
         if not (params.previous or params.may_refer or store_response):
             return ExpandedRequest(body)
-        items = chain.input_items(request_head)
-        references = chain.find_references(items) if params.may_refer else []
+        items = conversation.input_items(request_head)
+        references = conversation.find_references(items) if params.may_refer else []
         if self._store is None:
             if params.previous or references:
                 return _pass_on(body, relayed, _not_enabled_error(params.previous, references))
@@ -98,8 +98,8 @@ class StoredResponseService:
         if params.previous:
             previous = await self.get(params.previous, now, owner)
             if previous is None:
-                return _pass_on(body, relayed, chain.previous_not_found(params.previous))
-            before = chain.history(previous)
+                return _pass_on(body, relayed, conversation.previous_not_found(params.previous))
+            before = conversation.history(previous)
         referred: dict[int, StoredItem] = {}
         unresolved = None
         for reference in references:
@@ -107,20 +107,20 @@ class StoredResponseService:
             if found is not None:
                 referred[reference.index] = found
             else:
-                unresolved = unresolved or chain.item_not_found(reference.index, reference.id)
+                unresolved = unresolved or conversation.item_not_found(reference.index, reference.id)
         if unresolved is not None:
             if not relayed:
                 raise unresolved
             store_response = False  # only the upstream has the whole conversation
-        entries = chain.build_conversation(before, items, referred)
+        entries = conversation.build_conversation(before, items, referred)
         # An upstream that cannot store gets no `store`, which would be recorded as a loss.
         handled_here = frozenset(("store",)) if store_response and not relayed else frozenset[str]()
         if params.previous or referred or not handled_here.isdisjoint(request_head.fields):
-            body = chain.replace_input(
-                request_head, chain.write_items(entries, relayed), without=handled_here
+            body = conversation.replace_input(
+                request_head, conversation.write_items(entries, relayed), without=handled_here
             )
-        conversation = tuple([entry.item for entry in entries]) if store_response else None
-        return ExpandedRequest(body, params.previous, conversation, unresolved)
+        stored_items = tuple([entry.item for entry in entries]) if store_response else None
+        return ExpandedRequest(body, params.previous, stored_items, unresolved)
 
     async def store(self, body: JSONObject, expanded: ExpandedRequest, now: int, owner: str) -> bool:
         """Store a response that has ended, to a request from expand(). Return false if it was not stored.
@@ -129,7 +129,7 @@ class StoredResponseService:
         """
         assert self._store is not None
         assert expanded.conversation is not None
-        response = chain.to_stored_response(
+        response = conversation.to_stored_response(
             body, expanded.conversation, expanded.previous, owner=owner, now=now
         )
         if response is None:
@@ -139,12 +139,12 @@ class StoredResponseService:
                 return True
             ERRORS.warning("response %s is too large for the response store", response.id)
         except ResponseStoreError as error:
-            ERRORS.error("response %s was not kept: %s", response.id, error)
+            ERRORS.error("response %s was not stored: %s", response.id, error)
         return False
 
     async def get(self, id: str, now: int, owner: str) -> StoredResponse | None:
         """Return a stored response, None if there is none. Raises RequestRefused (503) if the store does not work."""
-        if self._store is None or not chain.is_id(id):
+        if self._store is None or not conversation.is_id(id):
             return None
         try:
             return await self._store.get(owner, id, now)
@@ -153,7 +153,7 @@ class StoredResponseService:
 
     async def delete(self, id: str, owner: str) -> bool:
         """Delete a stored response. Return false if there was none. Raises RequestRefused (503) as get()."""
-        if self._store is None or not chain.is_id(id):
+        if self._store is None or not conversation.is_id(id):
             return False
         try:
             return await self._store.delete(owner, id)
@@ -161,7 +161,7 @@ class StoredResponseService:
             raise _unavailable_error(error) from error
 
     async def _item(self, id: str, now: int, owner: str) -> StoredItem | None:
-        if self._store is None or not chain.is_id(id):
+        if self._store is None or not conversation.is_id(id):
             return None
         try:
             return await self._store.item(owner, id, now)
@@ -176,12 +176,12 @@ def _pass_on(body: bytes, relayed: bool, unresolved: RequestRefused) -> Expanded
     return ExpandedRequest(body, unresolved=unresolved)
 
 
-def _not_enabled_error(previous: str | None, references: list[chain.ItemReference]) -> RequestRefused:
+def _not_enabled_error(previous: str | None, references: list[conversation.ItemReference]) -> RequestRefused:
     path = "/previous_response_id" if previous else f"/input/{references[0].index}"
     what = "previous_response_id" if previous else "an item_reference"
     return RequestRefused(
-        f"{what} needs answers that are kept, and this gateway keeps none: send the whole conversation as input, "
-        f"or {HOW_TO_ENABLE} in its configuration",
+        f"{what} needs stored responses, and this gateway stores none: send the whole conversation as input, or "
+        f"{HOW_TO_ENABLE} in its configuration",
         path=path,
         code="unsupported_parameter",
     )

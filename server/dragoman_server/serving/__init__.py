@@ -11,7 +11,7 @@ used. Subclasses correct its errors, and each place names the file and line of h
     http1, http2      hypercorn's two protocols, corrected
     request_head      the rules for the head of an HTTP/1.1 request, before a parser reads it
     http2_connection  h2's connection with limits on what a client may do; no I/O
-    refusals          responses to what never becomes a request of the application
+    refusals          responses to requests that the application never receives
     tasks             events, tasks and the application's queue, with the interfaces that hypercorn's classes use
     lifespan          the application's start and end
 

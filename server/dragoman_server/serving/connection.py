@@ -29,7 +29,7 @@ __all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-# Bytes passed to the stream at once; the client must take them within `send_timeout_s`. A client that does not read
+# Bytes passed to the stream at once; the client must read them within `send_timeout_s`. A client that does not read
 # costs as many bytes here (twice as many with TLS on asyncio, whose transport reports a full buffer one write late),
 # beside what the kernel's buffers, the protocol and the application hold.
 WRITE_SIZE = 64 * 1024
@@ -54,7 +54,7 @@ class HTTPProtocol(Protocol):
     async def handle(self, event: Event) -> None:
         """Take RawData, which the client has sent, or Closed, once and last, when the connection has ended.
 
-        Nothing is read meanwhile, so it must return soon: otherwise it is not noticed that the client has left.
+        Nothing is read meanwhile, so it must return soon: otherwise a client that leaves is not noticed.
         """
 
     async def timed_out(self) -> None:
@@ -66,14 +66,14 @@ class HTTPProtocol(Protocol):
 
 @dataclass(slots=True)
 class WorkerContext:
-    """What the connections of one worker share. hypercorn's protocols get it as their `context`.
+    """The objects that the connections of one worker share. hypercorn's protocols get it as their `context`.
 
     state: of the application's lifespan.
-    refusal: makes the response to what never becomes a request of the application.
+    refusal: makes the response to a request that the application never receives.
     terminated: the worker takes no new requests.
     connections: all of them.
-    idle: what has no request and may be closed for a new connection (connections and TLS handshakes), and the function
-        that closes it; what has been idle longest comes first.
+    idle: the connections and TLS handshakes without a request, which may be closed for a new connection, each with the
+        function that closes it; the one that has been idle longest comes first.
     """
 
     app: ASGIApp
@@ -123,7 +123,7 @@ class Connection:
         self._ended = False  # nothing more is read
         self._closed = False  # nothing more is written
         self._linger_s = LINGER_S
-        self._first = b""  # of the client, until it is known which protocol it speaks
+        self._first = b""  # of the client, until its protocol is recognized
         self._writing = anyio.Lock(fast_acquire=True)
 
     @property
@@ -190,7 +190,7 @@ class Connection:
             self._reading.cancel()
 
     def make_room(self) -> None:
-        """End an idle connection for a new one, without waiting for what its client does."""
+        """End an idle connection for a new one, without waiting for its client."""
         self.end()
         self._linger_s = 0.0
 
@@ -260,7 +260,7 @@ class Connection:
 
     async def _received(self, data: bytes) -> None:
         if self._protocol is None:
-            # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it behind them.
+            # Clear text: HTTP/2 with prior knowledge (RFC 9113, 3.3), as proxies use it to their backends.
             data = self._first = self._first + data
             if len(data) < len(_PREFACE) and _PREFACE.startswith(data):
                 return
@@ -316,7 +316,7 @@ class Connection:
             for start in range(0, len(data) or 1, WRITE_SIZE):
                 await self._stream.send_all(data[start : start + WRITE_SIZE], timeout)
         except TimeoutError:
-            _log.warning("a client took nothing for %g seconds; its requests are cancelled", timeout)
+            _log.warning("a client read nothing for %g seconds; its requests are cancelled", timeout)
             self._break()
             self._tasks.cancel_scope.cancel()
         except OSError:

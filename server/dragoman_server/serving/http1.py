@@ -1,9 +1,9 @@
-"""HTTP/1.1 on one connection: hypercorn's protocol, made safe against clients that leave, attack, or send what can be
-read in two ways.
+"""HTTP/1.1 on one connection: hypercorn's protocol, hardened against clients that leave, attack, or send ambiguous
+bytes.
 
 Received bytes go into a buffer. A whole head is checked by `request_head` before h11 parses it; a body goes to h11 as
 it arrives; what follows a request stays in the buffer until the response has ended. So the task that reads the socket
-never waits for a response, and notices at once that the client has left. Each request has its own h11 connection, so no
+never waits for a response, and reacts at once when the client leaves. Each request has its own h11 connection, so no
 bytes of one can become part of another.
 """
 
@@ -38,8 +38,8 @@ __all__ = ["HTTP1", "READ_AHEAD_BYTES"]
 
 # Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
 # dropped and the connection ends with the response: "a client that pipelines requests SHOULD retry unanswered requests
-# if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, we would not notice that the client
-# leaves.
+# if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, a client that leaves would
+# not be noticed.
 READ_AHEAD_BYTES = 64 * 1024
 
 # Bytes of a body that are read before other tasks run: some 2,700 chunks of one byte.
@@ -138,7 +138,7 @@ class HTTP1(H11Protocol):
             if self._reading is _Reading.BODY:
                 await self._read_body()
             # hypercorn 0.18 protocol/h11.py:176 waits from the first byte after a request on: the socket is not read,
-            # and it is not noticed that the client leaves.
+            # and a client that leaves is not noticed.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
                 self._read_nothing_more()
 
@@ -264,7 +264,7 @@ class _BodyBuffer(ReceiveBuffer):
         before = bytes(self)
         lines = super().maybe_extract_lines()
         if lines is not None and not is_trailer_section(before[: len(before) - len(self)]):
-            raise h11.RemoteProtocolError("a line behind the last chunk is not `name: value` and CRLF")
+            raise h11.RemoteProtocolError("a line after the last chunk is not `name: value` and CRLF")
         return lines
 
 

@@ -2,7 +2,7 @@
 
 Requests arrive as h2's events. Responses go out through one task, `send_task`, which frames what is buffered, one DATA
 frame of each stream in turn, and writes it. Nothing else writes, so the task that reads never waits for a client that
-does not read: it handles the client's frames, and notices that it leaves, at once.
+does not read: it handles the client's frames, and its leaving, at once.
 
 Buffers are bounded in both directions: bodies of requests by the windows of `http2_connection`, which grow by what the
 application has read; responses by STREAM_BUFFER, above which the application waits.
@@ -67,11 +67,11 @@ LEAST_BUFFER = 4 * 1024
 MAX_FRAME = 16 * 1024
 # Bytes framed before one write.
 _WRITE_SIZE = 64 * 1024
-# What is handled before other tasks run: bytes, or requests that are served. The smallest have 20 bytes.
+# The bytes, or the requests, that are handled before other tasks run. The smallest requests have 20 bytes.
 _READ_SIZE = 4 * 1024
 _READ_REQUESTS = 16
 
-# Seconds for a client to take the last frames of a connection that we end.
+# Seconds for a client to read the last frames of a connection that we end.
 _LAST_FRAMES_S = 1.0
 
 _METHOD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -242,7 +242,7 @@ class HTTP2(H2Protocol):
             self.connection.refuse(stream_id, ErrorCodes.PROTOCOL_ERROR)
             return
         if self._stopping or self._running >= self.config.h2_max_concurrent_streams:
-            # hypercorn 0.18 protocol/h2.py:248 does not say that the request may be sent again (RFC 9113, 8.7).
+            # hypercorn 0.18 protocol/h2.py:248 has no code for a request that may be sent again (RFC 9113, 8.7).
             # Applications count, not streams, because a cancelled one may still be closing its upstream.
             self.connection.refuse(stream_id, ErrorCodes.REFUSED_STREAM)
             return
@@ -347,12 +347,12 @@ class HTTP2(H2Protocol):
     ) -> None:
         try:
             if any(_CONTROL.search(value) for _, value in headers):
-                # h2 4.4 utilities.py:685 checks what comes in, not what goes out (RFC 9113, 8.2.1).
+                # h2 4.4 utilities.py:685 checks received headers, not sent ones (RFC 9113, 8.2.1).
                 raise ProtocolError("a header has a control character")
             self.connection.send_headers(stream.stream_id, headers, end_stream)
         except ProtocolError as error:
             # hypercorn 0.18 protocol/h2.py:234: the body follows without a head.
-            _log.warning("an HTTP/2 answer cannot be sent: %s", error)
+            _log.warning("an HTTP/2 response cannot be sent: %s", error)
             await self._reset(stream.stream_id, ErrorCodes.INTERNAL_ERROR)
         self._has_work.set()
 
@@ -391,7 +391,7 @@ class HTTP2(H2Protocol):
         with anyio.move_on_after(within) as scope:
             await stream.wait_for_progress()
         if scope.cancelled_caught and stream.stream_id in self._streams:
-            text = "an HTTP/2 client took nothing of an answer for %g seconds; its request is cancelled"
+            text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
             _log.warning(text, within)
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams

@@ -134,7 +134,7 @@ class HTTP2Connection(H2Connection):
         self.local_settings = Settings(client=False, initial_values=values)
         self.initiate_connection()
         self.increment_flow_control_window(CONNECTION_WINDOW - self.inbound_flow_control_window)
-        # h2 4.4 connection.py:1605: one stream too many ends the connection, also when the client could not know the
+        # h2 4.4 connection.py:1605: one stream too many ends the connection, even if the client has not received the
         # limit yet. It is a stream error (RFC 9113, 5.1.2); so h2 lets one more through, which is refused below.
         values[SettingCodes.MAX_CONCURRENT_STREAMS] += 1
         self.local_settings = Settings(client=False, initial_values=values)
@@ -194,7 +194,7 @@ class HTTP2Connection(H2Connection):
         if isinstance(frame, HeadersFrame) and len(frame.data) > self.decoder.max_header_list_size:
             # Before it is decoded, because the decoder does not count what adds nothing to the list, such as a change
             # of the table's size, and a megabyte of that takes a second.
-            raise DenialOfServiceError("a list of headers is too large")
+            raise DenialOfServiceError("a header list is too large")
         if isinstance(frame, PriorityFrame):
             return []  # deprecated, and advisory ever since (RFC 9113, 5.3.2)
         if isinstance(frame, GoAwayFrame) and frame.error_code == ErrorCodes.NO_ERROR:
@@ -212,14 +212,14 @@ class HTTP2Connection(H2Connection):
         if not isinstance(frame, RstStreamFrame) and any(isinstance(each, StreamReset) for each in events):
             self._count(*_RATES[RstStreamFrame])
         if self.unsent > MAX_UNSENT:
-            raise DenialOfServiceError("the client does not read what it asks for")
+            raise DenialOfServiceError("the client does not read what it requests")
         return events
 
     def _check_order(self, frame: Frame) -> None:
         if not self._has_settings:
             # "The client connection preface ... MUST be followed by a SETTINGS frame" (RFC 9113, 3.4)
             if not isinstance(frame, SettingsFrame) or "ACK" in frame.flags:
-                raise ProtocolError("the first frame is no SETTINGS frame")
+                raise ProtocolError("the first frame is not a SETTINGS frame")
             self._has_settings = True
         if isinstance(frame, ContinuationFrame):
             # h2 has joined the valid ones with their HEADERS; for some of the others it would reset only the stream.

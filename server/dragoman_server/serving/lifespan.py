@@ -71,11 +71,11 @@ class _Lifespan:
     async def _send(self, message: Message) -> None:
         if message["type"] == "lifespan.startup.failed":
             # The message may be a whole traceback; its last line is the exception.
-            lines = message.get("message", "").strip().splitlines() or ["it gave no reason"]
+            lines = message.get("message", "").strip().splitlines() or ["no reason was given"]
             self.failure = lines[-1].strip()
         if message["type"].startswith("lifespan.startup."):
             self.started.set()
         else:
             if message["type"] == "lifespan.shutdown.failed":
-                _log.error("the application did not shut down well: %s", message.get("message", ""))
+                _log.error("the application did not shut down cleanly: %s", message.get("message", ""))
             self.stopped.set()

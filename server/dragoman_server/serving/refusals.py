@@ -1,4 +1,4 @@
-"""Responses to what never becomes a request of the application: it cannot be parsed, is too large, or takes too long.
+"""Responses to requests that the application never receives: invalid ones, too large ones, and too slow ones.
 
 If the application has a method `refusal`, that makes the response, in the form of the path's protocol, and logs it like
 everything else that the application refuses; HTTP1 and HTTP2 send it. For other applications it is plain text.
@@ -14,7 +14,7 @@ from dragoman_server.replies import Reply
 
 __all__ = ["RefusalMaker", "plain_text_refusal", "refusal_of", "refused_scope"]
 
-# Makes the whole response from what is known of the request (see refused_scope) and the error.
+# Makes the whole response from the readable parts of the request (see refused_scope) and the error.
 RefusalMaker = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
 
 
@@ -25,7 +25,7 @@ def refusal_of(app: Any) -> RefusalMaker:
 
 
 def refused_scope(method: str, target: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Scope:
-    """Make a scope of what is known of a request that the application does not get.
+    """Make a scope from the readable parts of a request that the application does not get.
 
     target: in origin form; b"" where none can be read. headers: lower-case names.
     """

@@ -47,22 +47,22 @@ _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-
 _CONTENT_LENGTH = re.compile(rb"[0-9]{1,19}")
 _ABSOLUTE = re.compile(rb"https?://[^/?#]+(?=[/?]|$)", re.IGNORECASE)
 
-# What makes a head invalid, even if it is not complete: pattern, what is wrong.
+# Patterns that make a head invalid, even an incomplete one, each with the error.
 _BROKEN = (
     # "A recipient of such a bare CR MUST consider that element to be invalid or replace each bare CR with SP";
     # it "MAY recognize a single LF as a line terminator" -- RFC 9112, 2.2
-    (re.compile(rb"(?<!\r)\n|\r[^\n]"), "a line of it does not end in CRLF"),
+    (re.compile(rb"(?<!\r)\n|\r[^\n]"), "a line does not end in CRLF"),
     # "CTL characters are invalid" in a field value -- RFC 9110, 5.5
-    (re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "it has a control character"),
+    (re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"), "it contains a control character"),
 )
 # The same for a complete head.
 _MALFORMED = (
     # "A server that receives an obs-fold ... MUST either reject the message by sending a 400 (Bad Request) ... or
     # replace" -- RFC 9112, 5.2. The first line: "MUST either reject the message as invalid or consume" -- 2.2
-    (re.compile(rb"\r\n[\t ]"), "a header line is folded, or begins with a blank"),
+    (re.compile(rb"\r\n[\t ]"), "a header line is folded, or begins with white space"),
     # "A server MUST reject ... any received request message that contains whitespace between a header field name and
     # colon" -- RFC 9112, 5.1
-    (re.compile(rb"\r\n[^:\r]*[\t ]:"), "there is a blank before the colon of a header"),
+    (re.compile(rb"\r\n[^:\r]*[\t ]:"), "there is white space before the colon of a header"),
 )
 
 
@@ -99,7 +99,7 @@ def check_head(head: bytes) -> None:
     if any(value != b"100-continue" for value in _values(b"expect", lines)):
         # "A server that receives an Expect field value containing a member other than 100-continue MAY respond with a
         # 417" -- RFC 9110, 10.1.1
-        raise _refused(417, "the only expectation that it may have is 100-continue")
+        raise _refused(417, "the only supported expectation is 100-continue")
 
 
 def check_fields(target: bytes, fields: Sequence[tuple[bytes, bytes]]) -> None:
@@ -182,7 +182,7 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
         # "The method token is case-sensitive" -- RFC 9112, 3.1. hypercorn 0.18 protocol/h11.py:240 makes `get` GET.
         raise _refused(
             501,
-            f"the method {method[:20].decode()} is not supported; names of methods are upper-case",
+            f"the method {method[:20].decode()} is not supported; method names are upper-case",
         )
     is_origin = target.startswith(b"/") or _ABSOLUTE.match(target) is not None
     if b"#" in target or not (is_origin or (target == b"*" and method == b"OPTIONS")):

@@ -99,7 +99,7 @@ def _set_up_logging(settings: Settings) -> None:
     _http_log.setLevel(logging.DEBUG if server.log_level == "debug" else logging.WARNING)
 
 
-# Before the start: what can be refused with one line.
+# Before the start: settings that are refused with one line.
 
 
 def _check_backend(backend: str) -> None:
@@ -107,7 +107,7 @@ def _check_backend(backend: str) -> None:
         try:
             import uvloop  # noqa: F401
         except ImportError:
-            raise StartupError("uvloop is not installed here; use --backend asyncio or trio") from None
+            raise StartupError("uvloop is not installed; use --backend asyncio or trio") from None
 
 
 def _check_tls(server: ServerSettings) -> None:
@@ -124,7 +124,7 @@ def _check_tls(server: ServerSettings) -> None:
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise StartupError(
-            f"certfile {server.certfile} and keyfile {server.keyfile} are no usable pair: {reason}"
+            f"certfile {server.certfile} and keyfile {server.keyfile} cannot be used together: {reason}"
         ) from None
 
 
@@ -164,7 +164,7 @@ class _Requests:
     def cut(self) -> None:
         """Cancel all open requests."""
         if self._scopes:
-            _log.warning("requests cut, as they were still open: %d", len(self._scopes))
+            _log.warning("requests cancelled because they were still open: %d", len(self._scopes))
         for cancel_scope in tuple(self._scopes):
             cancel_scope.cancel()
 
@@ -291,7 +291,7 @@ def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
 
 
 def _leave() -> None:
-    _log.warning("some connections did not close in time; leaving them")
+    _log.warning("some connections did not close in time; exiting without them")
     logging.shutdown()
     os._exit(0)
 
@@ -337,7 +337,7 @@ def _startup_error(error: BaseException) -> StartupError | None:
 def _worker_main(
     settings: Settings, app_factory: AppFactory, listener: socket.socket, report: Connection
 ) -> None:
-    """Run a worker process. It sends "" on `report` when it serves, or why it cannot."""
+    """Run a worker process. It sends "" on `report` when it serves, else the reason why it cannot."""
     # Ctrl-C and a closed terminal reach the whole process group. Only the supervisor acts on them, and sends SIGTERM.
     for number in GROUP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

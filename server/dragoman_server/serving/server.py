@@ -110,7 +110,7 @@ class _Server:
         listener's backlog instead of getting an error; another worker may accept them.
         """
         if not self._is_full:
-            _log.warning("max_connections is reached: %d are open", self._count)
+            _log.warning("max_connections is reached: %d connections are open", self._count)
         self._is_full = True
         while self._count >= self._max_connections:
             await self._end_an_idle_one()

@@ -1,4 +1,4 @@
-"""Bind the listening socket, and the one kind of error that keeps a server from starting."""
+"""Bind the listening socket. StartupError is the one error that keeps a server from starting."""
 
 import socket
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dragoman_server.settings import ServerSettings
 BACKLOG = 1024
 
 # Bytes of a response that the kernel buffers before the network takes them. Its default is some 4 MB: a client that
-# does not read costs as much memory, and one that is only slow seems to take nothing for minutes.
+# does not read costs as much memory, and one that is only slow seems to read nothing for minutes.
 _MAX_UNSENT = 128 * 1024
 
 

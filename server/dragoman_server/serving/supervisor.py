@@ -19,7 +19,8 @@ import anyio
 
 from dragoman_server.serving.sockets import StartupError
 
-# The main function of a worker: takes the socket, and the pipe to which it sends "" when it serves, or why it cannot.
+# The main function of a worker: takes the socket, and the pipe on which it sends "" when it serves, else the reason why
+# it cannot.
 WorkerMain = Callable[[socket.socket, Connection], None]
 
 _log = logging.getLogger("dragoman.server")

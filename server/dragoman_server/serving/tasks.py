@@ -28,8 +28,8 @@ class ClearableEvent:
         self._event.set()
 
     async def clear(self) -> None:
-        # Only if it is set, because tasks may wait for it (hypercorn 0.18 trio/worker_context.py:47 leaves them
-        # behind).
+        # Only if it is set, because tasks may wait for it (hypercorn 0.18 trio/worker_context.py:47 never wakes
+        # them).
         if self._event.is_set():
             self._event = anyio.Event()
 

@@ -1,26 +1,44 @@
-"""Describe one setting: its kind, its limits, its help text. `keys_of` collects the settings of a dataclass."""
+"""Describe settings by the annotations of their fields, and collect those of a class with `keys_of`.
+
+Besides its type, the annotation of a setting has its limits if it has any, as msgspec writes them; the choices, as a
+tuple; and last the help text:
+
+    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
+"""
 
 import enum
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Annotated, Any, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from msgspec import Meta
+
+from dragoman_server.settings.secret import Secret
 
 DAY_S = 86_400
 
+Text = Annotated[str, Meta(min_length=1)]
+
 
 class SettingKind(enum.Enum):
-    """How a value is written and checked. Outside of TOML, lists are comma-separated."""
+    """How a value is written and checked. Outside of TOML, lists are comma-separated.
+
+    label: its name in the documentation. base: the type of the value, or of each element of a list.
+    expected: the name of this type in errors.
+    """
 
     TEXT = "text"
     NAME = "name"
     HOST = "host"
-    INTEGER = "integer"
-    SECONDS = "seconds"
-    DOLLARS = "US dollars"
-    SWITCH = "true or false"
+    INTEGER = "integer", int, "an integer"
+    SECONDS = "seconds", float, "a number of seconds"
+    DOLLARS = "US dollars", float, "a number of US dollars"
+    SWITCH = "true or false", bool, "true or false"
     CHOICE = "choice"
     CHOICES = "list of choices"
     NAMES = "list of names"
-    STATUSES = "list of HTTP statuses"
+    STATUSES = "list of HTTP statuses", Annotated[int, Meta(ge=100, le=599)]
     HOSTS = "list of host names"
     ORIGINS = "list of origins"
     PATH = "path"
@@ -30,53 +48,93 @@ class SettingKind(enum.Enum):
     HASH = "hash"
     HEADERS = "table of headers"
 
+    def __init__(self, label: str, base: Any = Text, expected: str = "a string") -> None:
+        self.label, self.base, self.expected = label, base, expected
+
+
+Name = Annotated[str, SettingKind.NAME]
+FilePath = Annotated[str, SettingKind.PATH]
+Seconds = Annotated[float, SettingKind.SECONDS]
+Dollars = Annotated[float, SettingKind.DOLLARS]
+Proxy = Annotated[Secret, SettingKind.PROXY]
+
+# The kind of a setting whose annotation has none, with and without choices.
+_KINDS: Mapping[object, SettingKind] = {
+    str: SettingKind.TEXT,
+    int: SettingKind.INTEGER,
+    bool: SettingKind.SWITCH,
+    Secret: SettingKind.SECRET,
+    tuple[str, ...]: SettingKind.NAMES,
+    tuple[int, ...]: SettingKind.STATUSES,
+    Mapping[str, Secret]: SettingKind.HEADERS,
+}
+_KINDS_OF_CHOICES = {str: SettingKind.CHOICE, tuple[str, ...]: SettingKind.CHOICES}
+
 
 @dataclass(frozen=True, slots=True)
 class SettingSpec:
     """One setting.
 
-    low, high: limits of a number, both inclusive.
+    type: of the value, or of each element if there may be `many`, as msgspec checks it.
+    limits: of a number, or of the length of a secret.
     choices: the valid values of CHOICE and CHOICES.
-    name, required: set by keys_of() from the field.
-    default: None for no value; set by keys_of() if the field has a default.
+    default: None for no value.
     """
 
+    name: str
     kind: SettingKind
     help: str
-    low: float = 0
-    high: float = 0
-    choices: tuple[str, ...] = ()
-    name: str = ""
-    default: object = None
-    required: bool = False
+    type: Any
+    many: bool
+    limits: Meta
+    choices: tuple[str, ...]
+    default: object
+    required: bool
 
 
-def integer(help_: str, low: int, high: int) -> SettingSpec:
-    return SettingSpec(SettingKind.INTEGER, help_, low, high)
-
-
-def seconds(help_: str, low: float, high: float) -> SettingSpec:
-    return SettingSpec(SettingKind.SECONDS, help_, low, high)
-
-
-def dollars(help_: str, high: float) -> SettingSpec:
-    return SettingSpec(SettingKind.DOLLARS, help_, 0, high)
-
-
-def choice(help_: str, *choices: str, default: str | None = None) -> SettingSpec:
-    return SettingSpec(SettingKind.CHOICE, help_, choices=choices, default=default)
+_keys: dict[type[Any], dict[str, SettingSpec]] = {}
 
 
 def keys_of(cls: type[Any]) -> dict[str, SettingSpec]:
-    """Return the keys of a settings class by name, in the order of its fields. Only `Annotated` fields can be set."""
-    hints: dict[str, Any] = get_type_hints(cls, include_extras=True)
-    keys = {}
-    for each in fields(cls):
-        if get_origin(hints[each.name]) is not Annotated:
-            continue
-        key: SettingSpec = hints[each.name].__metadata__[0]
-        made = each.default is MISSING  # by a factory, so it is empty
-        default = key.default if made or each.default is None else each.default
-        required = made and each.default_factory is MISSING
-        keys[each.name] = replace(key, name=each.name, default=default, required=required)
-    return keys
+    """Return the settings of a class by name: its own, then the inherited ones, each in the order of the fields.
+
+    Only `Annotated` fields can be set. `UNSET` of the class has what applies where a field's default is None.
+    """
+    if cls not in _keys:
+        hints = get_type_hints(cls, include_extras=True)
+        own_first = sorted(fields(cls), key=lambda each: each.name not in cls.__annotations__)
+        unset = getattr(cls, "UNSET", {})
+        _keys[cls] = {
+            each.name: _spec(each, hints[each.name], unset.get(each.name))
+            for each in own_first
+            if get_origin(hints[each.name]) is Annotated
+        }
+    return _keys[cls]
+
+
+def _spec(field: Field[Any], hint: Any, unset: object) -> SettingSpec:
+    annotated, metadata = _unwrap(hint)
+    by_type: dict[type, Any] = {type(each): each for each in metadata}
+    choices, limits = by_type.get(tuple, ()), by_type.get(Meta)
+    kind = by_type.get(SettingKind) or (_KINDS_OF_CHOICES if choices else _KINDS)[annotated]
+    made = field.default is MISSING  # by a factory, so it is empty
+    return SettingSpec(
+        name=field.name,
+        kind=kind,
+        help=by_type[str],
+        type=Annotated[kind.base, limits] if limits and limits.le else kind.base,
+        many=get_origin(annotated) is tuple,
+        limits=limits or Meta(),
+        choices=choices,
+        default=unset if made or field.default is None else field.default,
+        required=made and field.default_factory is MISSING,
+    )
+
+
+def _unwrap(hint: Any) -> tuple[Any, tuple[object, ...]]:
+    """Return the type without None, and all metadata of its annotations."""
+    if get_origin(hint) is Annotated:
+        inner, metadata = _unwrap(hint.__origin__)
+        return inner, (*metadata, *hint.__metadata__)
+    arguments = get_args(hint)
+    return _unwrap(arguments[0]) if NoneType in arguments else (hint, ())

@@ -2,21 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from dragoman import Capabilities
 from dragoman_server.accounts.policy import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
-from dragoman_server.settings.fields import (
-    DAY_S,
-    SettingKind,
-    SettingSpec,
-    choice,
-    dollars,
-    integer,
-    keys_of,
-    seconds,
-)
+from dragoman_server.settings.fields import DAY_S, Dollars, FilePath, Name, Seconds, SettingKind
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
     DEFAULT_ACCOUNT,
@@ -46,179 +39,136 @@ MAX_BODY_BYTES = 64 * 2**20
 class ServerSettings:
     """The `[server]` table. Times are seconds, sizes are bytes."""
 
-    host: Annotated[str, SettingSpec(SettingKind.HOST, "address to bind")] = "127.0.0.1"
-    port: Annotated[int, integer("port to bind; 0 takes a free one", 0, 65_535)] = 8080
-    backend: Annotated[str, choice("event loop", "asyncio", "uvloop", "trio")] = "asyncio"
-    workers: Annotated[int, integer("number of worker processes", 1, 256)] = 1
-    certfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS certificate chain, PEM")] = None
-    keyfile: Annotated[str | None, SettingSpec(SettingKind.PATH, "TLS private key, PEM")] = None
+    host: Annotated[str, SettingKind.HOST, "address to bind"] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535), "port to bind; 0 chooses a free one"] = 8080
+    backend: Annotated[str, ("asyncio", "uvloop", "trio"), "event loop"] = "asyncio"
+    workers: Annotated[int, Meta(ge=1, le=256), "number of worker processes"] = 1
+    certfile: Annotated[FilePath | None, "TLS certificate chain, PEM"] = None
+    keyfile: Annotated[FilePath | None, "TLS private key, PEM"] = None
     http2: Annotated[
-        bool,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS",
-        ),
+        bool, "offer HTTP/2 in the TLS handshake, and accept it with prior knowledge without TLS"
     ] = True
     max_connections: Annotated[
         int,
-        integer(
-            "most client connections per process; 0: half of the files that it may open, at most 10000",
-            0,
-            1_000_000,
-        ),
+        Meta(ge=0, le=1_000_000),
+        "largest number of client connections per process; 0: half of the files that it may open, at most 10000",
     ] = 0
     send_timeout_s: Annotated[
-        float,
-        seconds(
-            "how long a client may read nothing of its response before its request is cancelled",
-            0.1,
-            DAY_S,
-        ),
+        Seconds,
+        Meta(ge=0.1, le=DAY_S),
+        "how long a client may read nothing of its response before its request is cancelled",
     ] = 300.0
     keepalive_s: Annotated[
-        float, seconds("silence after which a stream gets a heartbeat; 0: never", 0, 3600)
+        Seconds, Meta(ge=0, le=3600), "silence after which a stream gets a heartbeat; 0: never"
     ] = 10.0
     allowed_hosts: Annotated[
         tuple[str, ...],
-        SettingSpec(
-            SettingKind.HOSTS,
-            "hosts that requests may name, besides loopback names; * matches any text; empty with client keys: all",
-        ),
+        SettingKind.HOSTS,
+        "hosts that requests may name, besides loopback names; * matches any text; empty with client keys: all",
     ] = ()
     cors_origins: Annotated[
         tuple[str, ...],
-        SettingSpec(
-            SettingKind.ORIGINS,
-            "origins of web pages that may use the gateway; loopback: pages of this machine, on any port",
-        ),
+        SettingKind.ORIGINS,
+        "origins of web pages that may use the gateway; loopback: pages of this machine, on any port",
     ] = (LOOPBACK_ORIGINS,)
-    max_body_bytes: Annotated[int, integer("largest request body", 1024, MAX_BODY_BYTES)] = MAX_BODY_BYTES
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=MAX_BODY_BYTES), "largest request body"] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
-        float,
-        seconds(
-            "longest time from the first byte of a request to the end of its headers; after it 408",
-            0.1,
-            DAY_S,
-        ),
+        Seconds,
+        Meta(ge=0.1, le=DAY_S),
+        "longest time from the first byte of a request to the end of its headers, before a 408",
     ] = 30.0
     body_timeout_s: Annotated[
-        float, seconds("longest silence within a request body; after it 408", 0.1, DAY_S)
+        Seconds, Meta(ge=0.1, le=DAY_S), "longest silence within a request body, before a 408"
     ] = 30.0
-    drain_s: Annotated[float, seconds("time that open requests have to finish at shutdown", 0, DAY_S)] = 30.0
-    loss_policy: Annotated[str, choice("what to do when a translation loses something", *LOSS_POLICIES)] = (
-        "record"
-    )
+    drain_s: Annotated[
+        Seconds, Meta(ge=0, le=DAY_S), "time that open requests have to finish at shutdown"
+    ] = 30.0
+    loss_policy: Annotated[str, LOSS_POLICIES, "what to do when a translation loses something"] = "record"
     default_max_tokens: Annotated[
-        int, integer("max_tokens for Messages upstreams when the client sends none", 1, 10_000_000)
+        int, Meta(ge=1, le=10_000_000), "max_tokens for Messages upstreams when the client sends none"
     ] = 32_000
     default_model: Annotated[
-        str | None,
-        SettingSpec(
-            SettingKind.TEXT,
-            "model of requests that name none (the simple API), as clients would write it",
-        ),
+        str | None, "model of requests that name none (the simple API), as clients would write it"
     ] = None
     model_names: Annotated[
         str,
-        choice(
-            "names that GET /v1/models lists; full: upstream/model; plain: the model's own name where that leads to "
-            "it, else the full one",
-            *MODEL_NAMES,
-        ),
+        MODEL_NAMES,
+        "names that GET /v1/models lists; full: upstream/model; plain: the model's own name if that is routed "
+        "to it, else the full one",
     ] = BOTH
     model_list_ttl_s: Annotated[
-        float, seconds("age at which an upstream's list of models is fetched again", 1, 30 * DAY_S)
+        Seconds, Meta(ge=1, le=30 * DAY_S), "age at which an upstream's list of models is fetched again"
     ] = 300.0
     response_store: Annotated[
-        str,
-        choice("where responses to Responses clients are kept, for previous_response_id", *RESPONSE_STORES),
+        str, RESPONSE_STORES, "where responses to Responses clients are stored, for previous_response_id"
     ] = "off"
     response_store_path: Annotated[
-        str | None,
-        SettingSpec(SettingKind.PATH, "file of the response store sqlite, created if missing"),
+        FilePath | None, "file of the response store sqlite, created if missing"
     ] = None
     response_store_max_bytes: Annotated[
         int,
-        integer("largest size of the response store; the oldest responses are deleted first", 2**20, 2**40),
+        Meta(ge=2**20, le=2**40),
+        "largest size of the response store; the oldest responses are deleted first",
     ] = 256 * 2**20
-    # As long as OpenAI keeps them.
+    # As long as OpenAI stores them.
     response_store_max_age_s: Annotated[
-        float, seconds("how long a response is kept in the response store", 1, 10 * 365 * DAY_S)
+        Seconds, Meta(ge=1, le=10 * 365 * DAY_S), "how long a response stays in the response store"
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
-        choice(
-            "where account health, limits and budgets are kept: in the process, on this machine, for all gateways",
-            *ACCOUNT_STORES,
-        ),
+        ACCOUNT_STORES,
+        "where account health, limits and budgets are stored: in the process, on this machine, for all gateways",
     ] = "memory"
-    account_store_path: Annotated[
-        str | None,
-        SettingSpec(SettingKind.PATH, "file of the account store sqlite, created if missing"),
-    ] = None
+    account_store_path: Annotated[FilePath | None, "file of the account store sqlite, created if missing"] = (
+        None
+    )
     account_store_url: Annotated[
         Secret | None,
-        SettingSpec(
-            SettingKind.SECRET,
-            "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
-        ),
+        "server of the account store valkey: valkey://user:password@host:port/db, valkeys:// with TLS, unix:///path",
     ] = None
     max_attempts: Annotated[
         int,
-        integer(
-            "how often one request is sent, with one account after the other, until one succeeds", 1, 100
-        ),
+        Meta(ge=1, le=100),
+        "how many times one request is sent, with one account after another, until one succeeds",
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
-        float, seconds("how long a request waits for an account when all of them are cooling down", 0, 3600)
+        Seconds,
+        Meta(ge=0, le=3600),
+        "how long a request waits for an account when all of them are cooling down",
     ] = 0.0
     secret: Annotated[
         Secret | None,
-        SettingSpec(
-            SettingKind.SECRET,
-            "signs wrapped reasoning and hashes client keys; at least 32 characters, the same on every gateway",
-            low=32,
-        ),
+        Meta(min_length=32),
+        "signs wrapped reasoning and hashes client keys; at least 32 characters, the same on every gateway",
     ] = None
     admin_key: Annotated[
         Secret | None,
-        SettingSpec(
-            SettingKind.SECRET,
-            "the key for /admin, which shows and changes accounts; at least 32 characters; unset: /admin is off",
-            low=32,
-        ),
+        Meta(min_length=32),
+        "the key for /admin, which shows and changes accounts; at least 32 characters; unset: /admin is off",
     ] = None
     allow_public_without_keys: Annotated[
         bool,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "start on a public address without client keys; everybody who can connect may then use all upstreams",
-        ),
+        "start on a public address without client keys; anybody who can connect may then use all upstreams",
     ] = False
     check_grammars: Annotated[
         bool,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "check what models write for free-text tools against the tool's grammar where the upstream does not; "
-            "needs dragoman[grammar]",
-        ),
+        "check what models write for free-text tools against the tool's grammar where the upstream does not; "
+        "needs dragoman[grammar]",
     ] = True
     reasoning_store_bytes: Annotated[
         int,
-        integer("memory for the reasoning of Chat clients that do not send it back; 0 keeps none", 0, 2**34),
+        Meta(ge=0, le=2**34),
+        "memory for the reasoning of Chat clients that do not send it back; 0 stores none",
     ] = 64 * 2**20
     simulator: Annotated[
         bool | None,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "offer the built-in simulator as upstream sim; unset: yes, but listed only if there is no other upstream",
-        ),
+        "offer the built-in simulator as upstream sim; unset: yes, but listed only if there is no other upstream",
     ] = None
-    log_level: Annotated[
-        str, choice("least severe level that is logged", "debug", "info", "warning", "error")
-    ] = "info"
+    log_level: Annotated[str, ("debug", "info", "warning", "error"), "least severe level that is logged"] = (
+        "info"
+    )
     log_format: Annotated[
-        str, choice("form of log lines; auto: text on a terminal, else json", "auto", "text", "json")
+        str, ("auto", "text", "json"), "form of log lines; auto: text on a terminal, else json"
     ] = "auto"
 
     @property
@@ -234,36 +184,26 @@ class ServerSettings:
 class ClientKey:
     """One `[[client_keys]]` table. It has only the hash of the key."""
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "name of the key's owner in the log")]
-    hash: Annotated[str, SettingSpec(SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it")]
-    loss_policy: Annotated[
-        str | None, choice("overrides the upstream's and the server's", *LOSS_POLICIES)
-    ] = None
-    may_loosen: Annotated[
-        bool,
-        SettingSpec(
-            SettingKind.SWITCH, "may send dragoman-loss-policy: record even where losses are refused"
-        ),
-    ] = False
+    name: Annotated[Name, "name of the key's owner in the log"]
+    hash: Annotated[str, SettingKind.HASH, "hash of the key, as `dragoman keys add` prints it"]
+    loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the upstream's and the server's"] = None
+    may_loosen: Annotated[bool, "may send dragoman-loss-policy: record even where losses are refused"] = False
     models: Annotated[
         tuple[str, ...],
-        SettingSpec(
-            SettingKind.NAMES,
-            "models that it may use, by the names that clients send; * matches any text; unset: all",
-        ),
+        "models that it may use, by the names that clients send; * matches any text; unset: all",
     ] = ()
-    requests_per_minute: Annotated[int | None, integer("largest number of requests a minute", 1, 10**6)] = (
-        None
-    )
+    requests_per_minute: Annotated[
+        int | None, Meta(ge=1, le=10**6), "largest number of requests a minute"
+    ] = None
     tokens_per_minute: Annotated[
-        int | None, integer("largest number of tokens a minute, of requests and responses", 1, 10**10)
+        int | None, Meta(ge=1, le=10**10), "largest number of tokens a minute, of requests and responses"
     ] = None
     budget: Annotated[
-        float | None, dollars("most that it may spend in a budget_period, by the [[prices]]", 10**9)
+        Dollars | None, Meta(ge=0, le=10**9), "most that it may spend in a budget_period, by the [[prices]]"
     ] = None
-    budget_period: Annotated[
-        str, choice("when the budget starts again, in UTC; total: never", *BUDGET_PERIODS)
-    ] = "month"
+    budget_period: Annotated[str, BUDGET_PERIODS, "when the budget starts again, in UTC; total: never"] = (
+        "month"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +211,19 @@ class Price:
     """One `[[prices]]` table: US dollars for a million tokens."""
 
     model: Annotated[
-        str,
-        SettingSpec(
-            SettingKind.TEXT,
-            "name that clients send, `upstream/model`, or the upstream's own name; * matches any text",
-        ),
+        str, "name that clients send, `upstream/model`, or the upstream's own name; * matches any text"
     ]
-    input: Annotated[float, dollars("price of a million input tokens", 10**6)]
-    output: Annotated[float, dollars("price of a million output tokens", 10**6)]
+    input: Annotated[Dollars, Meta(ge=0, le=10**6), "price of a million input tokens"]
+    output: Annotated[Dollars, Meta(ge=0, le=10**6), "price of a million output tokens"]
     cached_input: Annotated[
-        float | None, dollars("price of a million input tokens from a prompt cache; unset: as input", 10**6)
+        Dollars | None,
+        Meta(ge=0, le=10**6),
+        "price of a million input tokens from a prompt cache; unset: as input",
     ] = None
     cache_write: Annotated[
-        float | None,
-        dollars("price of a million input tokens written to a prompt cache; unset: as input", 10**6),
+        Dollars | None,
+        Meta(ge=0, le=10**6),
+        "price of a million input tokens written to a prompt cache; unset: as input",
     ] = None
 
 
@@ -345,6 +284,12 @@ class Settings:
         )
 
 
-SERVER_KEYS = keys_of(ServerSettings)
-CLIENT_KEY_KEYS = keys_of(ClientKey)
-PRICE_KEYS = keys_of(Price)
+# The arrays of tables of a file, in the order in which they are shown.
+ARRAYS: dict[str, type[Any]] = {
+    "upstreams": UpstreamSettings,
+    "capabilities": ModelCapabilitySettings,
+    "client_keys": ClientKey,
+    "prices": Price,
+    "accounts": AccountSettings,
+    "rules": RuleSettings,
+}

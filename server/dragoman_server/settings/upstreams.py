@@ -4,21 +4,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from msgspec import Meta
+
 from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman.document import EFFORTS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.policy import Selection
-from dragoman_server.settings.capabilities import CapabilitySettings, with_own_keys_first
-from dragoman_server.settings.fields import (
-    DAY_S,
-    SettingKind,
-    SettingSpec,
-    choice,
-    integer,
-    keys_of,
-    seconds,
-)
+from dragoman_server.settings.capabilities import CapabilitySettings
+from dragoman_server.settings.fields import DAY_S, Name, Proxy, Seconds, SettingKind, SettingSpec, keys_of
 from dragoman_server.settings.secret import Secret
 
 # The names of the protocols that upstreams may speak, as in the core's registry.
@@ -43,95 +37,57 @@ class UpstreamSettings(CapabilitySettings):
     Clients of one of the `protocols` are relayed. Requests of other clients are translated to `protocol`.
     """
 
-    name: Annotated[str, SettingSpec(SettingKind.NAME, "its name, before the slash in upstream/model")]
+    name: Annotated[Name, "its name, before the slash in upstream/model"]
     protocol: Annotated[
-        str, choice("the preferred protocol; may be left out if protocols is set", *UPSTREAM_PROTOCOLS)
+        str, UPSTREAM_PROTOCOLS, "the preferred protocol; may be left out if protocols is set"
     ]
     base_url: Annotated[
         str,
-        SettingSpec(
-            SettingKind.URL,
-            "base URL as the vendor's own SDK takes it: with /v1 for OpenAI's protocols, without for Anthropic's",
-        ),
+        SettingKind.URL,
+        "base URL as the vendor's own SDK expects it: with /v1 for OpenAI's protocols, without for Anthropic's",
     ]
     # Empty means only the preferred one; __post_init__ fills it in.
-    protocols: Annotated[
-        tuple[str, ...],
-        SettingSpec(SettingKind.CHOICES, "all protocols that it speaks", choices=UPSTREAM_PROTOCOLS),
-    ] = ()
-    api_key: Annotated[
-        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
-    ] = None
+    protocols: Annotated[tuple[str, ...], UPSTREAM_PROTOCOLS, "all protocols that it speaks"] = ()
+    api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
     auth: Annotated[
-        str,
-        choice(
-            "how the key is sent; auto: x-api-key for Messages, else bearer", "auto", "bearer", "x-api-key"
-        ),
+        str, ("auto", "bearer", "x-api-key"), "how the key is sent; auto: x-api-key for Messages, else bearer"
     ] = "auto"
-    headers: Annotated[
-        Mapping[str, Secret], SettingSpec(SettingKind.HEADERS, "extra headers for every request")
-    ] = field(default_factory=dict)
-    proxy: Annotated[
-        Secret | None, SettingSpec(SettingKind.PROXY, "http, https or socks5 URL; may contain credentials")
-    ] = None
-    models: Annotated[
-        tuple[str, ...], SettingSpec(SettingKind.NAMES, "model names that lead to this upstream")
-    ] = ()
+    headers: Annotated[Mapping[str, Secret], "extra headers for every request"] = field(default_factory=dict)
+    proxy: Annotated[Proxy | None, "http, https or socks5 URL; may contain credentials"] = None
+    models: Annotated[tuple[str, ...], "names of models that are routed to this upstream"] = ()
     default_model: Annotated[
         str | None,
-        SettingSpec(
-            SettingKind.TEXT,
-            "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
-        ),
+        "its model for claude-*, gpt-* and codex-* names that it lacks; unset: its only model, if it has just one",
     ] = None
-    model_list: Annotated[
-        bool, SettingSpec(SettingKind.SWITCH, "fetch the upstream's list of models, for GET /v1/models")
-    ] = True
+    model_list: Annotated[bool, "fetch the upstream's list of models, for GET /v1/models"] = True
     anthropic_version: Annotated[
         str,
-        SettingSpec(
-            SettingKind.TEXT,
-            "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
-        ),
+        "anthropic-version of translated requests; auto: 2026-10-21, or 2023-06-01 where sampling settings need it",
     ] = AUTO_VERSION
-    # What it does for clients of its own protocols, which are relayed.
+    # Only for clients of its own protocols, which are relayed.
     stores_responses: Annotated[
-        bool,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "stores responses itself, for previous_response_id; else the gateway's store does",
-        ),
+        bool, "stores responses itself, for previous_response_id; else the gateway's store does"
     ] = False
     counts_tokens: Annotated[
-        bool,
-        SettingSpec(
-            SettingKind.SWITCH, "has an endpoint that counts input tokens; else the gateway estimates them"
-        ),
+        bool, "has an endpoint that counts input tokens; else the gateway estimates them"
     ] = False
-    loss_policy: Annotated[str | None, choice("overrides the server's", *LOSS_POLICIES)] = None
-    selection: Annotated[
-        str, choice("how the next account is chosen", *(each.value for each in Selection))
-    ] = Selection.LEAST_RECENTLY_USED.value
+    loss_policy: Annotated[str | None, LOSS_POLICIES, "overrides the server's"] = None
+    selection: Annotated[str, tuple(each.value for each in Selection), "how the next account is chosen"] = (
+        Selection.LEAST_RECENTLY_USED.value
+    )
     sticky: Annotated[
-        bool,
-        SettingSpec(
-            SettingKind.SWITCH,
-            "keep a conversation with one account, because of prompt caches and signed reasoning",
-        ),
+        bool, "keep a conversation with one account, because of prompt caches and signed reasoning"
     ] = True
     hedge_s: Annotated[
-        float,
-        seconds(
-            "silence after which a second account gets the request too, and the first response counts; 0: never",
-            0,
-            3600,
-        ),
+        Seconds,
+        Meta(ge=0, le=3600),
+        "silence after which a second account gets the request too, and the first response counts; 0: never",
     ] = 0.0
-    connect_s: Annotated[float, seconds("longest time to connect", 0.001, 3600)] = 10.0
-    # Reasoning models think for minutes before the first byte; both vendors' SDKs wait 600 s as well.
-    read_s: Annotated[float, seconds("longest silence of the upstream", 0.001, DAY_S)] = 600.0
-    write_s: Annotated[float, seconds("longest stall while sending", 0.001, DAY_S)] = 60.0
-    pool_s: Annotated[float, seconds("longest wait for a free connection", 0.001, 3600)] = 30.0
+    connect_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest time to connect"] = 10.0
+    # Models may reason for minutes before the first byte; both vendors' SDKs wait 600 s as well.
+    read_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest silence of the upstream"] = 600.0
+    write_s: Annotated[Seconds, Meta(ge=0.001, le=DAY_S), "longest stall while sending"] = 60.0
+    pool_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest wait for a free connection"] = 30.0
     # Of an upstream that comes from the environment: for each setting, the variable.
     variables: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -155,22 +111,19 @@ class UpstreamSettings(CapabilitySettings):
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
 
-    upstream: Annotated[str, SettingSpec(SettingKind.NAME, "upstream that the account belongs to")]
-    name: Annotated[
-        str,
-        SettingSpec(SettingKind.NAME, "its name in the log and below /admin, after the upstream's"),
-    ]
-    api_key: Annotated[
-        Secret | None, SettingSpec(SettingKind.SECRET, "the key, best as ${VARIABLE} or ${file:PATH}")
+    upstream: Annotated[Name, "upstream that the account belongs to"]
+    name: Annotated[Name, "its name in the log and below /admin, after the upstream's"]
+    api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
+    proxy: Annotated[Proxy | None, "overrides the upstream's"] = None
+    weight: Annotated[int, Meta(ge=1, le=1000), "its share with selection = weighted"] = 1
+    requests_per_minute: Annotated[
+        int | None, Meta(ge=1, le=10**6), "largest number of requests a minute"
     ] = None
-    proxy: Annotated[Secret | None, SettingSpec(SettingKind.PROXY, "overrides the upstream's")] = None
-    weight: Annotated[int, integer("its share with selection = weighted", 1, 1000)] = 1
-    requests_per_minute: Annotated[int | None, integer("largest number of requests a minute", 1, 10**6)] = (
+    tokens_per_minute: Annotated[int | None, Meta(ge=1, le=10**10), "largest number of tokens a minute"] = (
         None
     )
-    tokens_per_minute: Annotated[int | None, integer("largest number of tokens a minute", 1, 10**10)] = None
     max_concurrent_requests: Annotated[
-        int | None, integer("largest number of requests at the same time", 1, 10**6)
+        int | None, Meta(ge=1, le=10**6), "largest number of requests at the same time"
     ] = None
 
     @property
@@ -183,25 +136,20 @@ class AccountSettings:
 class RuleSettings:
     """One `[[rules]]` table: what to do after an error.
 
-    All its conditions must hold; the first rule that fits counts.
+    All its conditions must hold; the first rule that fits is used.
     """
 
     action: Annotated[
         str,
-        choice(
-            "return_to_client: no other attempt; the others try the next account, and cool_down also leaves this one "
-            "alone for a while, disable takes it out of use, retry_later cools it down if this happens often",
-            *(each.value for each in ErrorAction),
-        ),
+        tuple(each.value for each in ErrorAction),
+        "return_to_client: no other attempt; the others try the next account, and cool_down also lets this one "
+        "cool down, disable disables it, retry_later lets it cool down if such errors are frequent",
     ]
-    upstream: Annotated[
-        str | None, SettingSpec(SettingKind.NAME, "upstream that the rule is about; unset: all")
-    ] = None
-    statuses: Annotated[tuple[int, ...], SettingSpec(SettingKind.STATUSES, "HTTP statuses of the error")] = ()
-    codes: Annotated[tuple[str, ...], SettingSpec(SettingKind.NAMES, "`code` or `type` of the error")] = ()
+    upstream: Annotated[Name | None, "upstream that the rule applies to; unset: all"] = None
+    statuses: Annotated[tuple[int, ...], "HTTP statuses of the error"] = ()
+    codes: Annotated[tuple[str, ...], "`code` or `type` of the error"] = ()
     words: Annotated[
-        tuple[str, ...],
-        SettingSpec(SettingKind.NAMES, "texts of which one is in the error's message, in any case"),
+        tuple[str, ...], "texts of which one must be in the error's message; case is ignored"
     ] = ()
 
 
@@ -221,12 +169,6 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
 
 
 def upstream_keys(protocols: Iterable[str]) -> dict[str, SettingSpec]:
-    """Return UPSTREAM_KEYS with these protocols to choose from."""
-    choices = tuple(protocols)
-    named = {name: replace(UPSTREAM_KEYS[name], choices=choices) for name in ("protocol", "protocols")}
-    return {**UPSTREAM_KEYS, **named}
-
-
-UPSTREAM_KEYS = with_own_keys_first(UpstreamSettings)
-ACCOUNT_KEYS = keys_of(AccountSettings)
-RULE_KEYS = keys_of(RuleSettings)
+    """Return the keys of upstreams with these protocols to choose from."""
+    keys, choices = keys_of(UpstreamSettings), tuple(protocols)
+    return keys | {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}

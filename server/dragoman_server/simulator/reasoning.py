@@ -1,9 +1,9 @@
 """Make the reasoning of the simulator, and check that clients send it back unchanged.
 
 A proof contains the text and a hash of it, so that the simulator needs no memory to recognize it. It has the form of
-each
-protocol: the signature of a thinking block, the encrypted content of a reasoning item. Chat Completions has neither:
-there the text must come back, as servers like DeepSeek's require, and its last word is the hash of the rest.
+each protocol: the signature of a thinking block, the encrypted content of a reasoning item. Chat Completions has
+neither: there the text itself must be sent back, as servers like DeepSeek's require, and its last word is the hash of
+the rest.
 """
 
 import base64
@@ -149,7 +149,7 @@ def make_reasoning(
 
 
 def check_returned_reasoning(request: SimulatedRequest) -> WireError | None:
-    """Return an error if reasoning did not come back unchanged, else None.
+    """Return an error if reasoning was not sent back unchanged, else None.
 
     Every turn with tool calls since the user's last text must have its reasoning. Older turns need none, because all
     vendors allow clients to leave it out.
@@ -163,12 +163,12 @@ def check_returned_reasoning(request: SimulatedRequest) -> WireError | None:
         if calls and not blocks:
             return _invalid_reasoning(
                 calls[0].path,
-                f"the {form.thing} before this tool call did not come back: send the assistant's turn as it was",
+                f"the {form.thing} before this tool call was not sent back: send the assistant's turn unchanged",
             )
         for block in blocks:
             if not form.genuine(block):
                 return _invalid_reasoning(
-                    block.path, f"the {form.proof} of this {form.thing} did not come back unchanged"
+                    block.path, f"the {form.proof} of this {form.thing} was not sent back unchanged"
                 )
     return None
 

@@ -1,9 +1,8 @@
 """Turn a request into a reply: status, headers, and the body as chunks with the time at which each is due.
 
 The core reads the request and writes the response, in the protocol of the request; a script defines the content. There
-is
-no clock and no randomness: the same request always gets the same bytes, ids and dates included, and times are counted
-from when the head of the reply is sent.
+is no clock and no randomness: the same request always gets the same bytes, ids and dates included, and times are
+counted from when the head of the reply is sent.
 """
 
 import hashlib
@@ -38,7 +37,7 @@ from dragoman.events import (
 )
 from dragoman.jsontext import JSONObject, decode_object, encode
 from dragoman_server.config.problems import did_you_mean
-from dragoman_server.responses import conversation as chain
+from dragoman_server.responses import conversation
 from dragoman_server.simulator.request import PromptTokens, SimulatedRequest, prompt_tokens
 from dragoman_server.simulator.scripts import SIMULATED_MODELS, Setting, SimulatedModel
 from dragoman_server.simulator.steps import ConnectionCut, Delay, Step
@@ -64,7 +63,7 @@ _ID_HEADERS = {"anthropic_messages": "request-id"}
 
 
 class TimedBytes(NamedTuple):
-    """Bytes that are due so many seconds after the head. breaks: the connection breaks after them."""
+    """Bytes that are due `due_s` seconds after the head. breaks: the connection breaks after them."""
 
     due_s: float
     data: bytes
@@ -98,7 +97,7 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
         token = _token(value)
         request = spec.read_request(value, Signer())
         refuse_server_state(request, spec.server_state_params)
-        items = chain.input_items(peek(body)) if compacts else []
+        items = conversation.input_items(peek(body)) if compacts else []
     except (RemoteProtocolError, RequestRefused) as error:
         return _refusal(spec, token, error.as_wire_error())
     model, setting = _model_of(request.model)
@@ -115,7 +114,9 @@ def reply_to(protocol: str, body: bytes, *, compacts: bool = False) -> Simulated
     pace = setting if model.setting is Setting.PACE else 0
     steps = _complete(model.script(simulated), context, tokens, pace)
     if compacts:
-        return _whole(spec, context, _compacted(steps), lambda body: chain.build_compaction(body, items))
+        return _whole(
+            spec, context, _compacted(steps), lambda body: conversation.build_compaction(body, items)
+        )
     if request.compact:
         steps = _compacted(steps)
     if request.stream:
@@ -146,10 +147,10 @@ def _model_of(name: str) -> tuple[SimulatedModel | WireError, float]:
     if found is None or (
         number is not None and (model.setting is None or number > _MAX_NUMBERS[model.setting])
     ):
-        takes = "no number"
+        accepted = "no number"
         if model.setting is not None:
-            takes = f"{model.setting.value}, a number from 0 to {_MAX_NUMBERS[model.setting]}"
-        message = f'the model "{plain}" takes {takes} behind @'
+            accepted = f"{model.setting.value}, a number from 0 to {_MAX_NUMBERS[model.setting]},"
+        message = f'the model "{plain}" accepts {accepted} after @'
         return WireError(
             ErrorKind.INVALID_REQUEST, message, status=400, code="invalid_value", param="model"
         ), 0

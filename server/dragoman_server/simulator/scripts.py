@@ -50,7 +50,7 @@ Script = Callable[[SimulatedRequest], Iterator[Step]]
 
 
 def echo(request: SimulatedRequest) -> Iterator[Step]:
-    yield from say(0, split_words(request.user_text or "There is no text of the user to say back."))
+    yield from say(0, split_words(request.user_text or "There is no user text to repeat."))
 
 
 def tools(request: SimulatedRequest) -> Iterator[Step]:
@@ -70,7 +70,7 @@ def custom(request: SimulatedRequest) -> Iterator[Step]:
         return
     tool = next((tool for tool in request.tools if _takes_text(tool)), None)
     if tool is None:
-        yield from say(0, split_words("There is no tool with free text to call."))
+        yield from say(0, split_words("There is no free-text tool to call."))
         return
     wanted = [(tool, _input_for(tool))]
     yield from _calls(request, request.requested_calls()[:1] or wanted)
@@ -179,7 +179,7 @@ def empty(request: SimulatedRequest) -> Iterator[Step]:
 
 
 def error_mid(request: SimulatedRequest) -> Iterator[Step]:
-    error = WireError(ErrorKind.OVERLOADED, "the simulated model is overloaded and gave up in the middle")
+    error = WireError(ErrorKind.OVERLOADED, "the simulated model is overloaded and failed in the middle")
     yield from _in_the_middle([Failed(error)])
 
 
@@ -192,7 +192,7 @@ def cut_end(request: SimulatedRequest) -> Iterator[Step]:
 
 
 def prose(count: int) -> Iterator[str]:
-    """Yield so many words, with the blanks and periods that join them to sentences and paragraphs."""
+    """Yield `count` words, with the blanks and periods that join them to sentences and paragraphs."""
     for number in range(count):
         # Quadratic steps give an order of the words that looks random and takes no memory.
         word = _PROSE_WORDS[(number * number + 3 * number) // 2 % len(_PROSE_WORDS)]
@@ -269,7 +269,7 @@ class SimulatedModel:
 def _error(name: str, kind: ErrorKind, status: int, message: str) -> SimulatedModel:
     error = WireError(kind, message, status=status)
     setting = Setting.RETRY_AFTER if kind is ErrorKind.RATE_LIMIT else None
-    description = f"Answers with HTTP {status}: {message}."
+    description = f"Responds with HTTP {status}: {message}."
     return SimulatedModel(
         name, description, empty, setting, 0 if setting is None else 1, lambda request: error
     )
@@ -291,14 +291,14 @@ _MODELS = (
     ),
     SimulatedModel(
         "reasoning",
-        "Thinks, with the signature or encryption of the protocol, then answers or calls a tool. If its reasoning does"
-        " not come back unchanged with the tool's result, the response is a 400 that says so.",
+        "Reasons, with the signature or encryption of the protocol, then writes text or calls a tool. If its reasoning"
+        " is not sent back unchanged with the tool's result, the response is a 400 with the reason.",
         reason,
         refuse=check_returned_reasoning,
     ),
-    SimulatedModel("long", f"Says about {_LONG_WORDS} words.", long),
-    SimulatedModel("slow", f"Says {_SHORT_WORDS} words, four a second.", short, default=4),
-    SimulatedModel("silent", "Sends nothing for 60 seconds, then answers.", silent, Setting.SILENCE, 60),
+    SimulatedModel("long", f"Writes about {_LONG_WORDS} words.", long),
+    SimulatedModel("slow", f"Writes {_SHORT_WORDS} words, four a second.", short, default=4),
+    SimulatedModel("silent", "Sends nothing for 60 seconds, then responds.", silent, Setting.SILENCE, 60),
     SimulatedModel(
         "pause", "Goes silent for 60 seconds in the middle of its response.", pause, Setting.SILENCE, 60
     ),
@@ -321,15 +321,15 @@ _MODELS = (
         " token limit holds.",
         count,
     ),
-    SimulatedModel("empty", "Answers with no content.", empty, None),
-    _error("error-400", ErrorKind.INVALID_REQUEST, 400, "the simulator finds this request invalid"),
+    SimulatedModel("empty", "Responds with no content.", empty, None),
+    _error("error-400", ErrorKind.INVALID_REQUEST, 400, "the simulator treats this request as invalid"),
     _error(
         "error-context", ErrorKind.CONTEXT_LENGTH, 400, "prompt is too long: 250000 tokens > 200000 maximum"
     ),
-    _error("error-401", ErrorKind.AUTHENTICATION, 401, "the simulator does not know this key"),
-    _error("error-403", ErrorKind.PERMISSION, 403, "the simulator does not let this key in"),
-    _error("error-404", ErrorKind.NOT_FOUND, 404, "the simulator has no such thing"),
-    _error("error-429", ErrorKind.RATE_LIMIT, 429, "the simulator has had too many requests"),
+    _error("error-401", ErrorKind.AUTHENTICATION, 401, "the simulator does not accept this key"),
+    _error("error-403", ErrorKind.PERMISSION, 403, "this key may not use the simulator"),
+    _error("error-404", ErrorKind.NOT_FOUND, 404, "the simulator has nothing with this name"),
+    _error("error-429", ErrorKind.RATE_LIMIT, 429, "the simulator has received too many requests"),
     _error("error-500", ErrorKind.SERVER, 500, "the simulator is broken"),
     _error("error-503", ErrorKind.OVERLOADED, 503, "the simulator is not available"),
     _error("error-529", ErrorKind.OVERLOADED, 529, "the simulator is overloaded"),

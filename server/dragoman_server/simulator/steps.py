@@ -32,7 +32,7 @@ _WORD = re.compile(r"\s*\S+|\s+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Nothing is sent for so many seconds."""
+    """Nothing is sent for `seconds`."""
 
     seconds: float
 

@@ -12,7 +12,7 @@ def markdown() -> str:
         setting, default = "", ""
         if model.setting is not None:
             setting = model.setting.value
-            default = f"{model.default:g}" if model.default else "as fast as it goes"
+            default = f"{model.default:g}" if model.default else "no delay"
         lines.append(f"| `{model.name}` | {model.description} | {setting} | {default} |")
     return "\n".join(lines) + "\n"
 

@@ -42,7 +42,7 @@ class Playback:
         self._begun = anyio.current_time()
         self._broken = False
         self._read_s = read_s
-        self.ended = False  # the reader has seen the end, good or bad
+        self.ended = False  # the reader has received the end, good or bad
 
     async def receive(self) -> bytes:
         """Return the bytes that are due, waiting for the next ones if there are none; b"" at the end.
@@ -53,7 +53,7 @@ class Playback:
         first = self._next
         if self._broken:
             self.ended = True
-            raise UpstreamBroken(f"{WHERE}: the connection broke inside the body, as the model's script says")
+            raise UpstreamBroken(f"{WHERE}: the connection broke inside the body, as in the model's script")
         if first is None:
             self.ended = True
             return b""
@@ -72,7 +72,9 @@ class Playback:
         now = anyio.current_time()
         if self._read_s is not None and due - now > self._read_s:
             await anyio.sleep(self._read_s)
-            raise UpstreamTimeout(f"{WHERE}: nothing came for {self._read_s:g} s", UpstreamTimeoutPhase.READ)
+            raise UpstreamTimeout(
+                f"{WHERE}: nothing was sent for {self._read_s:g} s", UpstreamTimeoutPhase.READ
+            )
         if due > now:
             await anyio.sleep_until(due)
 
@@ -128,7 +130,7 @@ class _OpenSimulatedRequest:
     async def _wait(self, delay_s: float) -> None:
         if self._read_s is not None and delay_s > self._read_s:
             await anyio.sleep(self._read_s)
-            raise UpstreamTimeout(f"{WHERE}: no answer for {self._read_s:g} s", UpstreamTimeoutPhase.READ)
+            raise UpstreamTimeout(f"{WHERE}: no response for {self._read_s:g} s", UpstreamTimeoutPhase.READ)
         await anyio.sleep(delay_s)
 
     def _close(self) -> None:

@@ -22,7 +22,7 @@ __all__ = ["AsyncioStream"]
 # Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
 # the loop comes on top, of 256 KiB at most.
 HIGH_WATER = 64 * 1024
-# The most bytes that receive() returns: each step of a response's way to a slow client holds so many.
+# The most bytes that receive() returns: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 # Bytes passed to the loop in one write.
 WRITE_SIZE = 128 * 1024
@@ -145,7 +145,7 @@ class AsyncioStream(asyncio.Protocol):
             self._transport.abort()
         if not self._lost:
             # A reader in another task must not take this for the end of the body.
-            self._error = ConnectionAbortedError("closed here")
+            self._error = ConnectionAbortedError("closed by the gateway")
         self._eof = True
 
     def alpn_protocol(self) -> str | None:

@@ -16,7 +16,7 @@ from dragoman_server.streams.byte_stream import ByteStream
 
 __all__ = ["open_byte_stream"]
 
-# "Connection Attempt Delay ... recommended to be 250 milliseconds".
+# "Connection Attempt Delay ... Recommended to be 250 milliseconds" -- RFC 8305, 8
 ATTEMPT_DELAY_S = 0.25
 
 # Requests must not wait for Nagle's algorithm. A model may send nothing for minutes, and without probes of the kernel a

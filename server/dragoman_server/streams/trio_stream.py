@@ -17,7 +17,7 @@ from dragoman_server.streams.byte_stream import SocketLike
 
 __all__ = ["TrioStream", "TrioTlsStream"]
 
-# The most bytes of one read: each step of a response's way to a slow client holds so many.
+# The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 
 
@@ -83,7 +83,7 @@ class TrioStream:
                 except BlockingIOError:  # a spurious wake-up
                     await trio.lowlevel.wait_readable(self._socket)
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed here") from None
+            raise ConnectionAbortedError("closed by the gateway") from None
 
     def send_now(self, data: bytes) -> bytes | memoryview | None:
         self._check_open()
@@ -98,7 +98,7 @@ class TrioStream:
         with trio.move_on_after(timeout if timeout is not None else math.inf) as scope:
             await self._send_all(memoryview(data))
         if scope.cancelled_caught:
-            raise TimeoutError("the peer did not take the data in time")
+            raise TimeoutError("the peer did not read the data in time")
 
     async def _send_all(self, rest: memoryview) -> None:
         try:
@@ -108,11 +108,11 @@ class TrioStream:
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(self._socket)
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed here") from None
+            raise ConnectionAbortedError("closed by the gateway") from None
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConnectionAbortedError("closed here")
+            raise ConnectionAbortedError("closed by the gateway")
 
     def is_reusable(self) -> bool:
         return not self._closed and is_silent(self._socket)
@@ -173,7 +173,7 @@ class TrioTlsStream:
         except trio.BrokenResourceError as error:
             raise _reason(error) from None
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed here") from None
+            raise ConnectionAbortedError("closed by the gateway") from None
         raise TimeoutError("nothing was received in time")
 
     def send_now(self, data: bytes) -> bytes:
@@ -187,8 +187,8 @@ class TrioTlsStream:
         except trio.BrokenResourceError as error:
             raise _reason(error) from None
         except trio.ClosedResourceError:
-            raise ConnectionAbortedError("closed here") from None
-        raise TimeoutError("the peer did not take the data in time")
+            raise ConnectionAbortedError("closed by the gateway") from None
+        raise TimeoutError("the peer did not read the data in time")
 
     def is_reusable(self) -> bool:
         return self._socket.fileno() >= 0 and is_silent(self._socket)

@@ -1,4 +1,4 @@
-"""Tasks that run as long as the gateway: what is fetched from upstreams although no client waits for it."""
+"""Tasks that run as long as the gateway, such as fetching lists of models while no client waits for them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

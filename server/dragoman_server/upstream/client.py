@@ -125,11 +125,11 @@ _PHASES: dict[type[httpx2.HTTPError], UpstreamTimeoutPhase] = {
 _FAILURES: dict[type[httpx2.HTTPError], tuple[type[UpstreamError], str]] = {
     httpx2.ConnectError: (UpstreamUnreachable, "cannot connect to {where}{by}"),
     IdleConnectionClosed: (UpstreamIdleClosed, "{where}: the idle connection was closed"),
-    httpx2.ProxyError: (UpstreamUnreachable, "the proxy does not connect to {where}"),
+    httpx2.ProxyError: (UpstreamUnreachable, "the proxy did not connect to {where}"),
     httpx2.UnsupportedProtocol: (UpstreamRequestInvalid, "{where}: only http and https URLs can be used"),
     httpx2.LocalProtocolError: (UpstreamRequestInvalid, "{where}: the request cannot be written as HTTP"),
 }
-_OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or what came was not HTTP")
+_OTHER_FAILURE = (UpstreamBroken, "{where}: the connection broke, or the response is not HTTP")
 
 
 def _failure(error: httpx2.HTTPError, where: str, *, direct: bool, by: str = "") -> UpstreamError:
@@ -371,7 +371,9 @@ class UpstreamClient:
         except httpx2.InvalidURL:
             raise UpstreamRequestInvalid("the upstream's URL is not valid") from None
         if parsed.scheme not in ("http", "https") or not parsed.host or not 0 < (parsed.port or 1) < 65536:
-            raise UpstreamRequestInvalid("the upstream's URL needs http:// or https://, a host, a real port")
+            raise UpstreamRequestInvalid(
+                "the upstream's URL needs http:// or https://, a host and a valid port"
+            )
         request = httpx2.Request(
             method,
             parsed,
@@ -398,7 +400,7 @@ class UpstreamClient:
                 self._proxied[proxy] = self._httpx2_transport(proxy)
             except ImportError:
                 raise UpstreamUnreachable(
-                    f"{where}: a SOCKS proxy needs the extra: install dragoman[socks]"
+                    f"{where}: a SOCKS proxy needs an extra: install dragoman[socks]"
                 ) from None
             except (ValueError, httpx2.InvalidURL):
                 raise UpstreamUnreachable(f"{where}: the proxy's URL cannot be used") from None
@@ -455,6 +457,6 @@ def _encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
             encoded.append((name.encode("ascii"), value.encode("latin-1")))
         except UnicodeEncodeError:
             raise UpstreamRequestInvalid(
-                f"header {ascii(name)[:80]} has characters that HTTP/1.1 cannot carry"
+                f"header {ascii(name)[:80]} has characters that HTTP/1.1 does not allow"
             ) from None
     return encoded

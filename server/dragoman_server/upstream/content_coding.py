@@ -99,9 +99,9 @@ class ContentDecoder:
             if not portion:
                 continue
             if self._limit is not None and layer.returned > self._limit:
-                raise TooLarge(f"it unpacks to more than {self._limit} bytes")
+                raise TooLarge(f"the body unpacks to more than {self._limit} bytes")
             if self._ratio is not None and layer.returned > FREE_BYTES + self._ratio * self._received:
-                raise TooLarge(f"it unpacks to more than {self._ratio} times its size")
+                raise TooLarge(f"the body unpacks to more than {self._ratio} times its size")
             if number == len(self._layers) - 1:
                 return portion
             self._layers[number + 1].receive_data(portion)
@@ -208,9 +208,9 @@ class _Zstd:
 
 
 def _count_empty(empty: int) -> int:
-    """Count a frame or member after so many empty ones. Raises CodingError if there are too many."""
+    """Count a frame or member after `empty` empty ones. Raises CodingError if there are too many."""
     if empty == _MAX_EMPTY:
-        raise CodingError(f"the body has {_MAX_EMPTY} empty pieces in a row")
+        raise CodingError(f"the body has {_MAX_EMPTY} empty members or frames in a row")
     return empty + 1
 
 
@@ -238,8 +238,8 @@ def decoder_for(
         # The peer has written the header, so the message contains only a short, printable part of it.
         quoted = ascii(content_encoding.strip()[:40])
         raise CodingError(
-            f"content-encoding {quoted} cannot be decoded: the gateway reads {ACCEPTED_CODINGS}, at most "
+            f"content-encoding {quoted} is not supported: the gateway decodes {ACCEPTED_CODINGS}, at most "
             f"{_MAX_CODINGS} at once"
         )
-    # "in the order in which they were applied": the last one is the outermost.
+    # "in the order in which they were applied" (RFC 9110, 8.4): the last one is the outermost.
     return ContentDecoder([_CODINGS[name](name) for name in reversed(names)], limit, ratio)

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class UpstreamErrorKind(enum.Enum):
-    """What a failure means for the next attempt."""
+    """The meaning of a failure for the next attempt."""
 
     UNREACHABLE = "unreachable"  # nothing was sent: another upstream can be tried
     TIMEOUT = "timeout"

@@ -131,7 +131,7 @@ class Http1Exchange:
             coded = self._h11.send(h11.Data(data=data)) if data else b""
             end = self._h11.send(h11.EndOfMessage()) if last else b""
         except h11.LocalProtocolError:
-            raise RequestError("the request body does not have the length that content-length says") from None
+            raise RequestError("the request body does not have the length given in content-length") from None
         return (coded or b"") + end if end else coded or b""
 
     def receive_data(self, data: bytes) -> ResponseHead | None:
@@ -145,14 +145,14 @@ class Http1Exchange:
             while isinstance(event, h11.InformationalResponse):
                 self._interim += 1
                 if self._interim > MAX_INTERIM:
-                    raise FramingError(f"more than {MAX_INTERIM} interim responses before the real one")
+                    raise FramingError(f"more than {MAX_INTERIM} interim responses before the final one")
                 event = self._h11.next_event()
         except h11.RemoteProtocolError as error:
             raise FramingError(f"the response head is not HTTP/1.1: {_without_quote(error)}") from None
         if event is h11.NEED_DATA:
             return None
         if not isinstance(event, h11.Response):
-            raise FramingError("the server answered with something else than a response head")
+            raise FramingError("the server sent something other than a response head")
         leftover, _ = self._h11.trailing_data
         return self._head(event, leftover)
 

@@ -29,7 +29,7 @@ class PoolLimits:
 
 
 class Origin(NamedTuple):
-    """What two requests must have in common to use one connection."""
+    """The values that two requests must share to use one connection."""
 
     scheme: str
     host: str

@@ -1,4 +1,4 @@
-"""What sends requests to upstreams: `UpstreamClient`, or the simulator in its place."""
+"""The interface for sending requests to upstreams. `UpstreamClient` and the simulator have it."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol

@@ -1,8 +1,8 @@
 """The gateway's httpx2 transport: HTTP/1.1 over plain TCP or TLS, made for streams of small events.
 
 It takes httpx2's requests and returns httpx2's responses, errors and timeouts. One read of the socket becomes one
-`bytes`
-object for the consumer, whatever the chunks were, with no generator and no timer in between: `ResponseBody.receive`.
+`bytes` object for the consumer, whatever the chunks were, with no generator and no timer in between:
+`ResponseBody.receive`.
 
 A request is sent once; only the caller may send it again, see `IdleConnectionClosed`. A response has a lease of the
 connection pool, which ends without waiting when the last body byte has been read, the response is closed, or anything
@@ -228,7 +228,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
             lease = await self._pool.lease(outgoing.origin, outgoing.timeouts.pool)
         except TimeoutError:
             raise httpx2.PoolTimeout(
-                f"{outgoing.where}: no free connection in {outgoing.timeouts.pool} s, all are in use"
+                f"{outgoing.where}: no free connection within {outgoing.timeouts.pool} s: all are in use"
             ) from None
         try:
             stream, head = await self._exchange(outgoing, lease)
@@ -272,7 +272,7 @@ class Http1Transport(httpx2.AsyncBaseTransport):
                 )
         except TimeoutError:
             raise httpx2.ConnectTimeout(
-                f"cannot connect to {outgoing.where}: no answer in {outgoing.timeouts.connect} s"
+                f"cannot connect to {outgoing.where}: no response within {outgoing.timeouts.connect} s"
             ) from None
         except OSError as error:
             raise httpx2.ConnectError(f"cannot connect to {outgoing.where}: {_reason(error)}") from error
@@ -294,7 +294,7 @@ async def _send_and_read_head(outgoing: _TransportRequest, stream: ByteStream) -
         raise httpx2.LocalProtocolError(f"{outgoing.where}: {error}") from None
     except TimeoutError:
         raise httpx2.WriteTimeout(
-            f"{outgoing.where} did not take the request in {outgoing.timeouts.write} s"
+            f"{outgoing.where} did not read the request within {outgoing.timeouts.write} s"
         ) from None
     except OSError as error:
         # A server may refuse a request without reading all of it: there may be a response.
@@ -338,7 +338,7 @@ async def _read_head(
                 None if timeout is None else max(0.0, deadline - anyio.current_time())
             )
         except TimeoutError:
-            raise httpx2.ReadTimeout(f"{outgoing.where} sent no response head in {timeout} s") from None
+            raise httpx2.ReadTimeout(f"{outgoing.where} sent no response head within {timeout} s") from None
         except OSError as broken:
             data, error = b"", broken
         if not data:
@@ -375,7 +375,7 @@ def _outgoing(request: httpx2.Request) -> _TransportRequest:
     url = request.url
     port = url.port or _DEFAULT_PORTS.get(url.scheme, 0)
     if url.scheme not in _DEFAULT_PORTS or not url.host or not 0 < port < 65536:
-        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host, a real port")
+        raise httpx2.UnsupportedProtocol("the URL needs http:// or https://, a host and a valid port")
     host = url.raw_host.decode("ascii")
     server_hostname = str(request.extensions.get("sni_hostname") or host)
     try:

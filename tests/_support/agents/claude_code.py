@@ -1,6 +1,6 @@
-"""What Claude Code sends: the requests that it makes of a model of today and of one with thinking budgets.
+"""Requests of Claude Code to a current model and to one with thinking budgets.
 
-The values are made up; fields, blocks, tools and headers are those of the real client. Texts say where they stand.
+The values are made up; fields, blocks, tools and headers are those of the real client. Texts name their own place.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _schema(required: list[str], **properties: Json) -> Json:
 _STRING = {"type": "string"}
 _COUNT = {"type": "integer", "minimum": 0}
 
-# Name -> schema. The words of a tool are told apart by its name.
+# Name -> schema. Texts of tools have their names in them.
 SCHEMAS: dict[str, Json] = {
     "Agent": _schema(["prompt"], prompt=_STRING, model={"type": "string", "enum": ["sonnet", "opus"]}),
     "Bash": _schema(

@@ -1,6 +1,6 @@
-"""What Codex sends: the items, tools, settings and headers of a turn in the midst of its work.
+"""A request of Codex: the items, tools, settings and headers of a turn in the middle of its work.
 
-The values are made up; fields, items, tools and headers are those of the real client. Texts say where they stand.
+The values are made up; fields, items, tools and headers are those of the real client. Texts name their own place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What becomes of the Chat requests of opencode, pi, qwen and aider at upstreams of the other protocols.
 
 The conversation is the same in all of them, so each upstream has one table for its places, and each client adds
-what it alone says. At an upstream of their own protocol the bytes pass as they are.
+its own rows. At an upstream of their own protocol the bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Fate = tuple[dict[str, Row], dict[str, Any]]
 
 # Their servers keep what they get, unless they are told not to.
 _IN_RESPONSES: dict[str, Any] = {"/store": False}
-# Reasoning has to come back sealed, where the client keeps it.
+# Reasoning has to come back wrapped, where the client keeps it.
 _THINKING: dict[str, Any] = {"/include/0": "reasoning.encrypted_content"}
 
 
@@ -96,7 +96,7 @@ def _text_in_responses(source: int, item: int) -> dict[str, Row]:
 
 _RESULT_TURNS: dict[str, Any] = {"/messages/{n:2,4}/role": "user"}
 _SAID: dict[str, Any] = {"type": "message", "content/0/type": "output_text", "content/0/annotations": []}
-_ASKED: dict[str, Any] = {"type": "message", "content/0/type": "input_text"}
+_REQUESTED: dict[str, Any] = {"type": "message", "content/0/type": "input_text"}
 
 
 def _item(place: int, form: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ _OPENCODE_CHAT_IN_RESPONSES_ADDED: dict[str, Any] = {
     **_THINKING,
     **_UNSAID_STRICT,
     **_FUNCTIONS,
-    **_item(0, _ASKED),
+    **_item(0, _REQUESTED),
     **_item(1, _SAID),
 }
 _QWEN_PARTS: dict[str, Row] = {
@@ -197,8 +197,8 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_THINKING,
             **_UNSAID_STRICT,
             **_FUNCTIONS,
-            **_item(0, _ASKED),
-            **_item(1, _ASKED),
+            **_item(0, _REQUESTED),
+            **_item(1, _REQUESTED),
             **_item(2, _SAID),
             "/input/{n:4,6}/output/0/type": "input_text",
         },
@@ -241,7 +241,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_THINKING,
             **_FUNCTIONS,
-            **_item(0, _ASKED),
+            **_item(0, _REQUESTED),
             "/input/1/type": "message",
             **_item(4, _SAID),
         },
@@ -299,6 +299,6 @@ FATES: dict[tuple[str, str, str], Fate] = {
             "/messages/3/content": to("/input/2/content/0/text"),
             **_CHAT_IN_RESPONSES,
         },
-        {**_IN_RESPONSES, **_item(0, _ASKED), **_item(1, _SAID), **_item(2, _ASKED)},
+        {**_IN_RESPONSES, **_item(0, _REQUESTED), **_item(1, _SAID), **_item(2, _REQUESTED)},
     ),
 }

@@ -1,6 +1,6 @@
 """What becomes of Claude Code's requests at a compatible Chat server and at OpenAI's own host, place by place.
 
-At its own vendor's host the bytes pass as they are, so there is no table for that.
+At its own vendor's host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ _FOR_THE_PROVIDER: dict[str, Row] = {"/system/0/...": lost(), "/tools/11/...": l
 
 
 def _chat_rows(shift: int) -> dict[str, Row]:
-    """Rows of the conversation. shift: how many system messages stand before the first answer; they are joined to
+    """Rows of the conversation. shift: how many system messages stand before the first response; they are joined to
     what the user says."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    asked, first, second, pictures, asked_again, answer = range(2, 8)
-    call = f"/messages/{asked}/tool_calls"
+    requested, first, second, pictures, requested_again, response = range(2, 8)
+    call = f"/messages/{requested}/tool_calls"
     return {
         # --- the opening
         "/messages/0/role": to("/messages/1/role"),
         "/messages/0/content/{n}/type": IMPLIED,
         "/messages/0/content/{n}/text": inside("/messages/1/content"),
-        # --- thinking that only its maker can read, words, two calls
-        f"/messages/{read}/role": to(f"/messages/{asked}/role"),
+        # --- thinking that only its vendor can read, words, two calls
+        f"/messages/{read}/role": to(f"/messages/{requested}/role"),
         f"/messages/{read}/content/0/...": lost("foreign_signature"),
         f"/messages/{read}/content/1/type": IMPLIED,
-        f"/messages/{read}/content/1/text": to(f"/messages/{asked}/content"),
+        f"/messages/{read}/content/1/text": to(f"/messages/{requested}/content"),
         f"/messages/{read}/content/2/type": made("function", f"{call}/0/type"),
         f"/messages/{read}/content/2/id": to(f"{call}/0/id"),
         f"/messages/{read}/content/2/name": to(f"{call}/0/function/name"),
@@ -90,26 +90,28 @@ def _chat_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/1/content": _error(f"/messages/{second}/content"),
         f"/messages/{results}/content/1/is_error": Row(code="altered"),
         # --- the search for tools, which is a call like any other
-        f"/messages/{search}/role": to(f"/messages/{asked_again}/role"),
+        f"/messages/{search}/role": to(f"/messages/{requested_again}/role"),
         f"/messages/{search}/content/0/...": lost("foreign_signature"),
-        f"/messages/{search}/content/1/type": made("function", f"/messages/{asked_again}/tool_calls/0/type"),
-        f"/messages/{search}/content/1/id": to(f"/messages/{asked_again}/tool_calls/0/id"),
-        f"/messages/{search}/content/1/name": to(f"/messages/{asked_again}/tool_calls/0/function/name"),
-        f"/messages/{search}/content/1/input/...": as_json(
-            f"/messages/{asked_again}/tool_calls/0/function/arguments"
+        f"/messages/{search}/content/1/type": made(
+            "function", f"/messages/{requested_again}/tool_calls/0/type"
         ),
-        f"/messages/{found}/role": made("tool", f"/messages/{answer}/role"),
+        f"/messages/{search}/content/1/id": to(f"/messages/{requested_again}/tool_calls/0/id"),
+        f"/messages/{search}/content/1/name": to(f"/messages/{requested_again}/tool_calls/0/function/name"),
+        f"/messages/{search}/content/1/input/...": as_json(
+            f"/messages/{requested_again}/tool_calls/0/function/arguments"
+        ),
+        f"/messages/{found}/role": made("tool", f"/messages/{response}/role"),
         f"/messages/{found}/content/0/type": IMPLIED,
-        f"/messages/{found}/content/0/tool_use_id": to(f"/messages/{answer}/tool_call_id"),
+        f"/messages/{found}/content/0/tool_use_id": to(f"/messages/{response}/tool_call_id"),
         f"/messages/{found}/content/0/is_error": IMPLIED,  # false
         f"/messages/{found}/content/0/content/0/...": made(
-            _FOUND, f"/messages/{answer}/content", code="altered"
+            _FOUND, f"/messages/{response}/content", code="altered"
         ),
     }
 
 
 _CHAT_ADDED: dict[str, Any] = {
-    # Always asked for: the client's protocol has figures in every answer.
+    # Always requested: the client's protocol has figures in every response.
     "/stream_options/include_usage": True,
     "/messages/0/role": "system",
     "/messages/5/role": "user",
@@ -158,7 +160,7 @@ _EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field"
 def _responses_rows(shift: int) -> dict[str, Row]:
     """As for Chat. Items stand in the order of the client's blocks."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    said, call, other, result, failed, asked, answer = (f"/input/{n + shift}" for n in range(2, 9))
+    said, call, other, result, failed, requested, response = (f"/input/{n + shift}" for n in range(2, 9))
     return {
         "/messages/0/role": to("/input/1/role"),
         "/messages/0/content/{n}/type": made("input_text", "/input/1/content/{n}/type"),
@@ -190,13 +192,13 @@ def _responses_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/1/is_error": Row(code="altered"),
         f"/messages/{search}/role": IMPLIED,
         f"/messages/{search}/content/0/...": lost("foreign_signature"),
-        f"/messages/{search}/content/1/type": made("function_call", f"{asked}/type"),
-        f"/messages/{search}/content/1/id": to(f"{asked}/call_id"),
-        f"/messages/{search}/content/1/name": to(f"{asked}/name"),
-        f"/messages/{search}/content/1/input/...": as_json(f"{asked}/arguments"),
+        f"/messages/{search}/content/1/type": made("function_call", f"{requested}/type"),
+        f"/messages/{search}/content/1/id": to(f"{requested}/call_id"),
+        f"/messages/{search}/content/1/name": to(f"{requested}/name"),
+        f"/messages/{search}/content/1/input/...": as_json(f"{requested}/arguments"),
         f"/messages/{found}/role": IMPLIED,
-        f"/messages/{found}/content/0/type": made("function_call_output", f"{answer}/type"),
-        f"/messages/{found}/content/0/tool_use_id": to(f"{answer}/call_id"),
+        f"/messages/{found}/content/0/type": made("function_call_output", f"{response}/type"),
+        f"/messages/{found}/content/0/tool_use_id": to(f"{response}/call_id"),
         f"/messages/{found}/content/0/is_error": IMPLIED,  # false
     }
 
@@ -212,7 +214,7 @@ def _responses_added(shift: int) -> dict[str, Any]:
         "/tools/{n}/type": "function",
         # The server's default is true, the client's false.
         "/tools/{n}/strict": False,
-        # The client's protocol keeps nothing and gives reasoning back sealed.
+        # The client's protocol keeps nothing and gives reasoning back wrapped.
         "/store": False,
         "/include/0": "reasoning.encrypted_content",
     }
@@ -292,7 +294,7 @@ FATES: dict[tuple[str, str], Fate] = {
             **_EFFORT_CHANGED,
             "/messages/6/output_config/effort": to("/reasoning/effort"),
             "/thinking/type": IMPLIED,  # an effort makes a model think
-            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is requested
         },
         {
             **_responses_added(1),
@@ -311,7 +313,7 @@ FATES: dict[tuple[str, str], Fate] = {
             ),
             "/thinking/type": Row(code="altered", at="/thinking"),
             "/thinking/budget_tokens": made("xhigh", "/reasoning/effort"),
-            "/thinking/display": IMPLIED,  # nothing is shown unless it is asked for
+            "/thinking/display": IMPLIED,  # nothing is shown unless it is requested
         },
         _responses_added(0) | {"/input/8/output/0/type": "input_text"},
     ),

@@ -1,6 +1,6 @@
 """What becomes of Codex's requests at a compatible Chat server and at Anthropic's own host, place by place.
 
-At OpenAI's own host the bytes pass as they are, so there is no table for that.
+At OpenAI's own host the bytes are unchanged, so there is no table for that.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SETTINGS: dict[str, Row] = {
     "/stream": to("/stream"),
     # No upstream keeps what it is sent, unless it is asked to.
     "/store": IMPLIED,
-    # What it asks for always comes, sealed where it must be.
+    # What it requests always comes, wrapped where it must be.
     "/include/{n}": IMPLIED,
     "/client_metadata/...": lost(),
 }
@@ -311,8 +311,8 @@ _MESSAGES_ITEMS_ADDED: dict[str, Any] = {
 }
 
 
-def _asks(place: str) -> Row:
-    """The wish for a summary, in words."""
+def _requests(place: str) -> Row:
+    """The instruction that requests a summary."""
     return Row((place,), lambda _, text: text.startswith("The conversation so far will be replaced by"))
 
 
@@ -342,14 +342,14 @@ FATES: dict[tuple[str, str], Fate] = {
     ("codex", CHAT): (_CODEX_IN_CHAT, _CODEX_IN_CHAT_ADDED),
     ("codex", MESSAGES): (_CODEX_IN_MESSAGES, _CODEX_IN_MESSAGES_ADDED),
     ("codex-compaction", CHAT): (
-        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _asks("/messages/15/content")},
+        {**_CODEX_IN_CHAT, **_NO_CALL_IN_CHAT, "/input/17/type": _requests("/messages/15/content")},
         {**_CODEX_IN_CHAT_ADDED, "/messages/15/role": "user"},
     ),
     ("codex-compaction", MESSAGES): (
         {
             **_CODEX_IN_MESSAGES,
             **_NO_CALL_IN_MESSAGES,
-            "/input/17/type": _asks("/messages/12/content/1/text"),
+            "/input/17/type": _requests("/messages/12/content/1/text"),
         },
         {**_CODEX_IN_MESSAGES_ADDED, "/messages/12/content/1/type": "text"},
     ),

@@ -1,7 +1,7 @@
 """What becomes of the Messages requests of opencode, pi, qwen and aider at upstreams of the other protocols.
 
 The conversation is the same in all of them, so each upstream has one table for its places, and each client adds
-what it alone says. At an upstream of their own protocol the bytes pass as they are.
+its own rows. At an upstream of their own protocol the bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHAT: dict[str, Row] = {
     "/messages/0/content/0/type": IMPLIED,
     "/messages/0/content/0/text": to("/messages/1/content"),
 }
-# Figures are always asked for: the client's protocol has them in every answer.
+# Figures are always requested: the client's protocol has them in every response.
 _CHAT_ADDED: dict[str, Any] = {"/stream_options/include_usage": True, "/messages/0/role": "system"}
 _CHAT_TOOLS_ADDED: dict[str, Any] = {"/tools/{n}/type": "function", "/messages/{n:2,4}/content": None}
 _NO_MARKS: dict[str, Row] = {
@@ -44,23 +44,23 @@ def _chat_turns(block: int) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     for turn in (1, 3):
         use, call = f"/messages/{turn}/content/{block}", f"/messages/{turn + 1}/tool_calls/0"
-        result, answer = f"/messages/{turn + 1}/content/0", f"/messages/{turn + 2}"
+        result, response = f"/messages/{turn + 1}/content/0", f"/messages/{turn + 2}"
         rows |= {
             f"/messages/{turn}/role": to(f"/messages/{turn + 1}/role"),
             f"{use}/type": made("function", f"{call}/type"),
             f"{use}/id": to(f"{call}/id"),
             f"{use}/name": to(f"{call}/function/name"),
             f"{use}/input/...": as_json(f"{call}/function/arguments"),
-            f"/messages/{turn + 1}/role": made("tool", f"{answer}/role"),
+            f"/messages/{turn + 1}/role": made("tool", f"{response}/role"),
             f"{result}/type": IMPLIED,
-            f"{result}/tool_use_id": to(f"{answer}/tool_call_id"),
-            f"{result}/content": to(f"{answer}/content"),
+            f"{result}/tool_use_id": to(f"{response}/tool_call_id"),
+            f"{result}/content": to(f"{response}/content"),
         }
     return rows
 
 
-# The words of earlier thinking go where a server takes them; the signature is for its maker alone.
-_THOUGHTS_IN_CHAT: dict[str, Row] = {
+# The words of earlier thinking go where a server takes them; the signature is for only its vendor.
+_REASONING_IN_CHAT: dict[str, Row] = {
     "/messages/{n:1,3}/content/0/type": IMPLIED,
     "/messages/1/content/0/thinking": to("/messages/2/reasoning_content"),
     "/messages/3/content/0/thinking": to("/messages/4/reasoning_content"),
@@ -154,7 +154,7 @@ def _items(block: int) -> dict[str, Row]:
     }
 
 
-_THOUGHTS_IN_RESPONSES: dict[str, Row] = {"/messages/{n:1,3}/content/0/...": lost("foreign_signature")}
+_REASONING_IN_RESPONSES: dict[str, Row] = {"/messages/{n:1,3}/content/0/...": lost("foreign_signature")}
 _OPENCODE_IN_RESPONSES: dict[str, Row] = {
     **_RESPONSES,
     **_items(0),
@@ -188,7 +188,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_CHAT,
             **_NO_MARKS,
             **_chat_turns(1),
-            **_THOUGHTS_IN_CHAT,
+            **_REASONING_IN_CHAT,
             **_EAGER,
             **_FAILED,
             "/messages/4/content/0/content": by(lambda text: f"Error: {text}", "/messages/5/content"),
@@ -202,7 +202,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_CHAT,
             **_NO_MARKS,
             **_chat_turns(1),
-            **_THOUGHTS_IN_CHAT,
+            **_REASONING_IN_CHAT,
             "/messages/4/content/0/content/0/type": IMPLIED,
             "/messages/4/content/0/content/0/text": to("/messages/5/content"),
             **_budget("xhigh", "/reasoning_effort"),
@@ -220,7 +220,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_RESPONSES,
             **_items(1),
-            **_THOUGHTS_IN_RESPONSES,
+            **_REASONING_IN_RESPONSES,
             **_EAGER,
             **_FAILED,
             "/messages/4/content/0/content": by(lambda text: f"Error: {text}", "/input/5/output/0/text"),
@@ -234,7 +234,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_RESPONSES,
             **_items(1),
-            **_THOUGHTS_IN_RESPONSES,
+            **_REASONING_IN_RESPONSES,
             "/messages/4/content/0/content/0/type": made("input_text", "/input/5/output/0/type"),
             "/messages/4/content/0/content/0/text": to("/input/5/output/0/text"),
             **_budget("xhigh", "/reasoning/effort"),

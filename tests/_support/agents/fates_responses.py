@@ -1,7 +1,7 @@
 """What becomes of the Responses requests of opencode, pi and qwen at upstreams of the other protocols.
 
 The conversation is the same in all of them, so each upstream has one table for its places, and each client adds
-what it alone says. At an upstream of their own protocol the bytes pass as they are.
+its own rows. At an upstream of their own protocol the bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Fate = tuple[dict[str, Row], dict[str, Any]]
 _COMMON: dict[str, Row] = {
     "/stream": to("/stream"),
     "/store": IMPLIED,  # no upstream keeps what it is sent, unless it is asked to
-    "/include/{n}": IMPLIED,  # it always comes, sealed where it must be
+    "/include/{n}": IMPLIED,  # it always comes, wrapped where it must be
     "/tools/{n}/type": IMPLIED,
     "/input/{n}/id": IMPLIED,  # names that mean something to their own vendor alone
 }
@@ -34,7 +34,7 @@ _CHAT: dict[str, Row] = {
     "/tools/{n}/parameters/...": to("/tools/{n}/function/parameters"),
 }
 _CHAT_ADDED: dict[str, Any] = {
-    # Always asked for: the client's protocol has figures in every answer.
+    # Always requested: the client's protocol has figures in every response.
     "/stream_options/include_usage": True,
     "/tools/{n}/type": "function",
     "/messages/{n:2,4}/role": "assistant",
@@ -71,7 +71,7 @@ def _chat_calls(*items: int) -> dict[str, Row]:
     return rows
 
 
-# The words of the summary go where a server takes them; what is encrypted is for its maker alone.
+# The words of the summary go where a server takes them; what is encrypted is for only its vendor.
 _THOUGHTS_IN_CHAT: dict[str, Row] = {
     "/input/{n:2,5}/type": IMPLIED,
     "/input/{n:2,5}/summary/0/type": IMPLIED,
@@ -132,8 +132,8 @@ _THOUGHTS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_sig
 # --- by client and upstream ---------------------------------------------------------------------------------------
 
 _DEFAULTS_IN_CHAT: dict[str, Row] = {"/tool_choice": IMPLIED}  # auto
-_ASKED_IN_CHAT: dict[str, Row] = {**_STRICT_IN_CHAT, **_DEVELOPER_IN_CHAT, **_REASONING_IN_CHAT}
-_ASKED_IN_MESSAGES: dict[str, Row] = {
+_REQUESTED_IN_CHAT: dict[str, Row] = {**_STRICT_IN_CHAT, **_DEVELOPER_IN_CHAT, **_REASONING_IN_CHAT}
+_REQUESTED_IN_MESSAGES: dict[str, Row] = {
     **_STRICT_IN_MESSAGES,
     **_DEVELOPER_IN_MESSAGES,
     **_REASONING_IN_MESSAGES,
@@ -141,13 +141,13 @@ _ASKED_IN_MESSAGES: dict[str, Row] = {
 
 FATES: dict[tuple[str, str, str], Fate] = {
     ("opencode", RESPONSES, CHAT): (
-        {**_CHAT, **_ASKED_IN_CHAT, **_chat_calls(2, 4), **_DEFAULTS_IN_CHAT},
+        {**_CHAT, **_REQUESTED_IN_CHAT, **_chat_calls(2, 4), **_DEFAULTS_IN_CHAT},
         _CHAT_ADDED,
     ),
     ("opencode-reasoning", RESPONSES, CHAT): (
         {
             **_CHAT,
-            **_ASKED_IN_CHAT,
+            **_REQUESTED_IN_CHAT,
             **_THOUGHTS_IN_CHAT,
             **_chat_calls(3, 6),
             **_DEFAULTS_IN_CHAT,
@@ -156,7 +156,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         _CHAT_ADDED,
     ),
     ("pi", RESPONSES, CHAT): (
-        {**_CHAT, **_ASKED_IN_CHAT, **_THOUGHTS_IN_CHAT, **_chat_calls(3, 6)},
+        {**_CHAT, **_REQUESTED_IN_CHAT, **_THOUGHTS_IN_CHAT, **_chat_calls(3, 6)},
         _CHAT_ADDED,
     ),
     ("qwen", RESPONSES, CHAT): (
@@ -174,13 +174,18 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {**_CHAT_ADDED, "/messages/0/role": "system"},
     ),
     ("opencode", RESPONSES, MESSAGES): (
-        {**_MESSAGES, **_ASKED_IN_MESSAGES, **_block_calls(2, 4), "/tool_choice": to("/tool_choice/type")},
+        {
+            **_MESSAGES,
+            **_REQUESTED_IN_MESSAGES,
+            **_block_calls(2, 4),
+            "/tool_choice": to("/tool_choice/type"),
+        },
         {**_MESSAGES_ADDED, **_ADAPTIVE},
     ),
     ("opencode-reasoning", RESPONSES, MESSAGES): (
         {
             **_MESSAGES,
-            **_ASKED_IN_MESSAGES,
+            **_REQUESTED_IN_MESSAGES,
             **_THOUGHTS_IN_MESSAGES,
             **_block_calls(3, 6),
             "/tool_choice": to("/tool_choice/type"),
@@ -189,7 +194,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {**_MESSAGES_ADDED, **_ADAPTIVE},
     ),
     ("pi", RESPONSES, MESSAGES): (
-        {**_MESSAGES, **_ASKED_IN_MESSAGES, **_THOUGHTS_IN_MESSAGES, **_block_calls(3, 6)},
+        {**_MESSAGES, **_REQUESTED_IN_MESSAGES, **_THOUGHTS_IN_MESSAGES, **_block_calls(3, 6)},
         {**_MESSAGES_ADDED, **_ADAPTIVE},
     ),
     ("qwen", RESPONSES, MESSAGES): (

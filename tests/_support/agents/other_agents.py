@@ -1,4 +1,4 @@
-"""What opencode, pi, qwen and aider send, in each protocol that they speak: the third request of a piece of work.
+"""Requests of opencode, pi, qwen and aider in each of their protocols: the third request of a task.
 
 The values are made up; fields, messages, tools and headers are those of the real clients. Texts say where they
 stand. The conversation is the same throughout: a system prompt, a question, a call and its result, another call and
@@ -274,16 +274,16 @@ def _reasoning(number: int, **more: Any) -> Json:
     }
 
 
-_ASKED = {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
+_REQUESTED = {"role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
 
 
-def _opencode_responses(effort: str, tools: dict[str, Json], *thoughts: Json, **more: Any) -> Json:
-    first, second = thoughts[:1], thoughts[1:]
+def _opencode_responses(effort: str, tools: dict[str, Json], *reasoning_parts: Json, **more: Any) -> Json:
+    first, second = reasoning_parts[:1], reasoning_parts[1:]
     return {
         "model": "m",
         "input": [
             {"role": "developer", "content": SYSTEM},
-            _ASKED,
+            _REQUESTED,
             *first,
             _call(0),
             _output(0),
@@ -307,7 +307,7 @@ _PI_RESPONSES: Json = {
     "model": "m",
     "input": [
         {"role": "developer", "content": SYSTEM},
-        _ASKED,
+        _REQUESTED,
         _reasoning(0, id="rs_0"),
         _call(0, id="fc_0"),
         _output(0),

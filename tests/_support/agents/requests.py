@@ -1,7 +1,7 @@
-"""The requests of real clients, and the upstreams that they are led to.
+"""The requests of real clients, and their upstreams.
 
-Strategy: each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
-are the vendors' own hosts with a model of today, and a compatible Chat server of which nothing is said.
+Each case is one body and the headers that come with it; the modules `client_*` hold them. The upstreams
+are the vendors' own hosts with a current model, and a compatible Chat server with default capabilities.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What becomes of a client's request, said row by row: the judge of the tables in `client_fates_*`.
+"""The fate of each value of a client's request: rows of the tables in `client_fates_*`, and their judge.
 
-Strategy: a table has one row for every place of the client's body, and says where in the upstream's body it
+A table has one row for every place of the client's body, and says where in the upstream's body it
 arrives, as what, and with which code the ledger tells of it. The judge walks both bodies. A place of the client's
 without a row, a place of the upstream's that no row explains, and an entry of the ledger that no row foretells
-are complaints, as is every value that is not what its row says. So a table is the whole translation, and a field
-that is dropped in silence, invented, or both carried and mourned, cannot pass.
+are problems, as is every value that differs from its row. So a table is the whole translation, and a field that is
+dropped silently, invented, or both sent and recorded as a loss cannot pass.
 
 Places are JSON Pointers; `{n}` in one stands for one step, the same on both sides, and `{n:1,2}` for one of these.
 A row is for a leaf, or with `/...` behind its place for all that is there. The first row that fits counts.
@@ -140,7 +140,7 @@ class Judge:
     rows: Mapping[str, Row]
     added: Mapping[str, Any]
     complaints: list[str] = field(default_factory=list)
-    foretold: set[tuple[str, str]] = field(default_factory=set)
+    expected_losses: set[tuple[str, str]] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     _explained: set[str] = field(default_factory=set)
 
@@ -150,9 +150,13 @@ class Judge:
         for place in leaves(self.got):
             if not any(_covers(each, place) for each in self._explained):
                 self._out_of_nowhere(place)
-        told = set(losses)
-        self.complaints += [f"the ledger says {each}, no row does" for each in sorted(told - self.foretold)]
-        self.complaints += [f"the ledger does not say {each}" for each in sorted(self.foretold - told)]
+        reported = set(losses)
+        self.complaints += [
+            f"the ledger says {each}, no row does" for each in sorted(reported - self.expected_losses)
+        ]
+        self.complaints += [
+            f"the ledger does not say {each}" for each in sorted(self.expected_losses - reported)
+        ]
         return self.complaints
 
     def _walk(self, path: str, value: Any) -> None:
@@ -171,7 +175,7 @@ class Judge:
 
     def _apply(self, path: str, value: Any, row: Row, steps: dict[str, str]) -> None:
         if row.code:
-            self.foretold.add((row.code, row.at.format(**steps) if row.at is not None else path))
+            self.expected_losses.add((row.code, row.at.format(**steps) if row.at is not None else path))
         for template in row.places:
             place = template.format(**steps)
             found = found_at(self.got, place)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for events: legal answers, built move by move, and arbitrary events."""
+"""Hypothesis strategies for events: legal responses, built move by move, and arbitrary events."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ from dragoman._wire.errors import ErrorKind, WireError
 
 STARTED = Started("up-1", "big-model")
 HEAD = ToolHead("call-1", "look")
-SEAL = Signature("other", {"sig": "x"}, "big-model")
-FAULT = WireError(ErrorKind.SERVER, "it broke")
+SIGNATURE = Signature("other", {"sig": "x"}, "big-model")
+ERROR = WireError(ErrorKind.SERVER, "it broke")
 
 # One event of every type, for block 0 of choice 0.
 SAMPLES: dict[type[Event], Event] = {
@@ -43,7 +43,7 @@ SAMPLES: dict[type[Event], Event] = {
         TextDelta(0, "a"),
         ReasoningDelta(0, "r"),
         ArgumentsDelta(0, "{}"),
-        SignatureDelta(0, SEAL),
+        SignatureDelta(0, SIGNATURE),
         Annotation(0, "other", {"url": "u"}),
         Logprobs(0, [{"token": "a"}]),
         BlockEnded(0),
@@ -52,7 +52,7 @@ SAMPLES: dict[type[Event], Event] = {
         Usage(input=1),
         Stopped(StopReason.END),
         ENDED,
-        Failed(FAULT),
+        Failed(ERROR),
     )
 }
 
@@ -67,7 +67,7 @@ _counts = st.none() | st.integers(0, 99)
 
 
 def _fillings(block: int, kind: BlockKind) -> list[st.SearchStrategy[Any]]:
-    """Strategies for the deltas that a block of this kind takes, seals left out: those come once."""
+    """Strategies for the deltas that a block of this kind takes, signatures left out: those come once."""
     text = st.builds(TextDelta, st.just(block), _texts)
     logprobs = st.builds(Logprobs, st.just(block), st.lists(st.fixed_dictionaries({"token": _texts})))
     if kind is BlockKind.TEXT:
@@ -95,11 +95,11 @@ usages = st.builds(
 
 
 @st.composite
-def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "other") -> list[Event]:
-    """A legal answer from Started to Ended: blocks opened, filled in turns and closed, opaque ones between."""
+def responses(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "other") -> list[Event]:
+    """A legal response from Started to Ended: blocks opened, filled in turns and closed, opaque ones between."""
     out: list[Event] = [STARTED]
     opened: dict[int, tuple[BlockKind, int]] = {}
-    sealed: set[int] = set()
+    wrapped: set[int] = set()
     stopped: set[int] = set()
     numbers = iter(draw(st.permutations(range(24))))
     for move in draw(
@@ -127,9 +127,9 @@ def answers(draw: Any, *, choices: int = 1, parallel: int = 3, origin: str = "ot
             kind, choice = opened[block]
             if move == "fill":
                 out.append(draw(st.one_of(_fillings(block, kind))))
-            elif move == "signature" and kind is BlockKind.REASONING and block not in sealed:
-                sealed.add(block)
-                out.append(SignatureDelta(block, SEAL))
+            elif move == "signature" and kind is BlockKind.REASONING and block not in wrapped:
+                wrapped.add(block)
+                out.append(SignatureDelta(block, SIGNATURE))
             elif move == "end":
                 del opened[block]
                 out.append(BlockEnded(block, draw(st.booleans())))
@@ -155,7 +155,7 @@ arbitrary = st.one_of(
     st.builds(TextDelta, _blocks, _texts),
     st.builds(ReasoningDelta, _blocks, _texts),
     st.builds(ArgumentsDelta, _blocks, _texts),
-    st.builds(SignatureDelta, _blocks, st.just(SEAL)),
+    st.builds(SignatureDelta, _blocks, st.just(SIGNATURE)),
     st.builds(Annotation, _blocks, st.just("other"), st.just({})),
     st.builds(Logprobs, _blocks, st.just([])),
     st.builds(BlockEnded, _blocks, st.booleans()),
@@ -163,5 +163,5 @@ arbitrary = st.one_of(
     st.just(Usage()),
     st.just(SAMPLES[Opaque]),
     st.just(ENDED),
-    st.just(Failed(FAULT)),
+    st.just(Failed(ERROR)),
 )

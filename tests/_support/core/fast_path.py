@@ -1,4 +1,4 @@
-"""Runs a stream through a translator twice, with the fast lane and without, and counts what the lane took."""
+"""Runs a stream through a translator twice, with the fast path and without, and counts the frames of the fast path."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A whole small protocol that exists in tests alone: the proof that one more protocol touches no shared module.
+"""A complete small protocol that exists only in tests: the proof that another protocol changes no shared module.
 
 Its stream is one JSON object per frame, `{"e": NAME, ...fields of the event...}`, or an array of several; its
-whole answer is the folded answer as JSON; its request is the request document as JSON. So a test can make any
+whole response is the folded response as JSON; its request is the request document as JSON. So a test can make any
 event or any document appear on the wire, and read back what came out.
 """
 
@@ -85,7 +85,7 @@ PARTS: dict[str, type[Any]] = {
 TOOLS: dict[str, type[Any]] = {"function": FunctionTool, "custom": CustomTool, "hosted": HostedTool}
 NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.items()}
 
-# What stands in a whole answer beside blocks.
+# What stands in a whole response beside blocks.
 WHOLE_NAMES: dict[type[Any], str] = {Opaque: "opaque", Compacted: "compacted"}
 
 PARAMS_READ: dict[str, Param] = {
@@ -240,7 +240,7 @@ def write_request(
     return out
 
 
-# Answers
+# Responses
 
 
 class ToyReader:
@@ -301,18 +301,20 @@ class ToyTap:
         return frame_of(Failed(error))
 
 
-def write_whole(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:
-    blocks = [{WHOLE_NAMES.get(type(block), "block"): msgspec.to_builtins(block)} for block in answer.blocks]
+def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:
+    blocks = [
+        {WHOLE_NAMES.get(type(block), "block"): msgspec.to_builtins(block)} for block in response.blocks
+    ]
     return {
-        "started": msgspec.to_builtins(answer.started),
+        "started": msgspec.to_builtins(response.started),
         "blocks": blocks,
-        "stops": msgspec.to_builtins(answer.stops),
-        "usage": msgspec.to_builtins(answer.usage),
+        "stops": msgspec.to_builtins(response.stops),
+        "usage": msgspec.to_builtins(response.usage),
     }
 
 
 def read_whole(body: dict[str, Any], context: ResponseContext, ledger: Ledger) -> Sequence[Event]:
-    """A body without `stops` is a cut answer: no end event is made up for it."""
+    """A body without `stops` is a cut response: no end event is made up for it."""
     if "failed" in body:
         return [Failed(msgspec.convert(body["failed"], WireError))]
     if "started" not in body:
@@ -415,8 +417,8 @@ def toy(
     )
 
 
-def exchange_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> ResponseContext:
-    """What an answer's machines must know, for a request that matters to nobody."""
+def context_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> ResponseContext:
+    """A response context for a request that does not matter."""
     request = Request(
         protocol=protocol, model="alias", messages=(), raw={}, stream=stream, include_usage=False
     )

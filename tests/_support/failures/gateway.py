@@ -1,7 +1,7 @@
 """The whole gateway for the tests of failures: an ASGI application whose upstream is a scripted network.
 
 The upstream client is the real one, down to what it hands to the network: so codings, headers and timeouts are
-judged as a server would see them. Time is virtual.
+tested as a server gets them. Time is virtual.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import anyio
 import httpx2
-from crossing import client_request
 from gateway.fakes import FakeClient, Sleep, http_scope
 from laws.clients import endpoint_of
 from oracle import CHAT, MESSAGES, RESPONSES
+from translation import client_request
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -30,13 +30,13 @@ BASES = {CHAT: "http://up.test/v1", MESSAGES: "http://up.test", RESPONSES: "http
 
 
 @dataclass(frozen=True)
-class Play:
-    """An answer of the network. before: seconds until its head comes; parts: of its body."""
+class UpstreamResponse:
+    """What the scripted network sends. delay_s: until its head comes; parts: of its body."""
 
     parts: Sequence[bytes | Sleep | httpx2.HTTPError] = ()
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
-    before: float = 0
+    delay_s: float = 0
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -73,19 +73,22 @@ async def silence(seconds: float, read_s: float | None) -> None:
 
 
 class Network(httpx2.AsyncBaseTransport):
-    """Plays one answer to every request, and remembers the requests."""
+    """Sends one response to every request, and keeps the requests."""
 
-    def __init__(self, play: Play) -> None:
-        self._play = play
+    def __init__(self, response: UpstreamResponse) -> None:
+        self._response = response
         self.requests: list[httpx2.Request] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        play, read_s = self._play, request.extensions["timeout"]["read"]
-        if play.before:
-            await silence(play.before, read_s)
+        response, read_s = self._response, request.extensions["timeout"]["read"]
+        if response.delay_s:
+            await silence(response.delay_s, read_s)
         return httpx2.Response(
-            play.status, headers=list(play.headers), stream=_Body(play.parts, read_s), request=request
+            response.status,
+            headers=list(response.headers),
+            stream=_Body(response.parts, read_s),
+            request=request,
         )
 
 
@@ -102,7 +105,7 @@ class Gateway:
         method: str = "POST",
         headers: dict[str, str] | None = None,
     ) -> FakeClient:
-        """What a client hears. `path` may have a query."""
+        """The bytes that a client receives. `path` may have a query."""
         path, _, query = path.partition("?")
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         client = FakeClient(data)
@@ -121,14 +124,14 @@ class Gateway:
 @asynccontextmanager
 async def gateway(
     protocol: str,
-    play: Play | None = None,
+    response: UpstreamResponse | None = None,
     *,
     upstream: Json | None = None,
     client_keys: Sequence[ClientKey] = (),
     **server: Any,
 ) -> AsyncIterator[Gateway]:
     """An application with one upstream, `up`. upstream, server: settings of theirs."""
-    network = Network(play or Play())
+    network = Network(response or UpstreamResponse())
     said: Json = {"base_url": BASES[protocol], **(upstream or {})}
     own = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **said)
     settings = Settings(server=ServerSettings(**server), upstreams=(own,), client_keys=tuple(client_keys))
@@ -141,12 +144,12 @@ def path_of(client: str) -> str:
     return endpoint_of(client).path
 
 
-def asking(client: str, upstream: str, *, stream: bool = True, **fields: Any) -> Json:
+def request_for(client: str, upstream: str, *, stream: bool = True, **fields: Any) -> Json:
     """A plain request for a model of `up`."""
     return {**client_request(client, upstream, None, stream=stream), "model": "up/m", **fields}
 
 
-def heard_at(client: FakeClient, found: Callable[[bytes], bool]) -> float | None:
+def received_at(client: FakeClient, found: Callable[[bytes], bool]) -> float | None:
     """When the client had got the bytes for which `found` is true for the first time."""
     data = b""
     for when, message in client.messages:

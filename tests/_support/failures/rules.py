@@ -1,6 +1,6 @@
-"""What the vendors demand of a conversation, said as they say it when they refuse one.
+"""The vendors' rules for conversations, with the messages of their refusals.
 
-Each function takes a request body and gives the complaints; none is a pass. Nothing of the product is used.
+Each function gets a request body and returns its problems; none is a pass. Nothing of the product is used.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def _messages(body: Json) -> list[str]:
         blocks = blocks_of(message)
         if not blocks:
             found.append(f"{where}: all messages must have non-empty content")
-        answered = _leading_results(blocks)
-        if waiting and (message["role"] != "user" or sorted(answered) != sorted(waiting)):
+        translated_response = _leading_results(blocks)
+        if waiting and (message["role"] != "user" or sorted(translated_response) != sorted(waiting)):
             found.append(f"{where}: `tool_use` ids were found without `tool_result` blocks: {waiting}")
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         found += [f"{where}: unexpected `tool_use_id`: {each}" for each in results if each not in waiting]
-        if results != answered:
+        if results != translated_response:
             found.append(f"{where}: the results are not the first blocks")
         waiting = []
         for block in blocks:

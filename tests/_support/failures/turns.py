@@ -1,4 +1,4 @@
-"""Conversations in no protocol's words, and the requests in which clients of each protocol would send them."""
+"""Neutral conversations, and the requests in which clients of each protocol send them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from failures.answers import Call, Say, Think
+from failures.responses import Call, Reasoning, Text
 from oracle import CHAT, MESSAGES, RESPONSES
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ class User:
 class Model:
     """A turn of the model."""
 
-    blocks: tuple[Say | Call | Think, ...]
+    blocks: tuple[Text | Call | Reasoning, ...]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Result:
     text: str = "done"
 
 
-def model(*blocks: Say | Call | Think) -> Model:
+def model(*blocks: Text | Call | Reasoning) -> Model:
     return Model(blocks)
 
 
@@ -66,9 +66,9 @@ def _chat(turns: tuple[Turn, ...], tools: tuple[str, ...]) -> Json:
 def _chat_turn(turn: Model) -> Json:
     said: Json = {
         "role": "assistant",
-        "content": "".join(block.text for block in turn.blocks if isinstance(block, Say)) or None,
+        "content": "".join(block.text for block in turn.blocks if isinstance(block, Text)) or None,
     }
-    thought = "".join(block.text for block in turn.blocks if isinstance(block, Think))
+    reasoning = "".join(block.text for block in turn.blocks if isinstance(block, Reasoning))
     calls = [
         {
             "id": block.id,
@@ -78,7 +78,7 @@ def _chat_turn(turn: Model) -> Json:
         for block in turn.blocks
         if isinstance(block, Call)
     ]
-    said |= {"reasoning_content": thought} if thought else {}
+    said |= {"reasoning_content": reasoning} if reasoning else {}
     return said | ({"tool_calls": calls} if calls else {})
 
 
@@ -98,10 +98,10 @@ def _messages(turns: tuple[Turn, ...], tools: tuple[str, ...]) -> Json:
     return {"messages": messages, "tools": [{"name": name, "input_schema": SCHEMA} for name in tools]}
 
 
-def _messages_block(block: Say | Call | Think) -> Json:
-    if isinstance(block, Say):
+def _messages_block(block: Text | Call | Reasoning) -> Json:
+    if isinstance(block, Text):
         return {"type": "text", "text": block.text}
-    if isinstance(block, Think):
+    if isinstance(block, Reasoning):
         return {"type": "thinking", "thinking": block.text, "signature": block.signature}
     return {
         "type": "tool_use",
@@ -124,11 +124,11 @@ def _responses(turns: tuple[Turn, ...], tools: tuple[str, ...]) -> Json:
     return {"input": items, "tools": declared}
 
 
-def _responses_item(block: Say | Call | Think) -> Json:
-    if isinstance(block, Say):
+def _responses_item(block: Text | Call | Reasoning) -> Json:
+    if isinstance(block, Text):
         part = {"type": "output_text", "text": block.text, "annotations": []}
         return {"type": "message", "role": "assistant", "content": [part]}
-    if isinstance(block, Think):
+    if isinstance(block, Reasoning):
         summary = [{"type": "summary_text", "text": block.text}]
         return {"type": "reasoning", "summary": summary, "encrypted_content": block.signature}
     return {

@@ -1,15 +1,15 @@
-"""Answers that do not stream, and conversations of several rounds, for the tests of failures."""
+"""Responses that do not stream, and conversations of several rounds, for the tests of failures."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from crossing import MODEL
-from failures.answers import CHAT_ENDS, COST, MESSAGES_ENDS, Block, Call, Cost, payloads, stream
-from failures.cross import WIDE, Asked, ask, hear, hear_whole
+from failures.responses import CHAT_ENDS, COST, MESSAGES_ENDS, Block, Call, Cost, payloads, stream
+from failures.translate import WIDE, UpstreamRequest, receive, receive_whole, translate_request
 from laws.turns import ASSEMBLE, NEXT, WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
+from translation import MODEL
 
 from dragoman import Capabilities
 
@@ -34,10 +34,10 @@ def whole(protocol: str, *blocks: Block, stop: str = "", cost: Cost = COST) -> J
 
 
 def turn_of_client(upstream: str, client: str, *blocks: Block, streams: bool) -> Any:
-    """An answer with these blocks as the client puts it together, in the form in which it sends it back."""
+    """A response with these blocks as the client puts it together, in the form in which it sends it back."""
     if streams:
-        return hear(upstream, client, stream(upstream, *blocks), anew=True).turn
-    return WHOLE[client](hear_whole(upstream, client, whole(upstream, *blocks)))
+        return receive(upstream, client, stream(upstream, *blocks), translates=True).turn
+    return WHOLE[client](receive_whole(upstream, client, whole(upstream, *blocks)))
 
 
 def conversation(client: str, *turns: Any) -> Json:
@@ -57,12 +57,12 @@ def after_rounds(
     capabilities: Capabilities = WIDE,
     back_to: str = "",
     model: str = MODEL,
-) -> Asked:
-    """What an upstream is sent after these answers went through a client and came back.
+) -> UpstreamRequest:
+    """What an upstream is sent after these responses went through a client and came back.
 
     back_to, model: another upstream, or another model, than those that answered.
     """
     turns = [turn_of_client(upstream, client, *blocks, streams=streams) for blocks in rounds]
-    return ask(
+    return translate_request(
         client, back_to or upstream, conversation(client, *turns), capabilities=capabilities, model=model
     )

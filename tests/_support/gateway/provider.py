@@ -16,9 +16,8 @@ from types import TracebackType
 from typing import Any
 
 import anyio
-from crossing import client_request
-from failures.answers import Say, frames
-from failures.answers import stream as stream_of
+from failures.responses import Text, frames
+from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
 from gateway.fakes import FakeClient, FakeDoor, Script, Step, http_scope
 from laws.clients import endpoint_of
@@ -33,6 +32,7 @@ from oracle import (
 )
 from oracle import samples as s
 from oracle.meaning import Kind
+from translation import client_request
 
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore
@@ -109,12 +109,12 @@ def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
     if isinstance(play, InBand):
         return Script([in_band(protocol, play, stream=stream)])
     if not stream:
-        body = json.dumps(whole_of(protocol, Say(play.text))).encode()
+        body = json.dumps(whole_of(protocol, Text(play.text))).encode()
         half = len(body) // 2
         return Script(
             [body[:half], *play.between, body[half:]], headers=list(play.headers), connect=play.before
         )
-    parts = frames(stream_of(protocol, Say(play.text)))
+    parts = frames(stream_of(protocol, Text(play.text)))
     said = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
     body_parts: list[Step] = [*parts[:said], *play.between, *parts[said:]]
     return Script(body_parts, headers=list(play.headers), connect=play.before)

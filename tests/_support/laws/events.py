@@ -1,4 +1,4 @@
-"""Answers as events: a fixed set that has everything, and Hypothesis strategies that walk the grammar's table.
+"""Responses as events: a fixed set that has everything, and Hypothesis strategies that walk the grammar's table.
 
 `scripted` makes an upstream of any list of events, so that events go through all of ResponseTranslator: its
 frames are numbers, and each stands for the events of that number.
@@ -46,7 +46,7 @@ from dragoman._wire.errors import ErrorKind, WireError
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.sse import Frame
 
-# The upstream that makes scripted events: none of the real ones, so that everything has to be carried.
+# The upstream that makes scripted events: none of the real ones, so that everything has to be kept.
 SCRIPTED = "scripted"
 
 
@@ -78,7 +78,7 @@ def scripted(events: Sequence[Event]) -> tuple[UpstreamSpec, bytes]:
 
 # --- a fixed set --------------------------------------------------------------------------------------------
 
-_SEAL = Signature(SCRIPTED, {"sealed": "c2VjcmV0"}, "big")
+_SIGNATURE = Signature(SCRIPTED, {"sealed": "c2VjcmV0"}, "big")
 _START = Started("up-1", "big", 5, "priority")
 _TOKENS = [{"token": "He", "logprob": -0.5, "bytes": [72, 101], "top_logprobs": []}]
 _END = [Usage(100, 50, 20, 10, 30), ENDED]
@@ -93,10 +93,10 @@ def _text(block: int, *texts: str, **fields: Any) -> list[Event]:
     return [BlockStarted(block, BlockKind.TEXT, **fields), *deltas, BlockEnded(block)]
 
 
-def _thought(block: int, *parts: tuple[int, str], signature: bool = True) -> list[Event]:
+def _reasoning(block: int, *parts: tuple[int, str], signature: bool = True) -> list[Event]:
     deltas: list[Event] = [ReasoningDelta(block, text, part, ReasoningForm.SUMMARY) for part, text in parts]
-    sealed: list[Event] = [SignatureDelta(block, _SEAL)] if signature else []
-    return [BlockStarted(block, BlockKind.REASONING), *deltas, *sealed, BlockEnded(block)]
+    wrapped: list[Event] = [SignatureDelta(block, _SIGNATURE)] if signature else []
+    return [BlockStarted(block, BlockKind.REASONING), *deltas, *wrapped, BlockEnded(block)]
 
 
 def _call(block: int, name: str, *texts: str, whole: bool = True) -> list[Event]:
@@ -110,14 +110,16 @@ EVENTS: dict[str, list[Event]] = {
     "text": _said(_text(0, "Hel", "lo \U0001f600", "\u2028\n\n"), stop=Stopped(StopReason.END)),
     "texts": _said(_text(0, "One."), _text(1, " Two."), stop=Stopped(StopReason.END)),
     "thought": _said(
-        _thought(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
+        _reasoning(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
     ),
-    "silent-thought": _said(_thought(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
-    "unsealed": _said(_thought(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "silent-thought": _said(_reasoning(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "unsealed": _said(
+        _reasoning(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)
+    ),
     "interleaved": _said(
-        _thought(0, (0, "a")),
+        _reasoning(0, (0, "a")),
         _call(1, "f", '{"a":', " 1}"),
-        _thought(2, (0, "b")),
+        _reasoning(2, (0, "b")),
         _call(3, "g"),
         _text(4, "c"),
         stop=Stopped(StopReason.TOOL_USE),
@@ -171,7 +173,7 @@ EVENTS: dict[str, list[Event]] = {
 }
 
 
-# --- random answers ------------------------------------------------------------------------------------------
+# --- random responses ------------------------------------------------------------------------------------------
 
 _texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 _values = st.recursive(
@@ -184,8 +186,8 @@ _objects = st.dictionaries(_texts, _values, max_size=3).map(
 )
 _counts = st.integers(0, 99)
 _usages = st.builds(
-    lambda fresh, cached, written, output, thought: Usage(
-        fresh + cached + written, output + thought, cached, written, thought
+    lambda fresh, cached, written, output, thinking_block: Usage(
+        fresh + cached + written, output + thinking_block, cached, written, thinking_block
     ),
     _counts,
     _counts,
@@ -200,7 +202,7 @@ _tokens = st.lists(
     min_size=1,
     max_size=2,
 )
-_faults = st.builds(WireError, st.sampled_from(ErrorKind), _texts.map(lambda text: f"broke: {text.strip()}"))
+_errors = st.builds(WireError, st.sampled_from(ErrorKind), _texts.map(lambda text: f"broke: {text.strip()}"))
 _NAMES = ("f", "look_up", "A-9")
 
 
@@ -317,8 +319,8 @@ def _fillings(draw: Any, start: BlockStarted) -> list[Event]:
         parts = sorted(draw(st.lists(st.integers(0, 2), max_size=4)))
         form = draw(st.sampled_from(ReasoningForm))
         texts: list[Event] = [ReasoningDelta(block, draw(_texts), part, form) for part in parts]
-        seal: list[Event] = [SignatureDelta(block, _SEAL)] if draw(st.booleans()) or not texts else []
-        return [*texts, *seal]
+        signed: list[Event] = [SignatureDelta(block, _SIGNATURE)] if draw(st.booleans()) or not texts else []
+        return [*texts, *signed]
     first: list[Event] = [TextDelta(block, draw(_texts))]
     more = [st.builds(TextDelta, st.just(block), _texts), st.builds(Logprobs, st.just(block), _tokens)]
     if start.kind is BlockKind.TEXT:
@@ -335,7 +337,7 @@ ANY = frozenset(BlockKind)
 def legal(
     draw: Any, *, choices: int = 1, fails: bool = False, together: frozenset[BlockKind] = CALLS
 ) -> list[Event]:
-    """A legal answer: Started to Ended, or, with `fails`, to a Failed at any point.
+    """A legal response: Started to Ended, or, with `fails`, to a Failed at any point.
 
     together: the kinds of which several blocks may be open in one choice.
     """
@@ -346,7 +348,7 @@ def legal(
             break
         walk.step(draw(st.sampled_from(kinds)))
     if fails:
-        walk.put(Failed(draw(_faults)))
+        walk.put(Failed(draw(_errors)))
         return walk.events
     while walk.state is not ResponseState.ENDED:  # the shortest way to the end
         kinds = walk.kinds()
@@ -372,7 +374,7 @@ def _early(walk: _Walk, kind: type[Event]) -> bool:
 
 @st.composite
 def illegal(draw: Any) -> list[Event]:
-    """A legal answer up to some point, and then an event that the tables do not allow there."""
+    """A legal response up to some point, and then an event that the tables do not allow there."""
     events = draw(legal(choices=2, together=ANY) | legal(choices=2, fails=True))
     at = draw(st.integers(0, len(events)))
     before = events[:at]
@@ -396,7 +398,7 @@ def illegal(draw: Any) -> list[Event]:
     ]
     bad: list[Event] = [event for event in anything if type(event) not in TRANSITIONS[phase]]
     if phase is ResponseState.ACTIVE:
-        bad += [TextDelta(99, "x"), BlockEnded(99), SignatureDelta(99, _SEAL)]
+        bad += [TextDelta(99, "x"), BlockEnded(99), SignatureDelta(99, _SIGNATURE)]
         bad += [BlockStarted(block, BlockKind.TEXT) for block in started]
         bad += [
             BlockStarted(98, BlockKind.TOOL_CALL),

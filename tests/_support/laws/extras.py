@@ -1,6 +1,6 @@
-"""What hosts put into answers for their own bookkeeping, or to repeat the request: no client could use it elsewhere.
+"""Members that hosts add to responses for bookkeeping, or to repeat the request; clients do not need them.
 
-Each row is one member of a whole answer: where it stands, and a value as its host sends it.
+Each row is one member of a whole response: where it stands, and a value as its host sends it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ _BY_VALUE = re.compile(
 
 
 def _pattern(path: str) -> str:
-    """The place in whole answers and in frames, with all that it holds."""
+    """The place in whole responses and in frames, with all that it holds."""
     path = re.sub(r"/0(?=/)", "/[^/]+", re.escape(path)).replace("/message/", "/(message|delta)/")
     return f"(/response|/message)?{path}(/.*)?"
 

@@ -1,4 +1,4 @@
-"""How to find what a translation loses in silence: one value at a time is changed, and what comes out must show it."""
+"""Search for silent losses of a translation: one value at a time is changed, and the output must change."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def problem(
         if not error.path:
             return f"{place.path}: refused without a place: {error}"
         # One of a closed set of values: what it says is missed when it is not there.
-        if _says_nothing(document, place) or _without(document, place, run) != base:
+        if _means_nothing(document, place) or _without(document, place, run) != base:
             return None
         return f"{place.path} ({place.pattern}): nobody misses {str(place.value)[:40]!r}"
     if any(sign in out for sign in signs) or covered(place.path, losses) or known(place, losses):
@@ -55,7 +55,7 @@ def problem(
     return f"{place.path} ({place.pattern}): {str(place.value)[:40]!r}"
 
 
-def _says_nothing(document: Any, place: Place) -> bool:
+def _means_nothing(document: Any, place: Place) -> bool:
     """Whether a value is what counts where none is."""
     if place.path == "/tool_choice":
         return "tools" not in document or place.value == "auto"
@@ -129,7 +129,7 @@ def lost_in(
     return found
 
 
-MEANINGLESS_IN_ANSWERS: dict[tuple[str, str], str] = {
+MEANINGLESS_IN_RESPONSES: dict[tuple[str, str], str] = {
     (CHAT, r"/(id|created|model)"): "the client is told ours: an id of the exchange, its time, its alias",
     (CHAT, r"/object"): "has one value",
     (CHAT, r"/choices/\*/message/role"): "has one value, assistant",

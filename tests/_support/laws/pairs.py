@@ -1,19 +1,17 @@
 """The laws that hold for every pair of protocols, whatever the upstream's stream.
 
-An answer is the same however the network cut it, whoever folds it, whenever it is asked for; what is written is
-read again as what was meant; what breaks off is never a success; and reasoning that only its maker can read
-comes back to its maker as it was.
+A response is the same for any chunking, streamed or whole, and each time; written streams are read again with the same
+meaning; a truncated stream is never a success; and signed reasoning comes back to its vendor unchanged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws.clients import endpoint_of, spec_of
@@ -71,7 +69,7 @@ class Source:
         return self.name
 
 
-def asked(client: str, *, streams: bool = True, signer: Signer = OPEN) -> ResponseContext:
+def requested(client: str, *, streams: bool = True, signer: Signer = OPEN) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name,
         model="alias",
@@ -92,7 +90,7 @@ def asked(client: str, *, streams: bool = True, signer: Signer = OPEN) -> Respon
     )
 
 
-def answered(
+def translated_response(
     source: Source,
     client: str,
     pieces: list[bytes] | None = None,
@@ -102,7 +100,7 @@ def answered(
     signer: Signer = OPEN,
 ) -> bytes:
     """What a client gets for a source, in pieces or at once. Not relayed unless asked."""
-    context = asked(client, streams=streams, signer=signer)
+    context = requested(client, streams=streams, signer=signer)
     machine: Relay | ResponseTranslator
     if relay:
         machine = Relay(protocol=UPSTREAMS[client], context=context)
@@ -126,10 +124,10 @@ def completes(source: Source) -> bool:
 
 def the_network_may_cut_anywhere(source: Source, client: str) -> None:
     for relay in (False, True) if source.protocol == client else (False,):
-        whole = answered(source, client, relay=relay)
+        whole = translated_response(source, client, relay=relay)
         if len(source.stream) <= SHORT:
             ways = chop(source.stream, places=8)
-            assert all(answered(source, client, pieces, relay=relay) == whole for pieces in ways)
+            assert all(translated_response(source, client, pieces, relay=relay) == whole for pieces in ways)
         else:
             _check_random_cuts(source, client, relay, whole)
 
@@ -142,24 +140,24 @@ def _check_random_cuts(source: Source, client: str, relay: bool, whole: bytes) -
     def check(places: list[int]) -> None:
         ends = sorted({*places, size})
         pieces = [source.stream[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        assert answered(source, client, pieces, relay=relay) == whole
+        assert translated_response(source, client, pieces, relay=relay) == whole
 
     check()
 
 
 def line_endings_do_not_matter(source: Source, client: str) -> None:
     lines = source.stream.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    sent = answered(Source(source.name, source.protocol, lines, source.spec), client)
+    sent = translated_response(Source(source.name, source.protocol, lines, source.spec), client)
     for ending in (b"\r\n", b"\r"):
         other = Source(source.name, source.protocol, lines.replace(b"\n", ending), source.spec)
-        assert answered(other, client) == sent, ending
+        assert translated_response(other, client) == sent, ending
 
 
 # --- the same input gives the same bytes ----------------------------------------------------------------------
 
 
-def the_same_answer_twice(source: Source, client: str) -> None:
-    assert answered(source, client) == answered(source, client)
+def the_same_response_twice(source: Source, client: str) -> None:
+    assert translated_response(source, client) == translated_response(source, client)
 
 
 # --- a relay changes nothing ----------------------------------------------------------------------------------
@@ -167,7 +165,7 @@ def the_same_answer_twice(source: Source, client: str) -> None:
 
 def a_relay_changes_nothing(source: Source, client: str) -> None:
     """Up to the last event. What some servers send behind it is none of the protocol's."""
-    relayed = answered(source, client, relay=True)
+    relayed = translated_response(source, client, relay=True)
     assert source.stream.startswith(relayed)
     said = meaning_of_upstream(source.protocol, source.stream)
     assert compare(said, meaning_of_client_stream(client, relayed), client) == []
@@ -177,8 +175,8 @@ def a_relay_changes_nothing(source: Source, client: str) -> None:
 
 
 def events_in(protocol: str, stream: bytes) -> list[Event]:
-    """By the strict reader of a protocol, which knows what was asked."""
-    reader = EventReader(UPSTREAMS[protocol], asked(protocol))
+    """By the strict reader of a protocol, which knows what was requested."""
+    reader = EventReader(UPSTREAMS[protocol], requested(protocol))
     reader.receive_data(stream)
     reader.receive_eof()
     found = []
@@ -196,15 +194,15 @@ def folded(protocol: str, stream: bytes) -> AssembledResponse:
 
 def read_whole(protocol: str, body: bytes) -> AssembledResponse:
     fold = Fold()
-    for event in UPSTREAMS[protocol].read_whole(json.loads(body), asked(protocol), Ledger()):
+    for event in UPSTREAMS[protocol].read_whole(json.loads(body), requested(protocol), Ledger()):
         fold.send(event)
     return fold.response()
 
 
-def gist(answer: AssembledResponse, protocol: str) -> Any:
-    """What an answer says, without numbers of blocks. Chat's whole message has no order between its members."""
+def gist(assembled: AssembledResponse, protocol: str) -> Any:
+    """What a response says, without numbers of blocks. Chat's whole message has no order between its members."""
     blocks: list[Any] = []
-    for block in answer.blocks:
+    for block in assembled.blocks:
         if not isinstance(block, AssembledBlock):
             blocks.append(("opaque", block.kind, block.native))
             continue
@@ -224,15 +222,15 @@ def gist(answer: AssembledResponse, protocol: str) -> Any:
             for kind in ("text", "reasoning")
         }
         blocks = [texts, *[block for block in blocks if block[0] not in texts]]
-    stops = [(stop.reason, stop.sequence, stop.explanation) for stop in answer.stops if stop.choice == 0]
+    stops = [(stop.reason, stop.sequence, stop.explanation) for stop in assembled.stops if stop.choice == 0]
     # Streams may say the tier late; Messages cannot.
-    tier = None if protocol == MESSAGES else answer.service_tier
-    usage = msgspec.structs.replace(answer.usage, service_tier=None)
-    return blocks, stops, usage, tier, answer.started.model
+    tier = None if protocol == MESSAGES else assembled.service_tier
+    usage = msgspec.structs.replace(assembled.usage, service_tier=None)
+    return blocks, stops, usage, tier, assembled.started.model
 
 
 def called(block: AssembledBlock, protocol: str) -> Any:
-    """A call. A whole Messages answer holds its input as an object: it cannot show where half of one was cut."""
+    """A call. A whole Messages response holds its input as an object: it cannot show where half of one was cut."""
     head = block.tool
     assert head is not None
     text, complete = block.text.strip() or "{}", block.complete
@@ -244,24 +242,24 @@ def called(block: AssembledBlock, protocol: str) -> Any:
 
 
 def streamed_and_folded_is_what_is_translated_whole(source: Source, client: str) -> None:
-    streamed = folded(client, answered(source, client))
-    whole = read_whole(client, answered(source, client, streams=False))
+    streamed = folded(client, translated_response(source, client))
+    whole = read_whole(client, translated_response(source, client, streams=False))
     assert gist(streamed, client) == gist(whole, client)
 
 
-def the_simple_api_says_the_same_in_all_its_forms(source: Source, client: str) -> None:
-    streamed = meaning_of_client_stream(client, answered(source, client))
-    whole = meaning_of_whole(client, answered(source, client, streams=False))
+def the_simple_api_is_equal_in_all_its_forms(source: Source, client: str) -> None:
+    streamed = meaning_of_client_stream(client, translated_response(source, client))
+    whole = meaning_of_whole(client, translated_response(source, client, streams=False))
     assert (streamed.blocks, streamed.stop) == (whole.blocks, whole.stop)
 
 
-def a_whole_answer_means_what_its_stream_means(source: Source, client: str) -> None:
-    """The upstream's answer, once as a stream and once whole, says the same to the client."""
-    body = answered(source, source.protocol, streams=False)
+def a_whole_response_means_what_its_stream_means(source: Source, client: str) -> None:
+    """The upstream's response, once as a stream and once whole, says the same to the client."""
+    body = translated_response(source, source.protocol, streams=False)
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[source.protocol],
-        context=asked(client, streams=False),
+        context=requested(client, streams=False),
         upstream_streams=False,
     )
     machine.receive_data(body)
@@ -277,12 +275,16 @@ def a_whole_answer_means_what_its_stream_means(source: Source, client: str) -> N
 def what_is_written_is_read_again(source: Source, client: str) -> None:
     """By the strict reader of the client's own protocol: its events end, and say what the upstream said."""
     said = meaning_of_upstream(source.protocol, source.stream)
-    events = events_in(client, answered(source, client))
+    events = events_in(client, translated_response(source, client))
     assert isinstance(events[-1], Ended if completes(source) else Failed)
-    heard = meaning_of_events(events)
-    if client == RESPONSES and heard.stop is Stop.FILTER and heard.said(Kind.REFUSAL) == said.explanation:
-        heard.explanation = said.explanation
-    assert compare(said, heard, client) == []
+    received = meaning_of_events(events)
+    if (
+        client == RESPONSES
+        and received.stop is Stop.FILTER
+        and received.said(Kind.REFUSAL) == said.explanation
+    ):
+        received.explanation = said.explanation
+    assert compare(said, received, client) == []
 
 
 # --- what breaks off is never a success -----------------------------------------------------------------------
@@ -304,12 +306,12 @@ def broken_off(source: Source) -> list[Source]:
 
 def what_breaks_off_is_never_a_success(source: Source, client: str) -> None:
     for prefix in broken_off(source):
-        sent = answered(prefix, client, relay=source.protocol == client)
+        sent = translated_response(prefix, client, relay=source.protocol == client)
         assert meaning_of_client_stream(client, sent).stop is Stop.ERROR, len(prefix.stream)
-        assert answered(prefix, client, streams=False) == b"", len(prefix.stream)
+        assert translated_response(prefix, client, streams=False) == b"", len(prefix.stream)
 
 
-# --- sealed reasoning comes back to its maker -----------------------------------------------------------------
+# --- wrapped reasoning comes back to its vendor -----------------------------------------------------------------
 
 
 @cache
@@ -320,8 +322,8 @@ def carriers(source: Source) -> list[Any]:
 def sent_back(
     source: Source, client: str, *, streams: bool, there: Signer, back: Signer, model: str = "m"
 ) -> list[Any]:
-    """What of the upstream's sealed reasoning is in the next request to it, after a turn through a client."""
-    sent = answered(source, client, streams=streams, signer=there)
+    """What of the upstream's wrapped reasoning is in the next request to it, after a turn through a client."""
+    sent = translated_response(source, client, streams=streams, signer=there)
     said = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
     body = json.dumps(NEXT[client](said)).encode()
     translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[source.protocol], signer=back)
@@ -341,7 +343,7 @@ def signed(source: Source, found: list[Any]) -> list[Any]:
     return [entry for entry in found if source.protocol != CHAT or len(entry) == 3]
 
 
-def sealed_reasoning_comes_back(source: Source, client: str) -> None:
+def signed_reasoning_comes_back(source: Source, client: str) -> None:
     for signer in (OPEN, SECRET):
         for streams in (True, False):
             found = sent_back(source, client, streams=streams, there=signer, back=signer)
@@ -375,8 +377,8 @@ def _of_one_protocol(source: Source, client: str) -> bool:
     return source.protocol == client and completes(source)
 
 
-def _complete_and_told_apart(source: Source, client: str) -> bool:
-    """The streams of the simple API differ, its whole answers do not."""
+def _complete_and_distinct(source: Source, client: str) -> bool:
+    """The streams of the simple API differ, its whole responses do not."""
     return completes(source) and client in [
         *PROTOCOL_NAMES,
         next(c for c in CLIENTS if c not in PROTOCOL_NAMES),
@@ -395,7 +397,7 @@ def _simple(source: Source, client: str) -> bool:
     return client not in PROTOCOL_NAMES and completes(source)
 
 
-def _sealed(source: Source, client: str) -> bool:
+def _signed(source: Source, client: str) -> bool:
     return _complete_and_read(source, client) and source.protocol != client and bool(carriers(source))
 
 
@@ -403,30 +405,14 @@ Law = Callable[[Source, str], None]
 LAWS: dict[Law, Callable[[Source, str], bool]] = {
     the_network_may_cut_anywhere: _every,
     line_endings_do_not_matter: _of_the_source,
-    the_same_answer_twice: _of_the_source,
+    the_same_response_twice: _of_the_source,
     a_relay_changes_nothing: _of_one_protocol,
     streamed_and_folded_is_what_is_translated_whole: _complete_and_read,
-    the_simple_api_says_the_same_in_all_its_forms: _simple,
-    a_whole_answer_means_what_its_stream_means: _complete_and_told_apart,
+    the_simple_api_is_equal_in_all_its_forms: _simple,
+    a_whole_response_means_what_its_stream_means: _complete_and_distinct,
     what_is_written_is_read_again: _read,
     what_breaks_off_is_never_a_success: _every,
-    sealed_reasoning_comes_back: _sealed,
-    forged_reasoning_does_not: _sealed,
-    reasoning_of_another_model_does_not: _sealed,
+    signed_reasoning_comes_back: _signed,
+    forged_reasoning_does_not: _signed,
+    reasoning_of_another_model_does_not: _signed,
 }
-
-
-def cases(sources: Iterable[Source]) -> list[Any]:
-    """Every law with the sources and clients that it is for, one case for the same response in all protocols.
-
-    The parameters are `law` and `crossings`.
-    """
-    found: dict[tuple[Law, str], list[tuple[Source, str]]] = {}
-    for source in sources:
-        for law, holds_for in LAWS.items():
-            crossings = [(source, client) for client in CLIENTS if holds_for(source, client)]
-            if crossings:
-                found.setdefault((law, source.name.removesuffix(f"-{source.protocol}")), []).extend(crossings)
-    return [
-        pytest.param(law, crossings, id=f"{law.__name__}-{name}") for (law, name), crossings in found.items()
-    ]

@@ -1,4 +1,4 @@
-"""Planting: one value of a document is changed, and what comes out must show it.
+"""Changes of one value of a document, after which the output must change.
 
 A leaf is named by its JSON Pointer. Its pattern is the pointer with the type of each array element in place of
 its number, so that a large recorded document is tried once for each kind of place and not for each place.

@@ -1,8 +1,7 @@
 """Requests that between them hold every field, part, item and tool of the three protocols.
 
-One large body a protocol holds what every other protocol can take or leave; small bodies hold the rest, which
-some target refuses outright (a refusal is not silent). The figures are unlike their defaults, so that a lost
-one shows.
+One large body a protocol has everything that every other protocol translates or drops; small bodies have all that
+some upstream refuses (a refusal is not silent). Numbers differ from their defaults, so that a lost one is found.
 """
 
 from __future__ import annotations
@@ -578,7 +577,7 @@ def _messages(**fields: Any) -> Body:
     }
 
 
-def _asked(*content: Body) -> Body:
+def _requested(*content: Body) -> Body:
     return _messages(messages=[{"role": "user", "content": list(content)}])
 
 
@@ -601,8 +600,8 @@ MESSAGES_SMALL: dict[str, Body] = {
     ),
     "toolless": _messages(tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "old-format": _messages(output_format={"type": "json_schema", "schema": SCHEMA}),
-    "image-file": _asked({"type": "image", "source": {"type": "file", "file_id": "file-1"}}),
-    "document-file": _asked(
+    "image-file": _requested({"type": "image", "source": {"type": "file", "file_id": "file-1"}}),
+    "document-file": _requested(
         {"type": "document", "source": {"type": "file", "file_id": "file-1"}, "title": "T"}
     ),
     "slow": _messages(speed="standard", service_tier="auto", container="container-1"),

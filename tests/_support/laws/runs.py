@@ -24,7 +24,7 @@ from dragoman.codec import ResponseContext
 from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
-# The members of a Response that say again what was asked.
+# The members of a Response that say again what was requested.
 ECHO = (
     "/(access_programs|background|conversation|image|instructions|max_output_tokens|max_tool_calls|metadata"
     "|parallel_tool_calls|previous_response_id|prompt|prompt_cache_key|prompt_cache_options"
@@ -54,7 +54,7 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
     return out.decode(), tuple(loss.path for loss in ledger)
 
 
-def mended(protocol: str, body: Any) -> Outcome:
+def rewritten(protocol: str, body: Any) -> Outcome:
     """A request of the upstream's own protocol, fitted to one that takes no more than an unknown one does."""
     translator = RequestTranslator(
         client=UPSTREAMS[protocol],
@@ -67,7 +67,7 @@ def mended(protocol: str, body: Any) -> Outcome:
     return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
 
 
-def asked(client: str) -> ResponseContext:
+def requested(client: str) -> ResponseContext:
     request = Request(
         protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
     )
@@ -76,10 +76,13 @@ def asked(client: str) -> ResponseContext:
     )
 
 
-def answered(upstream: str, client: str, body: Any) -> Outcome:
-    """A whole answer translated. Raises RemoteProtocolError where it becomes an error: that is loud."""
+def translated_response(upstream: str, client: str, body: Any) -> Outcome:
+    """A whole response translated. Raises RemoteProtocolError where it becomes an error."""
     translator = ResponseTranslator(
-        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), upstream_streams=False
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=requested(client),
+        upstream_streams=False,
     )
     translator.receive_data(json.dumps(body).encode())
     translator.receive_eof()
@@ -90,14 +93,14 @@ def answered(upstream: str, client: str, body: Any) -> Outcome:
 
 
 def opened(out: str) -> str:
-    """What travels inside of sealed reasoning."""
-    seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
-    return "".join(encode(seal.native).decode() for seal in seals if seal is not None)
+    """What travels inside of wrapped reasoning."""
+    signatures = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", out)]
+    return "".join(encode(signature.native).decode() for signature in signatures if signature is not None)
 
 
 def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
     translator = ResponseTranslator(
-        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client), client_streams=True
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=requested(client), client_streams=True
     )
     translator.receive_data(s.render(upstream, frames))
     translator.receive_eof()
@@ -110,8 +113,8 @@ def streamed(upstream: str, client: str, frames: list[Any]) -> Outcome:
 _ENDS = {"message_stop", "response.completed", "response.incomplete", "response.failed"}
 
 
-def first_answer(frames: list[Any]) -> list[Any]:
-    """Some recordings hold several answers, one behind the other; what comes after the end of the first is not read."""
+def first_response(frames: list[Any]) -> list[Any]:
+    """Some recordings hold several responses; what comes after the end of the first is not read."""
     for number, frame in enumerate(frames):
         if frame == "[DONE]" or (isinstance(frame, dict) and frame.get("type") in _ENDS):
             return frames[: number + 1]

@@ -1,7 +1,7 @@
-"""What clients do with an answer: put it together, and send it back with the next question.
+"""What clients do with a response: assemble it, and send it back with the next request.
 
-Written from the protocols' rules alone, as a plain client would be: nothing of the product is used, and nothing
-is known of what sealed reasoning holds.
+Written only from the protocols' rules, as a plain client: it uses nothing of the product, and wrapped signatures are
+opaque.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def payloads(stream: bytes) -> list[Json]:
     return [payload for payload in found if payload is not None]
 
 
-# --- an answer, put together ---------------------------------------------------------------------------------
+# --- a response, put together ---------------------------------------------------------------------------------
 
 
 def _chat_message(stream: bytes) -> Json:
@@ -119,14 +119,14 @@ def _messages_next(said: list[Json]) -> Json:
         for block in kept
         if block["type"] == "tool_use"
     ]
-    answer: list[Json] = results or [{"type": "text", "text": "Go on"}]
+    response: list[Json] = results or [{"type": "text", "text": "Go on"}]
     return {
         "model": "m",
         "max_tokens": 9,
         "messages": [
             {"role": "user", "content": "Hi"},
             {"role": "assistant", "content": kept},
-            {"role": "user", "content": answer},
+            {"role": "user", "content": response},
         ],
     }
 
@@ -138,8 +138,8 @@ def _responses_next(said: list[Json]) -> Json:
         for item in said
         if item["type"] in outputs
     ]
-    answer: list[Json] = results or [{"role": "user", "content": "Go on"}]
-    return {"model": "m", "store": False, "input": [{"role": "user", "content": "Hi"}, *said, *answer]}
+    response: list[Json] = results or [{"role": "user", "content": "Go on"}]
+    return {"model": "m", "store": False, "input": [{"role": "user", "content": "Hi"}, *said, *response]}
 
 
 NEXT: dict[str, Callable[[Any], Json]] = {
@@ -149,7 +149,7 @@ NEXT: dict[str, Callable[[Any], Json]] = {
 }
 
 
-# --- what of an assistant's turn only its maker can read ---------------------------------------------------------
+# --- what of an assistant's turn only its vendor can read ---------------------------------------------------------
 
 
 def _chat_carriers(message: Json) -> list[Any]:
@@ -183,7 +183,7 @@ CARRIERS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def turn_of(protocol: str, body: Json) -> Any:
-    """The assistant's turns of a request, in the form of an answer that was put together."""
+    """The assistant's turns of a request, in the form of a response that was put together."""
     if protocol == RESPONSES:
         return body["input"]
     turns = [message for message in body["messages"] if message["role"] == "assistant"]

@@ -1,4 +1,4 @@
-"""Fields that nobody knows, put into any objects of a document by hypothesis, and whether they are told."""
+"""Unknown fields, put into any objects of a document by Hypothesis, and which of them the ledger lacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from laws.extras import BOOKKEEPING
 from laws.plant import child, covered, objects, steps_of
-from laws.runs import ECHO, Outcome, answered, mended, streamed, token, translated
+from laws.runs import ECHO, Outcome, rewritten, streamed, token, translated, translated_response
 
 from dragoman import RemoteProtocolError, RequestRefused
 
@@ -35,7 +35,7 @@ VALUES = st.recursive(
 )
 
 
-# Objects in answers where it says nothing: what repeats the request, what servers write for themselves, and counters of
+# Objects in responses where it has no meaning: what repeats the request, what servers add for themselves, counters of
 # nothing.
 _NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
 REPEATS = re.compile(_NOTHING)
@@ -84,13 +84,15 @@ def _is_inside(path: str, document: Any, out: str) -> bool:
 
 
 def lost_of_request(
-    client: str, upstream: str, body: Body, draw: st.DataObject, mends: bool = False
+    client: str, upstream: str, body: Body, draw: st.DataObject, rewrites: bool = False
 ) -> list[str]:
     """The places of planted fields that come to nothing on the way to an upstream."""
     planted = Planted(body, draw)
     try:
         outcome = (
-            mended(client, planted.document) if mends else translated(client, upstream, planted.document)
+            rewritten(client, planted.document)
+            if rewrites
+            else translated(client, upstream, planted.document)
         )
     except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:  # a refusal names its place
@@ -99,11 +101,11 @@ def lost_of_request(
     return planted.lost(outcome)
 
 
-def lost_of_answer(upstream: str, client: str, body: Body, draw: st.DataObject) -> list[str]:
+def lost_of_response(upstream: str, client: str, body: Body, draw: st.DataObject) -> list[str]:
     """The same on the way to a client."""
     planted = Planted(body, draw)
     try:
-        outcome = answered(upstream, client, planted.document)
+        outcome = translated_response(upstream, client, planted.document)
     except (RemoteProtocolError, RequestRefused):
         return []  # it is an error: that is loud
     return planted.lost(outcome)
@@ -111,7 +113,7 @@ def lost_of_answer(upstream: str, client: str, body: Body, draw: st.DataObject) 
 
 def lost_of_frame(upstream: str, client: str, frames: list[Any], draw: st.DataObject) -> list[str]:
     """The same in one frame that says something of its own: others repeat what is said elsewhere."""
-    number = frames.index(draw.draw(st.sampled_from(list(filter(tells, frames)))))
+    number = frames.index(draw.draw(st.sampled_from(list(filter(has_content, frames)))))
     planted = Planted(frames[number], draw, BESIDE)
     try:
         outcome = streamed(upstream, client, [*frames[:number], planted.document, *frames[number + 1 :]])
@@ -120,7 +122,7 @@ def lost_of_frame(upstream: str, client: str, frames: list[Any], draw: st.DataOb
     return [path for path in planted.lost(outcome) if not any(_names(loss, path) for loss in outcome[1])]
 
 
-def tells(frame: Any) -> bool:
+def has_content(frame: Any) -> bool:
     if not isinstance(frame, dict):
         return False
     kind = frame.get("type", "")
@@ -132,5 +134,5 @@ def tells(frame: Any) -> bool:
 
 
 def _names(loss: str, path: str) -> bool:
-    """In the ledger a stream is the whole answer that it stands for: the field has its own name there, or its block."""
+    """In the ledger a stream is its whole response: the field has its own name there, or its block."""
     return steps_of(loss)[-1:] == steps_of(path)[-1:] or loss.rpartition("/")[2].isdigit()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from oracle import meaning_chat, meaning_messages, meaning_responses, simple
 from oracle.compare import compare
-from oracle.errors import ErrorAnswer, check_error, compare_error, read_error
+from oracle.errors import ErrorResponse, check_error, compare_error, read_error
 from oracle.frames import as_object, strict_frames
 from oracle.meaning import Block, Kind, Meaning, Stop, Usage
 from oracle.order import check_order, check_whole_order
@@ -38,7 +38,7 @@ __all__ = [
     "SIMPLE_EVENTS",
     "SIMPLE_LINES",
     "Block",
-    "ErrorAnswer",
+    "ErrorResponse",
     "Kind",
     "Meaning",
     "Stop",
@@ -67,7 +67,7 @@ _READERS = {
 def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -> list[str]:
     """Problems of a stream sent to a client: framing, types, order.
 
-    `include_usage` is True for a Chat client that asked for the usage chunk.
+    `include_usage` is True for a Chat client that requested the usage chunk.
     """
     if protocol in SIMPLE:
         return simple.check_lines(stream) if protocol == SIMPLE_LINES else simple.check_events(stream)
@@ -79,7 +79,7 @@ def check_stream(protocol: str, stream: bytes, *, include_usage: bool = False) -
 
 
 def check_whole(protocol: str, body: bytes) -> list[str]:
-    """Problems of a whole answer sent to a client."""
+    """Problems of a whole response sent to a client."""
     if protocol in SIMPLE:
         return simple.check_whole(body)
     return check_body(protocol, body) + check_whole_order(protocol, body)
@@ -96,12 +96,12 @@ def meaning_of_upstream(protocol: str, stream: bytes) -> Meaning:
 
 
 def meaning_of_client_stream(protocol: str, stream: bytes) -> Meaning:
-    """What a client hears from a stream. The reader forgives; judge the bytes with `check_stream` too."""
+    """The bytes that a client receives from a stream. The reader forgives; judge the bytes with `check_stream` too."""
     return _READERS[protocol].read_stream(stream)
 
 
 def meaning_of_whole(protocol: str, body: bytes) -> Meaning:
-    """What a whole answer says, an upstream's or ours."""
+    """What a whole response says, an upstream's or ours."""
     payload = as_object(body)
     if payload is None:
         raise ValueError("a whole answer is one JSON object")

@@ -1,8 +1,8 @@
-"""Does what the client was sent mean what the upstream said?
+"""Comparison of the client's response with the upstream's by their meanings.
 
 The rules of what may be lost are data where they can be: `ENDS` says which end a client may see for an
-upstream's end. Towards Chat the order between text and calls is lost, so texts are compared joined and
-calls as a list. What a provider ran by itself may be absent from another protocol's answer. A fault may
+upstream's end. For Chat the order between text and calls is lost, so texts are compared joined and
+calls as a list. What a provider ran by itself may be absent from another protocol's response. An error may
 never look like a success.
 """
 
@@ -42,8 +42,8 @@ def compare(
     include_usage: bool = True,
     custom_tools: frozenset[str] = frozenset(),
 ) -> list[str]:
-    """What the client's answer lost or changed. `custom_tools` are the free-form tools the client declared;
-    `include_usage` is False for a Chat client that did not ask for a usage chunk."""
+    """What the client's response lost or changed. `custom_tools` are the free-form tools the client declared;
+    `include_usage` is False for a Chat client that did not request a usage chunk."""
     problems = _ends(upstream, client, client_protocol)
     if client_protocol in SIMPLE:
         return problems + _words(upstream, client)
@@ -54,16 +54,16 @@ def compare(
 
 
 def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
-    # The simple API does not tell why an answer ended.
+    # The simple API does not tell why a response ended.
     allowed = {Stop.END} if protocol in SIMPLE else ENDS[upstream.stop][protocol]
     if upstream.stop in BROKEN:
         if client.stop is not Stop.ERROR:
             return [f"stop: the upstream's {upstream.stop} came out as {client.stop}"]
         said = upstream.failure.message if upstream.failure else ""
-        heard = client.failure.message if client.failure else ""
-        if said not in heard:
-            return [f"error: the upstream's message {said!r} became {heard!r}"]
-        return [] if heard else ["error: no message"]
+        received = client.failure.message if client.failure else ""
+        if said not in received:
+            return [f"error: the upstream's message {said!r} became {received!r}"]
+        return [] if received else ["error: no message"]
     if Stop.END in allowed and client.calls:
         allowed = allowed | {Stop.TOOL}  # a turn that ends with calls waits for their results
     if protocol == MESSAGES and upstream.stop is Stop.END and upstream.said(Kind.REFUSAL):
@@ -138,7 +138,7 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     if one != other:
         problems.append(f"reasoning: {_differ(one, other)}")
     if upstream.stop is Stop.FILTER or upstream.said(Kind.REFUSAL):
-        # Which of text and refusal a refused answer's words become differs; the words may not be lost.
+        # Which of text and refusal a refused response's words become differs; the words may not be lost.
         one, other = (_joined(blocks, Kind.TEXT, Kind.REFUSAL) for blocks in (sent, got))
         explained = {one, upstream.explanation, one + upstream.explanation}
         if other not in explained or (one and one not in other):

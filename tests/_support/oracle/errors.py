@@ -1,4 +1,4 @@
-"""HTTP error answers: are they in the client's form, and do they keep what the upstream said?"""
+"""HTTP error responses: they have the client's form and keep the upstream's message."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ READERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorAnswer:
+class ErrorResponse:
     """An HTTP error as somebody sent it."""
 
     protocol: str
@@ -73,17 +73,17 @@ class ErrorAnswer:
         return self.kind == "context_length_exceeded" or OVERFLOW.search(self.message) is not None
 
 
-def read_error(protocol: str, status: int, body: bytes) -> ErrorAnswer:
-    """Any error answer, in whatever form a provider chose."""
+def read_error(protocol: str, status: int, body: bytes) -> ErrorResponse:
+    """Any error response, in whatever form a provider chose."""
     payload = as_object(body)
     if payload is None:
-        return ErrorAnswer(protocol, status, "", "")
+        return ErrorResponse(protocol, status, "", "")
     failure = READERS[protocol](payload)
-    return ErrorAnswer(protocol, status, failure.kind, failure.message)
+    return ErrorResponse(protocol, status, failure.kind, failure.message)
 
 
 def check_error(protocol: str, status: int, body: bytes) -> list[str]:
-    """Problems of an error answer sent to a client of this protocol."""
+    """Problems of an error response sent to a client of this protocol."""
     problems = simple.check_error_body(body) if protocol in SIMPLE else check_error_body(protocol, body)
     if not 400 <= status <= 599:
         problems.append(f"status: {status} is no error")
@@ -95,7 +95,7 @@ def check_error(protocol: str, status: int, body: bytes) -> list[str]:
     return problems
 
 
-def compare_error(upstream: ErrorAnswer, client: ErrorAnswer) -> list[str]:
+def compare_error(upstream: ErrorResponse, client: ErrorResponse) -> list[str]:
     """What the client's error lost of the upstream's."""
     problems = []
     keep = {upstream.status}

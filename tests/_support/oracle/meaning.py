@@ -1,4 +1,4 @@
-"""What an answer says, whatever protocol it came in.
+"""What a response says, whatever protocol it came in.
 
 A `Meaning` is read leniently from any provider's bytes or from what a client was sent, by the readers
 beside this module. They share nothing with the product. `compare` in the module of that name judges one
@@ -63,7 +63,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Meaning:
-    """An answer: its blocks by choice, how it ended, what it cost."""
+    """A response: its blocks by choice, how it ended, what it cost."""
 
     choices: dict[int, list[Block]] = field(default_factory=dict)
     stop: Stop = Stop.CUT

@@ -1,4 +1,4 @@
-"""Meaning of Chat Completions answers, with all that compatible servers make of them.
+"""Meaning of Chat Completions responses, with all that compatible servers make of them.
 
 Taken as given: content as a list of parts, reasoning under three names, tool fragments without index or
 with an index used again for a new id, roles and names in every delta, usage anywhere, an error object

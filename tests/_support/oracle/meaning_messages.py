@@ -1,4 +1,4 @@
-"""Meaning of Messages answers.
+"""Meaning of Messages responses.
 
 `message_start` and `message_delta` usage are one set of cumulative figures, the later replacing the earlier
 field by field; everything after `message_stop` is nothing; a missing `message_stop` is forgiven once a

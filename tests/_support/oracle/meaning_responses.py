@@ -1,4 +1,4 @@
-"""Meaning of Responses answers.
+"""Meaning of Responses responses.
 
 Items are built from their deltas; `done` events and the final response fill what had none. The terminal
 event decides how the turn ended.

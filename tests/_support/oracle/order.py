@@ -1,4 +1,4 @@
-"""One automaton per protocol over the strictly read frames, and the same demands on whole answers."""
+"""One automaton per protocol over the strictly read frames, and the same rules for whole responses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHOLE = {
 
 
 def check_order(protocol: str, frames: list[Frame], *, include_usage: bool = False) -> list[str]:
-    """Problems of the order of a stream's frames. `include_usage` is what a Chat client asked for."""
+    """Problems of the order of a stream's frames. `include_usage` is what a Chat client requested."""
     automaton: order_chat.ChatOrder | order_messages.MessagesOrder | order_responses.ResponsesOrder
     if protocol == CHAT:
         automaton = order_chat.ChatOrder(include_usage=include_usage)
@@ -28,6 +28,6 @@ def check_order(protocol: str, frames: list[Frame], *, include_usage: bool = Fal
 
 
 def check_whole_order(protocol: str, text: str | bytes) -> list[str]:
-    """Problems of a whole answer that its types do not show."""
+    """Problems of a whole response that its types do not show."""
     body = as_object(text)
     return WHOLE[protocol](body) if body is not None else []

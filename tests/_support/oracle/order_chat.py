@@ -214,7 +214,7 @@ def usage_sums(usage: Any) -> list[str]:
 
 
 def whole_problems(body: dict[str, Any]) -> list[str]:
-    """The same demands on an answer that was not streamed."""
+    """The same rules for a response that was not streamed."""
     problems: list[str] = []
     choices = body.get("choices") or []
     if not choices:

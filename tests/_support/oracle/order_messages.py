@@ -60,11 +60,11 @@ class MessagesOrder:
         kind = event.get("type")
         where = f"frame {number} ({kind})"
         if frame.event is None:
-            self._tell(where, "no `event:` line; the official client skips such frames")
+            self._report(where, "no `event:` line; the official client skips such frames")
         elif frame.event != kind:
-            self._tell(where, f"`event: {frame.event}` is not the data's type")
+            self._report(where, f"`event: {frame.event}` is not the data's type")
         if self.phase in ("ended", "failed"):
-            self._tell(where, "something follows the end of the stream")
+            self._report(where, "something follows the end of the stream")
         elif kind == "ping":
             return
         elif kind == "error":
@@ -72,60 +72,60 @@ class MessagesOrder:
         elif kind in self.steps:
             self.steps[kind](where, event)
 
-    def _tell(self, where: str, what: str) -> None:
+    def _report(self, where: str, what: str) -> None:
         self.problems.append(f"{where}: order: {what}")
 
     def _message_start(self, where: str, event: dict[str, Any]) -> None:
         if self.phase != "before":
-            self._tell(where, "a second message_start")
+            self._report(where, "a second message_start")
         self.phase = "open"
         message = event.get("message") or {}
         if message.get("content"):
-            self._tell(where, "content is not empty")
+            self._report(where, "content is not empty")
         if message.get("stop_reason") is not None:
-            self._tell(where, "stop_reason is already set")
+            self._report(where, "stop_reason is already set")
         if not message.get("id"):
-            self._tell(where, "empty id")
+            self._report(where, "empty id")
 
     def _content_block_start(self, where: str, event: dict[str, Any]) -> None:
         self._during(where)
         if self.current is not None:
-            self._tell(where, "the block before is still open")
+            self._report(where, "the block before is still open")
         if event.get("index") != len(self.blocks):
-            self._tell(where, "block indexes are not contiguous from 0")
+            self._report(where, "block indexes are not contiguous from 0")
         start = event.get("content_block") or {}
         self.current = Block(start.get("type", ""), start)
         self.blocks.append(self.current)
         if start.get("text") or start.get("thinking") or start.get("signature"):
-            self._tell(where, f"a {self.current.kind} block does not start empty")
+            self._report(where, f"a {self.current.kind} block does not start empty")
         caller = (start.get("caller") or {}).get("type", "direct")
         if self.current.kind in TOOLS:
             # Calls made by code come whole; clients take a direct call's input from its deltas alone.
             self.current.filled = bool(start.get("input"))
             if self.current.filled and caller == "direct":
-                self._tell(where, "a tool block does not start with input {}")
+                self._report(where, "a tool block does not start with input {}")
             if not start.get("id") or not start.get("name"):
-                self._tell(where, "a tool block without id or name")
+                self._report(where, "a tool block without id or name")
             ids = [block.start.get("id") for block in self.blocks if block.kind in TOOLS]
             if len(set(ids)) != len(ids):
-                self._tell(where, "a tool id is used twice")
+                self._report(where, "a tool id is used twice")
 
     def _content_block_delta(self, where: str, event: dict[str, Any]) -> None:
         self._during(where)
         block = self.current
         if block is None or event.get("index") != len(self.blocks) - 1:
-            self._tell(where, "no such block is open")
+            self._report(where, "no such block is open")
             return
         delta = event.get("delta") or {}
         kind = delta.get("type")
         if kind not in DELTAS.get(block.kind, set()):
-            self._tell(where, f"{kind} in a {block.kind} block")
+            self._report(where, f"{kind} in a {block.kind} block")
         if block.signed:
-            self._tell(where, "a delta after the signature")
+            self._report(where, "a delta after the signature")
         if kind == "signature_delta":
             block.signed = True
             if not delta.get("signature"):
-                self._tell(where, "an empty signature")
+                self._report(where, "an empty signature")
         piece = delta.get("text") or delta.get("partial_json") or delta.get("thinking") or ""
         block.pieces.append(piece if isinstance(piece, str) else "")
 
@@ -133,14 +133,14 @@ class MessagesOrder:
         self._during(where)
         block = self.current
         if block is None or event.get("index") != len(self.blocks) - 1:
-            self._tell(where, "no such block is open")
+            self._report(where, "no such block is open")
             return
         self.current = None
         text = "".join(block.pieces)
         if block.kind == "text" and not text:
-            self._tell(where, "a text block without text")
+            self._report(where, "a text block without text")
         if block.kind == "thinking" and not block.signed:
-            self._tell(where, "a thinking block without a signature")
+            self._report(where, "a thinking block without a signature")
         if block.kind in TOOLS and not (block.filled and not text):
             self.problems += self.cut  # only the last block of a turn can be the cut one
             self.cut = [f"{where}: order: {problem}" for problem in input_problems(text)]
@@ -151,26 +151,26 @@ class MessagesOrder:
         self.stop_reason = delta.get("stop_reason")
         self.phase = "stopped"
         if self.stop_reason is None:
-            self._tell(where, "no stop_reason")
+            self._report(where, "no stop_reason")
         if self.current is not None and not (self.current.kind in TOOLS and self.stop_reason in CUT_SHORT):
-            self._tell(where, "a block is still open")
+            self._report(where, "a block is still open")
         if self.stop_reason not in CUT_SHORT:
             self.problems += self.cut
         kinds = [block.kind for block in self.blocks]
         for problem in stop_problems(self.stop_reason, delta.get("stop_sequence"), kinds):
-            self._tell(where, problem)
+            self._report(where, problem)
 
     def _message_stop(self, where: str, event: dict[str, Any]) -> None:
         del event
         if self.phase != "stopped":
-            self._tell(where, "no message_delta came before")
+            self._report(where, "no message_delta came before")
         self.phase = "ended"
 
     def _during(self, where: str) -> None:
         if self.phase == "before":
-            self._tell(where, "message_start has not come yet")
+            self._report(where, "message_start has not come yet")
         elif self.phase == "stopped":
-            self._tell(where, "the message_delta has already come")
+            self._report(where, "the message_delta has already come")
 
     def close(self) -> list[str]:
         if self.phase not in ("ended", "failed"):
@@ -200,7 +200,7 @@ def stop_problems(reason: str | None, sequence: str | None, kinds: list[str]) ->
 
 
 def whole_problems(body: dict[str, Any]) -> list[str]:
-    """The same demands on an answer that was not streamed."""
+    """The same rules for a response that was not streamed."""
     blocks = [block for block in body.get("content") or [] if isinstance(block, dict)]
     kinds = [block.get("type", "") for block in blocks]
     problems = stop_problems(body.get("stop_reason"), body.get("stop_sequence"), kinds)

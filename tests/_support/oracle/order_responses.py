@@ -67,14 +67,14 @@ class ResponsesOrder:
         kind = event.get("type") if event else frame.data
         self.where = f"frame {number} ({kind})"
         if frame.data == "[DONE]":
-            self._tell("[DONE] does not belong here")
+            self._report("[DONE] does not belong here")
             return
         if event is None or not isinstance(kind, str):
             return
         if frame.event != kind:
-            self._tell(f"`event: {frame.event}` is not the data's type")
+            self._report(f"`event: {frame.event}` is not the data's type")
         if event.get("sequence_number") != self.count:
-            self._tell(f"sequence_number {event.get('sequence_number')}, expected {self.count}")
+            self._report(f"sequence_number {event.get('sequence_number')}, expected {self.count}")
         self.count += 1
         self._place(kind)
         if "response" in event:
@@ -86,22 +86,22 @@ class ResponsesOrder:
         elif kind != "error":
             self._inside(kind, event)
 
-    def _tell(self, what: str) -> None:
+    def _report(self, what: str) -> None:
         self.problems.append(f"{self.where}: order: {what}")
 
     def _place(self, kind: str) -> None:
         if self.ended:
-            self._tell("something follows the end of the stream")
+            self._report("something follows the end of the stream")
         elif self.errored and kind != "response.failed":
-            self._tell("only response.failed may follow an error event")
+            self._report("only response.failed may follow an error event")
         wanted = OPENING[len(self.opening)] if len(self.opening) < len(OPENING) else None
         # A failure may come before in_progress, never before created.
         failing = kind in ("error", "response.failed") and self.opening
         if wanted and kind not in (wanted, "response.queued") and not failing:
-            self._tell(f"expected {wanted}")
+            self._report(f"expected {wanted}")
         if kind in OPENING:
             if kind in self.opening:
-                self._tell("it came already")
+                self._report("it came already")
             self.opening.append(kind)
         self.errored |= kind == "error"
         self.ended |= kind in TERMINAL
@@ -112,15 +112,15 @@ class ResponsesOrder:
         if self.response_id is None:
             self.response_id = response.get("id")
         if not response.get("id") or response.get("id") != self.response_id:
-            self._tell("the response's id is empty or changed")
+            self._report("the response's id is empty or changed")
         status = TERMINAL.get(kind)
         if status is None:
             wanted = {"queued"} if kind == "response.queued" else {"in_progress", "queued"}
             if response.get("status") not in wanted or response.get("output") or response.get("usage"):
-                self._tell("a response in progress has no output, no usage and status in_progress")
+                self._report("a response in progress has no output, no usage and status in_progress")
             return
         if response.get("status") != status:
-            self._tell(f"status {response.get('status')!r}")
+            self._report(f"status {response.get('status')!r}")
         output = response.get("output")
         self._final_output(kind, output if isinstance(output, list) else [])
         self.problems += [f"{self.where}: {problem}" for problem in whole_problems(response)]
@@ -129,39 +129,39 @@ class ResponsesOrder:
         if kind == "response.failed" and not output:
             return  # a failed response may leave out what it had
         if output[: len(self.done)] != self.done:
-            self._tell("the final output is not the done items in order")
+            self._report("the final output is not the done items in order")
         rest = output[len(self.done) :]
         current = self.current.added if self.current else {}
         # An item that was cut may stay open: a call's `done` would tell the client to run half of it.
         cut_call = kind == "response.incomplete" and current.get("type") in CALLS
         if self.current is not None and kind != "response.failed" and not cut_call:
-            self._tell("an item is still open")
+            self._report("an item is still open")
         for item in rest:
             if not (
                 isinstance(item, dict) and item.get("id") == current.get("id") and self.current is not None
             ):
-                self._tell("the final output has an item that was never done")
+                self._report("the final output has an item that was never done")
             elif item.get("status") != "incomplete":
-                self._tell("an item that was never done must have status incomplete")
+                self._report("an item that was never done must have status incomplete")
 
     def _added(self, event: dict[str, Any]) -> None:
         item = event.get("item") or {}
         if self.current is not None:
-            self._tell("the item before is still open")
+            self._report("the item before is still open")
         if event.get("output_index") != self.added:
-            self._tell("output indexes are not contiguous from 0")
+            self._report("output indexes are not contiguous from 0")
         if not item.get("id") or str(item["id"]) in self.ids:
-            self._tell("the item's id is empty or used twice")
+            self._report("the item's id is empty or used twice")
         call_id = item.get("call_id")
         kind = str(item.get("type"))
         if kind in CALLS and (not call_id or str(call_id) in self.ids):
-            self._tell("the call_id is empty or used twice")
+            self._report("the call_id is empty or used twice")
         self.ids |= {str(item.get("id")), str(call_id)} - {"None"}
         if item.get("status") not in (None, "in_progress"):
-            self._tell(f"added with status {item.get('status')!r}")
+            self._report(f"added with status {item.get('status')!r}")
         for name in ("content", "summary", "arguments", "input"):
             if kind in (*CALLS, "message", "reasoning") and item.get(name):
-                self._tell(f"added with {name} already there")
+                self._report(f"added with {name} already there")
         self.added += 1
         self.current = Item(item)
         if kind in CALLS:
@@ -170,12 +170,12 @@ class ResponsesOrder:
     def _inside(self, kind: str, event: dict[str, Any]) -> None:
         item = self.current
         if item is None:
-            self._tell("no item is open")
+            self._report("no item is open")
             return
         if event.get("output_index") != self.added - 1:
-            self._tell("output_index is not that of the open item")
+            self._report("output_index is not that of the open item")
         if "item_id" in event and event["item_id"] != item.added.get("id"):
-            self._tell("item_id is not that of the open item")
+            self._report("item_id is not that of the open item")
         family, _, action = kind.rpartition(".")
         if family in PARTS:
             self._part(PARTS[family], action, event)
@@ -184,7 +184,7 @@ class ResponsesOrder:
         elif kind == "response.output_text.annotation.added":
             part = item.parts.get(("content", event.get("content_index", -1)))
             if part is None or event.get("annotation_index") != len(part.annotations):
-                self._tell("annotation of no open part, or with a wrong annotation_index")
+                self._report("annotation of no open part, or with a wrong annotation_index")
             else:
                 part.annotations.append(event.get("annotation"))
 
@@ -192,27 +192,27 @@ class ResponsesOrder:
         assert self.current is not None
         index = event.get("content_index" if slot == "content" else "summary_index", -1)
         parts = self.current.parts
-        told = event.get("part") or {}
-        text = told.get("refusal" if told.get("type") == "refusal" else "text")
+        reported = event.get("part") or {}
+        text = reported.get("refusal" if reported.get("type") == "refusal" else "text")
         part = parts.get((slot, index))
         if action == "added":
             if index != sum(1 for kind, _ in parts if kind == slot):
-                self._tell("part indexes are not contiguous from 0")
+                self._report("part indexes are not contiguous from 0")
             if any(open_part.closed is None for open_part in parts.values()):
-                self._tell("the part before is still open")
-            if text != "" or told.get("annotations"):
-                self._tell("the part is not added empty")
-            parts[slot, index] = Part(told.get("type", ""))
+                self._report("the part before is still open")
+            if text != "" or reported.get("annotations"):
+                self._report("the part is not added empty")
+            parts[slot, index] = Part(reported.get("type", ""))
         elif part is None or part.closed is not None:
-            self._tell("no such part is open")
+            self._report("no such part is open")
         else:
-            part.closed = told
+            part.closed = reported
             if not part.text_done:
-                self._tell("the part is done before its text is")
-            if (told.get("type"), text) != (part.kind, part.text):
-                self._tell("the part is not the sum of its deltas")
-            if part.kind == "output_text" and told.get("annotations") != part.annotations:
-                self._tell("the part's annotations are not those that were added")
+                self._report("the part is done before its text is")
+            if (reported.get("type"), text) != (part.kind, part.text):
+                self._report("the part is not the sum of its deltas")
+            if part.kind == "output_text" and reported.get("annotations") != part.annotations:
+                self._report("the part's annotations are not those that were added")
 
     def _text(self, family: str, action: str, event: dict[str, Any]) -> None:
         assert self.current is not None
@@ -220,37 +220,37 @@ class ResponsesOrder:
         index = event.get("summary_index" if slot == "summary" else "content_index", -1)
         part = self.current.call if slot == "call" else self.current.parts.get((slot, index))
         if part is None or part.kind != wanted:
-            self._tell(f"no {wanted} is open there")
+            self._report(f"no {wanted} is open there")
         elif part.text_done:
-            self._tell("the text is already done")
+            self._report("the text is already done")
         elif action == "delta":
             part.text += event.get("delta") or ""
         else:
             part.text_done = True
             if event.get(name) != part.text:
-                self._tell(f"{name} is not the sum of the deltas")
+                self._report(f"{name} is not the sum of the deltas")
 
     def _item_done(self, event: dict[str, Any]) -> None:
-        item, told = self.current, event.get("item") or {}
+        item, reported = self.current, event.get("item") or {}
         if item is None or event.get("output_index") != self.added - 1:
-            self._tell("no such item is open")
+            self._report("no such item is open")
             return
         self.current = None
-        self.done.append(told)
+        self.done.append(reported)
         for name in ("id", "type", "call_id", "name"):
-            if told.get(name) != item.added.get(name):
-                self._tell(f"the item's {name} changed")
-        if told.get("status") not in (None, "completed", "incomplete", "failed"):
-            self._tell(f"done with status {told.get('status')!r}")
+            if reported.get(name) != item.added.get(name):
+                self._report(f"the item's {name} changed")
+        if reported.get("status") not in (None, "completed", "incomplete", "failed"):
+            self._report(f"done with status {reported.get('status')!r}")
         for slot in ("content", "summary"):
             built = [part.closed for (kind, _), part in item.parts.items() if kind == slot]
-            if (told.get(slot) or []) != built and told.get("type") in ("message", "reasoning"):
-                self._tell(f"the item's {slot} is not its done parts")
+            if (reported.get(slot) or []) != built and reported.get("type") in ("message", "reasoning"):
+                self._report(f"the item's {slot} is not its done parts")
         if item.call is not None:
             if not item.call.text_done:
-                self._tell("the call is done before its text is")
-            if told.get(CALLS[item.call.kind]) != item.call.text:
-                self._tell("the call's text is not the sum of its deltas")
+                self._report("the call is done before its text is")
+            if reported.get(CALLS[item.call.kind]) != item.call.text:
+                self._report("the call's text is not the sum of its deltas")
 
     def close(self) -> list[str]:
         if not self.ended:
@@ -259,7 +259,7 @@ class ResponsesOrder:
 
 
 def whole_problems(response: dict[str, Any]) -> list[str]:
-    """The demands on a final Response, streamed or not."""
+    """The rules for a final Response, streamed or not."""
     problems: list[str] = []
     status = response.get("status")
     if status not in ("completed", "incomplete", "failed"):

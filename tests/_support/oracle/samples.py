@@ -1,4 +1,4 @@
-"""Good streams and answers, written by hand from the protocols' rules, for the oracle's own tests to break.
+"""Good streams and responses, written by hand from the protocols' rules, for the oracle's own tests to break.
 
 Each function gives fresh payloads (dicts, or a bare string such as [DONE]); `render` makes the bytes.
 """
@@ -191,9 +191,9 @@ def item(kind: str, output: int, **fields: Any) -> dict[str, Any]:
 
 def responses() -> list[Payload]:
     """Reasoning, a message, two calls."""
-    thought = {"type": "summary_text", "text": "Hmm."}
+    thinking_block = {"type": "summary_text", "text": "Hmm."}
     said = {"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}
-    reasoning = {"id": "rs_1", "type": "reasoning", "summary": [thought]}
+    reasoning = {"id": "rs_1", "type": "reasoning", "summary": [thinking_block]}
     spoken = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [said]}
     first = {"id": "fc_1", "type": "function_call", "call_id": "call_a", "name": "add"}
     second = {"id": "fc_2", "type": "function_call", "call_id": "call_b", "name": "now"}
@@ -208,10 +208,10 @@ def responses() -> list[Payload]:
         {"type": "response.created", "response": response()},
         {"type": "response.in_progress", "response": response()},
         item("added", 0, id="rs_1", type="reasoning", summary=[]),
-        at("reasoning_summary_part.added", 0, "rs_1", summary_index=0, part={**thought, "text": ""}),
+        at("reasoning_summary_part.added", 0, "rs_1", summary_index=0, part={**thinking_block, "text": ""}),
         at("reasoning_summary_text.delta", 0, "rs_1", summary_index=0, delta="Hmm."),
         at("reasoning_summary_text.done", 0, "rs_1", summary_index=0, text="Hmm."),
-        at("reasoning_summary_part.done", 0, "rs_1", summary_index=0, part=thought),
+        at("reasoning_summary_part.done", 0, "rs_1", summary_index=0, part=thinking_block),
         item("done", 0, **reasoning),
         item("added", 1, **{**spoken, "status": "in_progress", "content": []}),
         at("content_part.added", 1, "msg_1", **text, part={**said, "text": ""}),

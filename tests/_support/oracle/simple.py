@@ -1,4 +1,4 @@
-"""The simple API as its clients see it: shapes, order and meaning of its three kinds of answers.
+"""The simple API as its clients see it: shapes, order and meaning of its three kinds of responses.
 
 There is no SDK, so the shapes are written down here: members in this order, none missing, none more. A stream is
 lines of JSON or server-sent events; both number their chunks, and both say in their own way that they are over.
@@ -72,7 +72,7 @@ def _chunk(where: str, text: str, number: int, *, done: bool) -> list[str]:
 
 
 def check_whole(body: bytes) -> list[str]:
-    """Problems of a whole answer."""
+    """Problems of a whole response."""
     try:
         value = strict_json(body)
     except ValueError as error:
@@ -118,28 +118,28 @@ def _shape(where: str, value: Any, kinds: dict[str, type]) -> list[str]:
 
 
 def read_stream(stream: bytes) -> Meaning:
-    """What a client hears, of either form of a stream."""
+    """The bytes that a client receives, of either form of a stream."""
     meaning = Meaning()
     if stream.lstrip()[:1] == b"{":
         for line in stream.splitlines():
-            _hear(meaning, as_object(line) or {})
+            _receive(meaning, as_object(line) or {})
         return meaning
     for frame in lenient_frames(stream):
         if frame.data == DONE:
             meaning.stop = Stop.END if meaning.failure is None else Stop.ERROR
             return meaning
         value = as_object(frame.data) or {}
-        _hear(meaning, {"error": value} if frame.event == "error" else value)
+        _receive(meaning, {"error": value} if frame.event == "error" else value)
     return meaning
 
 
 def read_whole(body: dict[str, Any]) -> Meaning:
     meaning = Meaning()
-    _hear(meaning, body)
+    _receive(meaning, body)
     return meaning
 
 
-def _hear(meaning: Meaning, value: dict[str, Any]) -> None:
+def _receive(meaning: Meaning, value: dict[str, Any]) -> None:
     if "error" in value:
         meaning.failure = failure_of(value)
         meaning.stop = Stop.ERROR

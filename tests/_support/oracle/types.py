@@ -1,6 +1,6 @@
 """Strict type checks of emitted JSON against the official SDKs' own pydantic types.
 
-Strategy: parse the text as plain JSON first, pick the SDK class by the `type` field, let pydantic validate
+Parse the text as plain JSON first, pick the SDK class by the `type` field, let pydantic validate
 in strict mode (the SDKs' own `construct` never complains), then walk the validated objects for the two
 things pydantic is silent about: fields the schema requires as "present, null allowed" (`PRESENT`), and
 fields the SDK does not know (`EXTENSIONS` lists the ones that are accepted by convention). A problem is
@@ -93,7 +93,7 @@ _CHAT_MESSAGE_EXTENSIONS = {
     "reasoning",  # the same under its other name
     "reasoning_details",  # the one carrier of signatures and encrypted reasoning
     "thinking_blocks",  # ready-made thinking blocks, as one widespread library prints them
-    "annotations",  # typed in whole answers, also seen in deltas
+    "annotations",  # typed in whole responses, also seen in deltas
 }
 EXTENSIONS: dict[type[BaseModel], set[str]] = {
     c_chunk.ChoiceDelta: _CHAT_MESSAGE_EXTENSIONS,
@@ -174,7 +174,7 @@ def check_event(protocol: str, text: str) -> list[str]:
 
 
 def check_body(protocol: str, text: str | bytes) -> list[str]:
-    """Problems of a whole answer."""
+    """Problems of a whole response."""
     payload, problems = _object(text)
     if payload is None:
         return problems
@@ -320,11 +320,11 @@ def _validate(kind: Any, text: str | bytes, *, extras: bool = True) -> list[str]
     try:
         value = _adapter(kind).validate_json(text, strict=True)
     except ValidationError as error:
-        return _told(error)
+        return _recorded(error)
     return list(_walk(value, "", extras))
 
 
-def _told(error: ValidationError) -> list[str]:
+def _recorded(error: ValidationError) -> list[str]:
     """Pydantic's errors without the union members that were never meant."""
     found = error.errors(include_url=False, include_input=False)
     # A member whose `type` literal does not fit is not the member that was meant.
@@ -333,8 +333,8 @@ def _told(error: ValidationError) -> list[str]:
     if not meant:  # a union inside the member that was meant has no fitting member: the deepest complaint
         depth = max(len(e["loc"]) for e in found)
         meant = [e for e in found if len(e["loc"]) == depth]
-    told = [f"{_path(e['loc'])}: {e['msg']}" for e in meant]
-    return list(dict.fromkeys(told))
+    reported = [f"{_path(e['loc'])}: {e['msg']}" for e in meant]
+    return list(dict.fromkeys(reported))
 
 
 def _path(loc: tuple[Any, ...]) -> str:

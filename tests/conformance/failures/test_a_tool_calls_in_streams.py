@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from failures.answers import Call, Cost, Say, Think, frames, stream
-from failures.cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
+from failures.responses import Call, Cost, Reasoning, Text, frames, stream
 from failures.rules import refused
+from failures.translate import Received, each, every_pair, pairs, receive, receive_whole, translate_request
 from failures.turns import Model, Result, User, all_blocks, calls_of, request
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
@@ -16,7 +16,7 @@ from oracle.meaning import Kind
 
 from dragoman import Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
@@ -31,8 +31,8 @@ def chat(
     return s.render(CHAT, [start, *map(s.chunk, deltas), *ending, *tail])
 
 
-def skeleton(heard: Heard) -> list[str]:
-    """The life of blocks or items in a stream: `start`, `delta` and `stop` with their index."""
+def skeleton(received: Received) -> list[str]:
+    """The events of blocks or items in a stream: `start`, `delta` and `stop` with their index."""
     words = {
         "content_block_start": "start",
         "content_block_delta": "delta",
@@ -41,7 +41,7 @@ def skeleton(heard: Heard) -> list[str]:
         "function_call_arguments.delta": "delta",
         "output_item.done": "stop",
     }
-    found = [(words.get(kind), event) for kind, event in zip(heard.kinds, heard.events, strict=True)]
+    found = [(words.get(kind), event) for kind, event in zip(received.kinds, received.events, strict=True)]
     return [f"{word} {event.get('index', event.get('output_index'))}" for word, event in found if word]
 
 
@@ -56,9 +56,9 @@ def test_A1_interleaved_calls_stay_apart(client: str) -> None:
         s.call(0, arguments="1}"),
         s.call(1, arguments="2}"),
     )
-    heard = hear(CHAT, client, data)
-    assert heard.gist == [("call", 'add({"a":1})'), ("call", 'now({"b":2})')]
-    starts = skeleton(heard)
+    received = receive(CHAT, client, data)
+    assert received.gist == [("call", 'add({"a":1})'), ("call", 'now({"b":2})')]
+    starts = skeleton(received)
     assert starts[0] == "start 0"
     assert starts.index("stop 0") < starts.index("start 1")
     assert [each.split()[1] for each in starts] == sorted(each.split()[1] for each in starts)
@@ -69,8 +69,8 @@ def test_A1_interleaved_calls_stay_apart(client: str) -> None:
 def test_A2_parallel_calls_have_their_own_index(upstream: str) -> None:
     """The index counts calls from 0; it is not that of the content block."""
     calls = [Call("call_a", "add"), Call("call_b", "now"), Call("call_c", "add")]
-    heard = hear(upstream, CHAT, stream(upstream, Think("Hm."), Say("Let me see."), *calls))
-    deltas = [choice["delta"] for event in heard.events for choice in event["choices"]]
+    received = receive(upstream, CHAT, stream(upstream, Reasoning("Hm."), Text("Let me see."), *calls))
+    deltas = [choice["delta"] for event in received.events for choice in event["choices"]]
     fragments = [part for delta in deltas for part in delta.get("tool_calls", [])]
     assert [(each["index"], each["id"]) for each in fragments if "id" in each] == [
         (0, "call_a"),
@@ -83,15 +83,15 @@ def test_A2_parallel_calls_have_their_own_index(upstream: str) -> None:
 
 
 @each("client", OTHERS)
-@pytest.mark.parametrize("index_too", [True, False], ids=["by-index", "by-id-alone"])
-def test_A3_calls_back_to_back_are_two_blocks(client: str, index_too: bool) -> None:
-    """No text stands between the calls, and each comes whole in one chunk."""
+@pytest.mark.parametrize("index_too", [True, False], ids=["by-index", "only-by-id"])
+def test_A3_consecutive_calls_are_two_blocks(client: str, index_too: bool) -> None:
+    """No text is between the calls, and each is in one chunk."""
     first, second = s.call(0, "call_a", "add", '{"a":1}'), s.call(1, "call_b", "now", "{}")
     if not index_too:
         del first["tool_calls"][0]["index"], second["tool_calls"][0]["index"]
-    heard = hear(CHAT, client, chat(first, second))
-    assert heard.gist == [("call", 'add({"a":1})'), ("call", "now({})")]
-    assert [each for each in skeleton(heard) if "delta" not in each] == [
+    received = receive(CHAT, client, chat(first, second))
+    assert received.gist == [("call", 'add({"a":1})'), ("call", "now({})")]
+    assert [each for each in skeleton(received) if "delta" not in each] == [
         "start 0",
         "stop 0",
         "start 1",
@@ -105,18 +105,18 @@ def test_A3_calls_back_to_back_are_two_blocks(client: str, index_too: bool) -> N
 )
 def test_A4_no_arguments_are_an_empty_object(client: str, upstream: str, pieces: tuple[str, ...]) -> None:
     """However a tool without parameters is called, the sum of the argument deltas is `{}`."""
-    heard = hear(upstream, client, stream(upstream, Call("call_a", "now", pieces)))
-    assert heard.gist == [("call", "now({})")]
+    received = receive(upstream, client, stream(upstream, Call("call_a", "now", pieces)))
+    assert received.gist == [("call", "now({})")]
     if client == MESSAGES:
-        deltas = [event["delta"]["partial_json"] for event in heard.of("content_block_delta")]
+        deltas = [event["delta"]["partial_json"] for event in received.of("content_block_delta")]
         assert "".join(deltas) == "{}"
     elif client == RESPONSES:
-        assert [event["arguments"] for event in heard.of("function_call_arguments.done")] == ["{}"]
+        assert [event["arguments"] for event in received.of("function_call_arguments.done")] == ["{}"]
 
 
 @pairs()
-def test_A4_no_arguments_in_a_whole_answer(client: str, upstream: str) -> None:
-    whole = hear_whole(upstream, client, stream(upstream, Call("call_a", "now", ())), streams=True)
+def test_A4_no_arguments_in_a_whole_response(client: str, upstream: str) -> None:
+    whole = receive_whole(upstream, client, stream(upstream, Call("call_a", "now", ())), streams=True)
     if client == CHAT:
         (call,) = whole["choices"][0]["message"]["tool_calls"]
         assert call["function"]["arguments"] == "{}"
@@ -137,34 +137,36 @@ def test_A5_empty_arguments_in_history_are_an_empty_object(
     holder["arguments"] = arguments
     if arguments is None:
         del holder["arguments"]
-    sent = ask(client, upstream, body).body
+    sent = translate_request(client, upstream, body).body
     ((_, _, got),) = calls_of(upstream, sent)
     assert got == ({} if upstream == MESSAGES else "{}")
     assert refused(upstream, sent) == []
 
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
-def test_A6_input_is_always_there(client: str, upstream: str) -> None:
-    """A call without arguments keeps its `input`, in requests and in answers."""
+def test_A6_tool_use_always_has_input(client: str, upstream: str) -> None:
+    """A call without arguments keeps its `input`, in requests and in responses."""
     call = Call("call_a", "now", ("{}",))
-    sent = ask(client, upstream, request(client, User("Hi"), Model((call,)), Result("call_a"))).body
+    sent = translate_request(
+        client, upstream, request(client, User("Hi"), Model((call,)), Result("call_a"))
+    ).body
     assert [each[2] for each in calls_of(upstream, sent)] == [{} if upstream == MESSAGES else "{}"]
     if upstream == MESSAGES:
         assert [block["input"] for block in all_blocks(sent) if block["type"] == "tool_use"] == [{}]
-    heard = hear(upstream, client, stream(upstream, call), anew=True)
+    received = receive(upstream, client, stream(upstream, call), translates=True)
     if client == MESSAGES:
-        assert [event["content_block"]["input"] for event in heard.of("content_block_start")] == [{}]
+        assert [event["content_block"]["input"] for event in received.of("content_block_start")] == [{}]
 
 
 @each("client", (CHAT, MESSAGES))
 @pytest.mark.parametrize(
     "pieces", [("", '{"a":1}'), ('{"a":', "", "1}"), ('{"a":1}', "")], ids=["first", "middle", "last"]
 )
-def test_A7_an_empty_arguments_delta_is_nothing(client: str, pieces: tuple[str, ...]) -> None:
+def test_A7_an_empty_arguments_delta_is_ignored(client: str, pieces: tuple[str, ...]) -> None:
     data = stream(RESPONSES, Call("call_a", "add", pieces))
-    heard = hear(RESPONSES, client, data)
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.gist == [("call", 'add({"a":1})')]
+    received = receive(RESPONSES, client, data)
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.gist == [("call", 'add({"a":1})')]
 
 
 WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
@@ -172,15 +174,17 @@ WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
 
 @pairs()
 @pytest.mark.parametrize("stop", ["end", "tool"])
-@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "calls-alone"])
-def test_A8_a_turn_that_ends_with_calls_says_so(client: str, upstream: str, stop: str, spoken: bool) -> None:
-    """Also where the upstream said `stop`, and where text came before the calls."""
-    blocks = [Say("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
+@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "only-calls"])
+def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
+    client: str, upstream: str, stop: str, spoken: bool
+) -> None:
+    """Also where the upstream's reason is `stop`, and where text came before the calls."""
+    blocks = [Text("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
     data = stream(upstream, *blocks, stop=stop)
-    heard = hear(upstream, client, data)
-    assert heard.finish == WAITS[client]
-    assert heard.gist[-1] == ("call", 'add({"a": 1})')
-    whole = hear_whole(upstream, client, data, streams=True)
+    received = receive(upstream, client, data)
+    assert received.finish == WAITS[client]
+    assert received.gist[-1] == ("call", 'add({"a": 1})')
+    whole = receive_whole(upstream, client, data, streams=True)
     if client == MESSAGES:
         assert whole["stop_reason"] == "tool_use"
     elif client == CHAT:
@@ -188,8 +192,8 @@ def test_A8_a_turn_that_ends_with_calls_says_so(client: str, upstream: str, stop
 
 
 @each("client", OTHERS)
-def test_A9_an_empty_finish_reason_is_none(client: str) -> None:
-    """`finish_reason: ""` stands in every chunk; the real one comes last."""
+def test_A9_an_empty_finish_reason_is_ignored(client: str) -> None:
+    """`finish_reason: ""` is in every chunk; the real one comes last."""
     data = [
         s.chunk({"role": "assistant", "content": ""}, ""),
         s.chunk({"content": "Let me see."}, ""),
@@ -197,9 +201,9 @@ def test_A9_an_empty_finish_reason_is_none(client: str) -> None:
         s.chunk({}, "tool_calls"),
         "[DONE]",
     ]
-    heard = hear(CHAT, client, s.render(CHAT, data))
-    assert heard.finish == WAITS[client]
-    assert heard.gist == [("text", "Let me see."), ("call", 'add({"a":1})')]
+    received = receive(CHAT, client, s.render(CHAT, data))
+    assert received.finish == WAITS[client]
+    assert received.gist == [("text", "Let me see."), ("call", 'add({"a":1})')]
 
 
 @each("client", OTHERS)
@@ -210,9 +214,9 @@ def test_A9_the_last_real_finish_reason_wins(client: str) -> None:
         s.chunk({}, "length"),
         "[DONE]",
     ]
-    heard = hear(CHAT, client, s.render(CHAT, data))
-    assert heard.finish == ("max_tokens" if client == MESSAGES else "max_output_tokens")
-    assert heard.gist == [("text", "Let me see.")]
+    received = receive(CHAT, client, s.render(CHAT, data))
+    assert received.finish == ("max_tokens" if client == MESSAGES else "max_output_tokens")
+    assert received.gist == [("text", "Let me see.")]
 
 
 @each("client", OTHERS)
@@ -221,26 +225,26 @@ def test_A10_no_block_without_content(client: str, content: str | None) -> None:
     """Empty text before and beside the calls opens no text block."""
     fragment = s.call(0, "call_a", "add", '{"a":1}')
     data = chat({"content": content}, {"content": content, **fragment}, {"content": content})
-    heard = hear(CHAT, client, data)
-    assert heard.gist == [("call", 'add({"a":1})')]
-    assert [each for each in skeleton(heard) if "delta" not in each] == ["start 0", "stop 0"]
-    whole = hear_whole(CHAT, client, data, streams=True)
+    received = receive(CHAT, client, data)
+    assert received.gist == [("call", 'add({"a":1})')]
+    assert [each for each in skeleton(received) if "delta" not in each] == ["start 0", "stop 0"]
+    whole = receive_whole(CHAT, client, data, streams=True)
     kinds = [block["type"] for block in whole["content" if client == MESSAGES else "output"]]
     assert kinds == ["tool_use" if client == MESSAGES else "function_call"]
 
 
 @each("upstream", (CHAT, MESSAGES))
 def test_A11_text_after_a_call_is_an_item_of_its_own(upstream: str) -> None:
-    data = stream(upstream, Say("Before."), Call("call_a"), Say("After."), stop="tool")
-    heard = hear(upstream, RESPONSES, data)
-    assert heard.gist == [("text", "Before."), ("call", 'add({"a": 1})'), ("text", "After.")]
-    added = [(event["output_index"], event["item"]["id"]) for event in heard.of("output_item.added")]
+    data = stream(upstream, Text("Before."), Call("call_a"), Text("After."), stop="tool")
+    received = receive(upstream, RESPONSES, data)
+    assert received.gist == [("text", "Before."), ("call", 'add({"a": 1})'), ("text", "After.")]
+    added = [(event["output_index"], event["item"]["id"]) for event in received.of("output_item.added")]
     assert [index for index, _ in added] == [0, 1, 2]
     assert len({key for _, key in added}) == 3
-    deltas = [(event["output_index"], event["item_id"]) for event in heard.of("output_text.delta")]
+    deltas = [(event["output_index"], event["item_id"]) for event in received.of("output_text.delta")]
     assert deltas == [added[0], added[2]]
-    assert [event["part"]["text"] for event in heard.of("content_part.done")] == ["Before.", "After."]
-    done = [event["item"]["id"] for event in heard.of("output_item.done")]
+    assert [event["part"]["text"] for event in received.of("content_part.done")] == ["Before.", "After."]
+    done = [event["item"]["id"] for event in received.of("output_item.done")]
     assert done == [key for _, key in added]
 
 
@@ -248,14 +252,14 @@ CUT = {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}
 
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
-def test_A12_a_cut_call_is_not_told_as_complete(client: str, upstream: str) -> None:
+def test_A12_a_cut_call_is_not_sent_as_complete(client: str, upstream: str) -> None:
     data = stream(upstream, Call("call_a", "add", ('{"a"', ": "), whole=False), stop="length")
-    heard = hear(upstream, client, data, anew=True)
-    assert heard.finish == CUT[client]
-    assert heard.gist == [("call", 'add({"a": )')]
+    received = receive(upstream, client, data, translates=True)
+    assert received.finish == CUT[client]
+    assert received.gist == [("call", 'add({"a": )')]
     if client == RESPONSES:
-        assert not heard.of("function_call_arguments.done", "output_item.done", "completed")
-        ((final,),) = [event["response"]["output"] for event in heard.of("incomplete")]
+        assert not received.of("function_call_arguments.done", "output_item.done", "completed")
+        ((final,),) = [event["response"]["output"] for event in received.of("incomplete")]
         assert (final["status"], final["arguments"]) == ("incomplete", '{"a": ')
 
 
@@ -267,8 +271,8 @@ def reused() -> bytes:
 
 @each("client")
 def test_A13_a_new_id_under_the_same_index_is_a_new_call(client: str) -> None:
-    heard = hear(CHAT, client, reused(), anew=True)
-    assert [(call.id, call.name, call.text) for call in heard.meaning.calls] == [
+    received = receive(CHAT, client, reused(), translates=True)
+    assert [(call.id, call.name, call.text) for call in received.meaning.calls] == [
         ("call_a", "add", '{"a":1}'),
         ("call_b", "now", "{}"),
     ]
@@ -276,48 +280,48 @@ def test_A13_a_new_id_under_the_same_index_is_a_new_call(client: str) -> None:
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("pieces", [2, 5])
-def test_A13_also_in_fragments(client: str, pieces: int) -> None:
-    """Later fragments carry the index alone and belong to the newest call of it."""
+def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, pieces: int) -> None:
+    """Later fragments only have the index and belong to its newest call."""
     text = '{"a": 1, "b": 2}'
     step = len(text) // pieces + 1
     parts = [text[at : at + step] for at in range(0, len(text), step)]
     deltas = []
     for call_id in ("call_a", "call_b"):
         deltas += [s.call(0, call_id, "add"), *[s.call(0, arguments=part) for part in parts]]
-    heard = hear(CHAT, client, chat(*deltas))
-    assert heard.gist == [("call", f"add({text})")] * 2
+    received = receive(CHAT, client, chat(*deltas))
+    assert received.gist == [("call", f"add({text})")] * 2
 
 
-def test_A13_a_relay_gives_the_servers_own_bytes() -> None:
-    """A client that speaks to its own kind of server hears it as it is."""
-    assert hear(CHAT, CHAT, reused()).data == reused()
+def test_A13_a_relay_keeps_the_upstreams_bytes() -> None:
+    """A client of the upstream's own protocol receives it unchanged."""
+    assert receive(CHAT, CHAT, reused()).data == reused()
 
 
 @each("client")
 @pytest.mark.parametrize("at_once", [True, False], ids=["one-chunk", "a-chunk-each"])
-def test_A14_without_an_index_the_position_counts(client: str, at_once: bool) -> None:
+def test_A14_calls_without_an_index_are_separated_by_position(client: str, at_once: bool) -> None:
     first, second = s.call(0, "call_a", "add", '{"a":1}'), s.call(0, "call_b", "now", "{}")
     for each_call in (first, second):
         del each_call["tool_calls"][0]["index"]
         del each_call["tool_calls"][0]["type"]
     both = {"content": None, "tool_calls": first["tool_calls"] + second["tool_calls"]}
-    heard = hear(CHAT, client, chat(*([both] if at_once else [first, second])), anew=True)
-    assert [(call.id, call.name, call.text) for call in heard.meaning.calls] == [
+    received = receive(CHAT, client, chat(*([both] if at_once else [first, second])), translates=True)
+    assert [(call.id, call.name, call.text) for call in received.meaning.calls] == [
         ("call_a", "add", '{"a":1}'),
         ("call_b", "now", "{}"),
     ]
     if client == CHAT:
-        deltas = [choice["delta"] for event in heard.events for choice in event["choices"]]
+        deltas = [choice["delta"] for event in received.events for choice in event["choices"]]
         assert [
             part["index"] for delta in deltas for part in delta.get("tool_calls", []) if "id" in part
         ] == [0, 1]
 
 
-USED = Cost(prompt=12, answer=5)
+USED = Cost(prompt=12, completion=5)
 
 
 def with_usage(place: str) -> bytes:
-    """A Chat answer whose usage stands in the chunk with the finish, in one of its own, or in both."""
+    """A Chat response with its usage in the chunk of the finish reason, in a separate one, or in both."""
     finish = s.chunk({}, "stop")
     if place != "own":
         finish["usage"] = USED.chat
@@ -327,34 +331,34 @@ def with_usage(place: str) -> bytes:
 
 @each("client")
 @pytest.mark.parametrize("place", ["finish", "own", "both"])
-def test_A15_usage_is_heard_wherever_it_stood(client: str, place: str) -> None:
-    heard = hear(CHAT, client, with_usage(place), anew=True)
+def test_A15_usage_in_any_chunk_is_reported(client: str, place: str) -> None:
+    received = receive(CHAT, client, with_usage(place), translates=True)
     names = ("prompt_tokens", "completion_tokens") if client == CHAT else ("input_tokens", "output_tokens")
-    assert [heard.usage[name] for name in names] == [12, 5]
+    assert [received.usage[name] for name in names] == [12, 5]
 
 
 @each("upstream")
-def test_A15_towards_chat_it_has_its_own_last_chunk(upstream: str) -> None:
-    data = with_usage("finish") if upstream == CHAT else stream(upstream, Say("Hi"), cost=USED)
-    heard = hear(upstream, CHAT, data, anew=True)
-    last = heard.events[-1]
+def test_A15_a_chat_client_gets_usage_in_its_own_last_chunk(upstream: str) -> None:
+    data = with_usage("finish") if upstream == CHAT else stream(upstream, Text("Hi"), cost=USED)
+    received = receive(upstream, CHAT, data, translates=True)
+    last = received.events[-1]
     assert (last["choices"], last["usage"]["total_tokens"]) == ([], 17)
-    assert all(event.get("usage") is None for event in heard.events[:-1])
-    assert heard.data.endswith(b"data: [DONE]\n\n")
+    assert all(event.get("usage") is None for event in received.events[:-1])
+    assert received.data.endswith(b"data: [DONE]\n\n")
 
 
 @pairs()
-def test_A16_reasoning_comes_again_after_a_call(client: str, upstream: str) -> None:
+def test_A16_reasoning_after_a_call_is_a_new_block(client: str, upstream: str) -> None:
     """Each segment is a block of its own; the open one is closed first."""
-    blocks = [Think("First."), Call("call_a"), Think("Second."), Call("call_b", "now", ("{}",))]
-    heard = hear(upstream, client, stream(upstream, *blocks))
+    blocks = [Reasoning("First."), Call("call_a"), Reasoning("Second."), Call("call_b", "now", ("{}",))]
+    received = receive(upstream, client, stream(upstream, *blocks))
     call, other = ("call", 'add({"a": 1})'), ("call", "now({})")
     if client == CHAT:  # has no order between them
-        assert [each for each in heard.gist if each[0] == "call"] == [call, other]
-        assert heard.meaning.said(Kind.REASONING).split() == ["First.", "Second."]
+        assert [each for each in received.gist if each[0] == "call"] == [call, other]
+        assert received.meaning.said(Kind.REASONING).split() == ["First.", "Second."]
         return
-    assert heard.gist == [("reasoning", "First."), call, ("reasoning", "Second."), other]
-    assert [each for each in skeleton(heard) if "delta" not in each] == [
+    assert received.gist == [("reasoning", "First."), call, ("reasoning", "Second."), other]
+    assert [each for each in skeleton(received) if "delta" not in each] == [
         f"{word} {index}" for index in range(4) for word in ("start", "stop")
     ]
 
@@ -382,24 +386,24 @@ ENDINGS: dict[str, bytes] = {
 
 @each("client")
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_A17_every_good_end_ends_the_message_once(client: str, ending: str) -> None:
-    heard = hear(CHAT, client, ENDINGS[ending], anew=True)
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.gist == [("text", "Hi")]
+def test_A17_every_complete_response_has_one_message_stop(client: str, ending: str) -> None:
+    received = receive(CHAT, client, ENDINGS[ending], translates=True)
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.gist == [("text", "Hi")]
     if client == MESSAGES:
-        (delta,) = heard.of("message_delta")
+        (delta,) = received.of("message_delta")
         assert delta["delta"]["stop_reason"] == "end_turn"
-        assert heard.kinds[-2:] == ["message_delta", "message_stop"]
+        assert received.kinds[-2:] == ["message_delta", "message_stop"]
     elif client == RESPONSES:
-        assert heard.kinds.count("completed") == 1
-        assert heard.kinds[-1] == "completed"
+        assert received.kinds.count("completed") == 1
+        assert received.kinds[-1] == "completed"
     else:
-        assert heard.finish == "stop"
+        assert received.finish == "stop"
 
 
 @each("client", OTHERS)
-def test_A18_a_change_of_field_changes_the_block(client: str) -> None:
-    """Which field is not null is all that tells thinking from text."""
+def test_A18_a_change_of_field_starts_a_new_block(client: str) -> None:
+    """Only the field that is not null distinguishes reasoning from text."""
     data = chat(
         {"content": None, "reasoning_content": "Hm"},
         {"content": None, "reasoning_content": "m."},
@@ -409,10 +413,10 @@ def test_A18_a_change_of_field_changes_the_block(client: str) -> None:
         {"content": "No.", "reasoning_content": None},
         finish="stop",
     )
-    heard = hear(CHAT, client, data)
-    assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("reasoning", "Or?"), ("text", "No.")]
-    starts = heard.of("content_block_start", "output_item.added")
-    stops = heard.of("content_block_stop", "output_item.done")
+    received = receive(CHAT, client, data)
+    assert received.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("reasoning", "Or?"), ("text", "No.")]
+    starts = received.of("content_block_start", "output_item.added")
+    stops = received.of("content_block_stop", "output_item.done")
     assert (len(starts), len(stops)) == (4, 4)
 
 
@@ -436,27 +440,27 @@ LATE: dict[str, list[s.Payload]] = {
 
 
 @pairs(CLIENTS)
-def test_A19_nothing_goes_out_after_the_end(client: str, upstream: str) -> None:
-    """Clients still take what comes after the end event, and it changes their tools."""
-    good = stream(upstream, Say("Hi"))
-    heard = hear(upstream, client, good + s.render(upstream, LATE[upstream]))
-    assert heard.data == hear(upstream, client, good).data
-    assert heard.machine.outcome is Outcome.COMPLETED
+def test_A19_nothing_is_sent_after_the_end(client: str, upstream: str) -> None:
+    """Clients still read events after the end event, and they change the calls."""
+    good = stream(upstream, Text("Hi"))
+    received = receive(upstream, client, good + s.render(upstream, LATE[upstream]))
+    assert received.data == receive(upstream, client, good).data
+    assert received.machine.outcome is Outcome.COMPLETED
 
 
 @pairs()
 @pytest.mark.parametrize("kind", ["text", "reasoning"])
-def test_A20_what_is_open_is_closed_before_the_end(client: str, upstream: str, kind: str) -> None:
+def test_A20_open_blocks_are_closed_before_the_end(client: str, upstream: str, kind: str) -> None:
     """The upstream ends by its limit in the middle of a block."""
-    block = Say("Half a") if kind == "text" else Think("Half a", signature="")
+    block = Text("Half a") if kind == "text" else Reasoning("Half a", signature="")
     whole = stream(upstream, block, stop="length")
     marks = (b"content_block_stop", b"_text.done", b"_part.done", b"output_item.done")
     data = b"".join(frame for frame in frames(whole) if not any(mark in frame for mark in marks))
-    heard = hear(upstream, client, data)
-    assert heard.gist == [(kind, "Half a")]
-    assert heard.finish == CUT[client]
+    received = receive(upstream, client, data)
+    assert received.gist == [(kind, "Half a")]
+    assert received.finish == CUT[client]
     if client == MESSAGES:
-        assert heard.kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+        assert received.kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
     elif client == RESPONSES:
-        assert heard.kinds[-2:] == ["output_item.done", "incomplete"]
-    assert json.dumps(heard.turn)
+        assert received.kinds[-2:] == ["output_item.done", "incomplete"]
+    assert json.dumps(received.turn)

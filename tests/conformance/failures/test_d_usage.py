@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from failures.answers import Block, Call, Cost, Say, Think, payloads, stream
-from failures.cross import Heard, ask, each, hear, hear_whole, pairs
+from failures.responses import Block, Call, Cost, Reasoning, Text, payloads, stream
+from failures.translate import Received, each, pairs, receive, receive_whole, translate_request
 from failures.turns import User, request
 from failures.whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
@@ -15,17 +15,17 @@ from oracle.meaning import Usage
 
 from dragoman import Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
 # A prompt of 1000 tokens, of which 600 came from a cache and 100 were written to one.
-CACHED = Cost(prompt=1000, answer=50, cached=600, written=100, reasoning=20)
+CACHED = Cost(prompt=1000, completion=50, cached=600, written=100, reasoning=20)
 
 
 def check_cached(client: str, usage: Json) -> None:
-    """The figures of CACHED in the client's own words, each where its protocol counts it, and once."""
+    """The counts of CACHED in the client's own fields, each counted once."""
     if client == MESSAGES:
         assert usage["input_tokens"] == 300
         assert usage["cache_read_input_tokens"] == 600
@@ -43,22 +43,22 @@ def check_cached(client: str, usage: Json) -> None:
 
 @pairs()
 def test_D1_cached_tokens_are_counted_once(client: str, upstream: str) -> None:
-    """`input_tokens` of Messages leaves out what came from a cache; the others count it in."""
-    heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=CACHED))
-    check_cached(client, heard.usage)
-    assert heard.machine.usage.input == 1000
+    """`input_tokens` of Messages excludes cached tokens; the other protocols include them."""
+    received = receive(upstream, client, stream(upstream, Text("Hi"), cost=CACHED))
+    check_cached(client, received.usage)
+    assert received.machine.usage.input == 1000
 
 
 @pairs()
-def test_D1_in_whole_answers_too(client: str, upstream: str) -> None:
-    check_cached(client, hear_whole(upstream, client, whole(upstream, Say("Hi"), cost=CACHED))["usage"])
+def test_D1_cached_tokens_of_whole_responses_are_counted_once(client: str, upstream: str) -> None:
+    check_cached(client, receive_whole(upstream, client, whole(upstream, Text("Hi"), cost=CACHED))["usage"])
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D1_more_cached_than_sent_is_no_negative_figure(client: str, upstream: str) -> None:
+def test_D1_more_cached_than_input_tokens_give_no_negative_count(client: str, upstream: str) -> None:
     """Servers that count the cache beside the prompt."""
-    heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=Cost(prompt=10, cached=50)))
-    assert (heard.usage["input_tokens"], heard.usage["cache_read_input_tokens"]) == (0, 10)
+    received = receive(upstream, client, stream(upstream, Text("Hi"), cost=Cost(prompt=10, cached=50)))
+    assert (received.usage["input_tokens"], received.usage["cache_read_input_tokens"]) == (0, 10)
 
 
 @each("client", OTHERS)
@@ -71,15 +71,15 @@ def test_D1_more_cached_than_sent_is_no_negative_figure(client: str, upstream: s
     ],
     ids=["deepseek", "moonshot", "openai"],
 )
-def test_D1_whatever_the_server_calls_them(client: str, fields: Json) -> None:
+def test_D1_cached_tokens_under_every_upstreams_field_name(client: str, fields: Json) -> None:
     usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **fields}
     chunks = [s.chunk({"content": "Hi"}), s.chunk({}, "stop"), {**s.chunk(), "usage": usage}, "[DONE]"]
-    heard = hear(CHAT, client, s.render(CHAT, chunks))
+    received = receive(CHAT, client, s.render(CHAT, chunks))
     if client == MESSAGES:
-        assert (heard.usage["input_tokens"], heard.usage["cache_read_input_tokens"]) == (400, 600)
+        assert (received.usage["input_tokens"], received.usage["cache_read_input_tokens"]) == (400, 600)
     else:
-        assert heard.usage["input_tokens"] == 1000
-        assert heard.usage["input_tokens_details"]["cached_tokens"] == 600
+        assert received.usage["input_tokens"] == 1000
+        assert received.usage["input_tokens_details"]["cached_tokens"] == 600
 
 
 def figures(at_start: Json, at_end: Json) -> bytes:
@@ -105,7 +105,7 @@ ALL: Json = {
 }
 # What the server says at the start and at the end; the true figures are those of CACHED each time.
 CUMULATIVE: dict[str, tuple[Json, Json]] = {
-    "output alone": (ALL, {"output_tokens": 50}),
+    "only output": (ALL, {"output_tokens": 50}),
     "all again": (ALL, {**ALL, "output_tokens": 50}),
     "nulls": (ALL, {**dict.fromkeys(ALL), "output_tokens": 50}),
     "some again": (ALL, {"input_tokens": 300, "output_tokens": 50}),
@@ -114,15 +114,15 @@ CUMULATIVE: dict[str, tuple[Json, Json]] = {
 }
 
 
-def totals(heard: Heard) -> Usage:
-    (found,) = heard.meaning.usages
+def totals(received: Received) -> Usage:
+    (found,) = received.meaning.usages
     return found
 
 
-def check_totals(heard: Heard) -> None:
-    told = totals(heard)
-    assert (told.input, told.cached, told.cache_write, told.output) == (1000, 600, 100, 50)
-    kept = heard.machine.usage
+def check_totals(received: Received) -> None:
+    reported = totals(received)
+    assert (reported.input, reported.cached, reported.cache_write, reported.output) == (1000, 600, 100, 50)
+    kept = received.machine.usage
     assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
 
 
@@ -130,27 +130,27 @@ def check_totals(heard: Heard) -> None:
 @pytest.mark.parametrize("case", CUMULATIVE)
 def test_D2_later_figures_replace_earlier_ones(client: str, case: str) -> None:
     """They are cumulative, and each field that is there replaces the one before: nothing is added up."""
-    check_totals(hear(MESSAGES, client, figures(*CUMULATIVE[case]), anew=True))
+    check_totals(receive(MESSAGES, client, figures(*CUMULATIVE[case]), translates=True))
 
 
 @pytest.mark.parametrize("case", CUMULATIVE)
 def test_D2_a_relay_counts_the_same(case: str) -> None:
-    """The client gets the server's own bytes; what the gateway notes of them is the true figure."""
+    """The client gets the upstream's own bytes, and the gateway's own count is right."""
     data = figures(*CUMULATIVE[case])
-    heard = hear(MESSAGES, MESSAGES, data)
-    assert heard.data == data
-    kept = heard.machine.usage
+    received = receive(MESSAGES, MESSAGES, data)
+    assert received.data == data
+    kept = received.machine.usage
     assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
 
 
 @each("client")
-def test_D2_several_reports_in_the_middle(client: str) -> None:
+def test_D2_several_usage_reports_in_the_middle(client: str) -> None:
     """Some servers report with every event, or repeat message_delta."""
     first, *others = [frame + b"\n\n" for frame in figures(ALL, {"output_tokens": 50}).split(b"\n\n")[:-1]]
     early = {"type": "message_delta", "delta": {}, "usage": {**ALL, "output_tokens": 20}}
     report = s.render(MESSAGES, [early])
     data = b"".join([first, first, report, *others[:2], report, *others[2:]])
-    check_totals(hear(MESSAGES, client, data, anew=True))
+    check_totals(receive(MESSAGES, client, data, translates=True))
 
 
 # The whole prompt at the start, without a word of the cache; the split at the end.
@@ -158,11 +158,11 @@ LATE_SPLIT = ({"input_tokens": 1000, "output_tokens": 0}, {**ALL, "output_tokens
 
 
 @each("client")
-def test_D3_the_split_comes_at_the_end(client: str) -> None:
+def test_D3_the_last_figures_replace_the_whole_set(client: str) -> None:
     """The last figures are one set: the larger of each would be more than there was."""
-    heard = hear(MESSAGES, client, figures(*LATE_SPLIT), anew=True)
-    check_totals(heard)
-    check_cached_but_reasoning(client, heard.usage)
+    received = receive(MESSAGES, client, figures(*LATE_SPLIT), translates=True)
+    check_totals(received)
+    check_cached_but_reasoning(client, received.usage)
 
 
 def check_cached_but_reasoning(client: str, usage: Json) -> None:
@@ -173,38 +173,38 @@ def check_cached_but_reasoning(client: str, usage: Json) -> None:
         assert (usage[name], usage["total_tokens"]) == (1000, 1050)
 
 
-def test_D3_in_a_relay_too() -> None:
-    heard = hear(MESSAGES, MESSAGES, figures(*LATE_SPLIT))
-    assert (heard.machine.usage.input, heard.machine.usage.cached) == (1000, 600)
+def test_D3_a_relay_counts_the_last_figures() -> None:
+    received = receive(MESSAGES, MESSAGES, figures(*LATE_SPLIT))
+    assert (received.machine.usage.input, received.machine.usage.cached) == (1000, 600)
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D4_the_start_has_an_estimate_and_the_end_the_truth(client: str, upstream: str) -> None:
-    """A meter of the context shows something while the answer runs, and what is true at its end."""
+def test_D4_the_start_has_an_estimate_and_the_end_the_reported_usage(client: str, upstream: str) -> None:
+    """A display of the context size has an estimate at once, and the reported usage at the end."""
     estimates = []
     for text in ("Hi", "word " * 2000):
         body = request(client, User(text), stream=True)
-        heard = hear(upstream, client, stream(upstream, Say("Hi"), cost=CACHED), body)
-        (start,) = heard.of("message_start")
+        received = receive(upstream, client, stream(upstream, Text("Hi"), cost=CACHED), body)
+        (start,) = received.of("message_start")
         estimates.append(start["message"]["usage"]["input_tokens"])
-        check_cached(client, heard.usage)
+        check_cached(client, received.usage)
     assert 0 < estimates[0] < 1000
     assert 1000 < estimates[1] < 5000, "2000 words are some 2000 tokens"
 
 
 @pairs((MESSAGES,), (CHAT, RESPONSES))
-def test_D4_figures_that_never_come_are_estimated(client: str, upstream: str) -> None:
-    """A server that tells none is no reason to show zeros."""
-    told = payloads(upstream, Say("Hi there, and more."))
+def test_D4_missing_usage_is_estimated(client: str, upstream: str) -> None:
+    """Missing usage is not zero usage."""
+    reported = payloads(upstream, Text("Hi there, and more."))
     if upstream == CHAT:
-        told = [payload for payload in told if "usage" not in payload]
+        reported = [payload for payload in reported if "usage" not in payload]
     else:
-        assert isinstance(told[-1], dict)
-        del told[-1]["response"]["usage"]
-    heard = hear(upstream, client, s.render(upstream, told))
-    assert heard.usage["input_tokens"] > 0
-    assert heard.usage["output_tokens"] > 0
-    assert [loss.code.value for loss in heard.machine.losses] == ["estimated"]
+        assert isinstance(reported[-1], dict)
+        del reported[-1]["response"]["usage"]
+    received = receive(upstream, client, s.render(upstream, reported))
+    assert received.usage["input_tokens"] > 0
+    assert received.usage["output_tokens"] > 0
+    assert [loss.code.value for loss in received.machine.losses] == ["estimated"]
 
 
 USAGE_CHUNK: Json = {**s.chunk(), "usage": CACHED.chat}
@@ -233,56 +233,58 @@ NO_CHOICES: dict[str, list[s.Payload]] = {
 
 @each("client")
 @pytest.mark.parametrize("place", NO_CHOICES)
-def test_D5_a_chunk_without_choices_breaks_nothing(client: str, place: str) -> None:
-    heard = hear(CHAT, client, s.render(CHAT, NO_CHOICES[place]), anew=True)
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.gist == [("text", "Hi")]
-    check_cached(client, heard.usage)
+def test_D5_a_chunk_without_choices_does_not_end_the_stream(client: str, place: str) -> None:
+    received = receive(CHAT, client, s.render(CHAT, NO_CHOICES[place]), translates=True)
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.gist == [("text", "Hi")]
+    check_cached(client, received.usage)
     if client == MESSAGES:
-        assert heard.kinds[-2:] == ["message_delta", "message_stop"]
+        assert received.kinds[-2:] == ["message_delta", "message_stop"]
 
 
 @each("client")
 @pytest.mark.parametrize("done", [True, False], ids=["end-mark", "no-end-mark"])
 @pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
 def test_D6_usage_without_a_finish_reason_is_an_end(client: str, done: bool, calls: bool) -> None:
-    """What is open is closed, and the answer ends once; with calls it ends for them."""
+    """Open blocks are closed, and the response ends once; with calls it stops for them."""
     said = s.call(0, "call_a", "add", '{"a":1}') if calls else {"content": "Hi"}
     chunks = [s.chunk({"role": "assistant", "content": ""}), s.chunk(said), USAGE_CHUNK]
-    heard = hear(CHAT, client, s.render(CHAT, [*chunks, *(["[DONE]"] if done else [])]), anew=True)
-    assert heard.machine.outcome is Outcome.COMPLETED
+    received = receive(
+        CHAT, client, s.render(CHAT, [*chunks, *(["[DONE]"] if done else [])]), translates=True
+    )
+    assert received.machine.outcome is Outcome.COMPLETED
     ends = {
         CHAT: ("tool_calls", "stop"),
         MESSAGES: ("tool_use", "end_turn"),
         RESPONSES: ("completed", "completed"),
     }
-    assert heard.finish == ends[client][0 if calls else 1]
-    assert heard.gist == [("call", 'add({"a":1})') if calls else ("text", "Hi")]
-    check_cached(client, heard.usage)
+    assert received.finish == ends[client][0 if calls else 1]
+    assert received.gist == [("call", 'add({"a":1})') if calls else ("text", "Hi")]
+    check_cached(client, received.usage)
     if client == MESSAGES:
-        assert heard.kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+        assert received.kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
     elif client == RESPONSES:
-        assert heard.kinds[-2:] == ["output_item.done", "completed"]
+        assert received.kinds[-2:] == ["output_item.done", "completed"]
 
 
 @each("client", OTHERS)
-def test_D7_usage_is_asked_for(client: str) -> None:
+def test_D7_usage_is_always_requested(client: str) -> None:
     """ "If set, an additional chunk will be streamed": only then. Without a stream the setting is refused."""
-    streams = ask(client, CHAT, request(client, User("Hi"), stream=True)).body
+    streams = translate_request(client, CHAT, request(client, User("Hi"), stream=True)).body
     assert streams["stream_options"] == {"include_usage": True}
-    whole_one = ask(client, CHAT, request(client, User("Hi"))).body
+    whole_one = translate_request(client, CHAT, request(client, User("Hi"))).body
     assert "stream_options" not in whole_one
 
 
 @each("upstream", OTHERS)
-def test_D7_a_chat_client_that_did_not_ask_gets_no_such_chunk(upstream: str) -> None:
-    """What the gateway notes of the answer has the figures nevertheless."""
-    data = stream(upstream, Say("Hi"), cost=CACHED)
-    heard = hear(upstream, CHAT, data, include_usage=False)
-    assert heard.usage == {}
-    assert all(event["choices"] for event in heard.events)
-    assert heard.machine.usage.input == 1000
-    check_cached(CHAT, hear(upstream, CHAT, data).usage)
+def test_D7_a_chat_client_that_did_not_request_usage_gets_no_usage_chunk(upstream: str) -> None:
+    """The gateway's own record of the response has the usage nevertheless."""
+    data = stream(upstream, Text("Hi"), cost=CACHED)
+    received = receive(upstream, CHAT, data, include_usage=False)
+    assert received.usage == {}
+    assert all(event["choices"] for event in received.events)
+    assert received.machine.usage.input == 1000
+    check_cached(CHAT, receive(upstream, CHAT, data).usage)
 
 
 WORDS = {
@@ -290,15 +292,15 @@ WORDS = {
     "filter": {CHAT: "content_filter", MESSAGES: "refusal", RESPONSES: "content_filter"},
 }
 CUT: dict[str, tuple[Block, ...]] = {
-    "text": (Say("Half a"),),
-    "reasoning": (Think("Hm."),),
+    "text": (Text("Half a"),),
+    "reasoning": (Reasoning("Hm."),),
     "nothing": (),
-    "text and reasoning": (Think("Hm."), Say("Half a")),
+    "text and reasoning": (Reasoning("Hm."), Text("Half a")),
 }
 
 
 def word_of(client: str, document: Json) -> Any:
-    """The word for the end of a whole answer."""
+    """Return the stop reason of a whole response."""
     if client == CHAT:
         return document["choices"][0]["finish_reason"]
     return document["stop_reason"] if client == MESSAGES else document["incomplete_details"]["reason"]
@@ -307,22 +309,22 @@ def word_of(client: str, document: Json) -> Any:
 @pairs()
 @pytest.mark.parametrize("stop", WORDS)
 @pytest.mark.parametrize("said", CUT)
-def test_D8_an_incomplete_answer_says_why_and_what_it_cost(
+def test_D8_an_incomplete_response_has_its_reason_and_usage(
     client: str, upstream: str, stop: str, said: str
 ) -> None:
-    """An answer that was cut is an answer: with its reason, with its figures, and no error."""
-    heard = hear(upstream, client, stream(upstream, *CUT[said], stop=stop, cost=CACHED))
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.finish == WORDS[stop][client]
-    check_cached(client, heard.usage)
-    document = hear_whole(upstream, client, whole(upstream, *CUT[said], stop=stop, cost=CACHED))
+    """A response that was cut is a response: with its reason, with its figures, and no error."""
+    received = receive(upstream, client, stream(upstream, *CUT[said], stop=stop, cost=CACHED))
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.finish == WORDS[stop][client]
+    check_cached(client, received.usage)
+    document = receive_whole(upstream, client, whole(upstream, *CUT[said], stop=stop, cost=CACHED))
     assert word_of(client, document) == WORDS[stop][client]
     check_cached(client, document["usage"])
 
 
 @pairs()
-def test_D8_so_does_one_that_was_cut_inside_of_a_call(client: str, upstream: str) -> None:
+def test_D8_a_response_cut_inside_a_call_has_its_reason_and_usage(client: str, upstream: str) -> None:
     half = Call("call_a", pieces=('{"a"',), whole=False)
-    heard = hear(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
-    assert heard.finish == WORDS["length"][client]
-    check_cached(client, heard.usage)
+    received = receive(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
+    assert received.finish == WORDS["length"][client]
+    check_cached(client, received.usage)

@@ -1,4 +1,4 @@
-"""E. Ends, errors and truncation: answers that broke off and were told as whole, or in the wrong form."""
+"""E. Ends, errors and truncation: responses that broke off and were sent as whole, or in the wrong form."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import json
 from typing import Any
 
 import pytest
-from crossing import client_request
-from failures.answers import Call, Say, Think, frames, stream
-from failures.cross import ask, check_failed, each, every_pair, hear, hear_whole, pairs
+from failures.responses import Call, Reasoning, Text, frames, stream
+from failures.translate import (
+    check_failed,
+    each,
+    every_pair,
+    pairs,
+    receive,
+    receive_whole,
+    translate_request,
+)
 from failures.whole import whole
 from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_stream
 from oracle import samples as s
+from translation import client_request
 
 from dragoman import UPSTREAMS, ErrorKind, Outcome, Relay, ResponseTranslator, WireError
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
-BLOCKS = (Think("Hm."), Say("Let me see."), Call("call_a"))
-# How many of the last frames of a good stream may be missing: with the reason for the end the answer is complete.
+BLOCKS = (Reasoning("Hm."), Text("Let me see."), Call("call_a"))
+# How many of the last frames of a good stream may be missing: with the reason for the end the response is complete.
 SPARE = {CHAT: 2, MESSAGES: 1, RESPONSES: 0}
-# How many of the first frames only announce an answer, or open an empty block.
+# How many of the first frames only announce a response, or open an empty block.
 OPENINGS = {CHAT: 1, MESSAGES: 2, RESPONSES: 4}
 
 
@@ -39,22 +47,22 @@ def cuts(upstream: str) -> list[bytes]:
 @every_pair()
 def test_E1_an_early_end_is_an_error_in_the_clients_form(client: str, upstream: str) -> None:
     for data in cuts(upstream):
-        heard = hear(upstream, client, data)
-        check_failed(heard)
-        assert heard.machine.error is not None
-        assert heard.machine.error.kind is ErrorKind.TRUNCATED
+        received = receive(upstream, client, data)
+        check_failed(received)
+        assert received.machine.error is not None
+        assert received.machine.error.kind is ErrorKind.TRUNCATED
         if client == upstream:
             whole_frames = data[: data.rfind(b"\n\n") + 2] if b"\n\n" in data else b""
-            assert heard.data.startswith(whole_frames), "what came whole is passed on"
-            assert check_stream(client, heard.data, include_usage=True) == []
-            assert heard.machine.committed is (len(frames(whole_frames)) > OPENINGS[upstream])
+            assert received.data.startswith(whole_frames), "what came whole is passed on"
+            assert check_stream(client, received.data, include_usage=True) == []
+            assert received.machine.committed is (len(frames(whole_frames)) > OPENINGS[upstream])
 
 
 @every_pair()
-def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: str) -> None:
+def test_E1_an_early_end_of_a_whole_response_sends_nothing(client: str, upstream: str) -> None:
     """Nothing was sent yet, so the caller can answer with a plain HTTP error."""
     body = client_request(client, upstream, None, stream=False)
-    context = ask(client, upstream, body).exchange()
+    context = translate_request(client, upstream, body).response_context()
     data = json.dumps(whole(upstream, *BLOCKS)).encode()
     for length in (0, 1, len(data) // 2, len(data) - 1):
         machine: Relay | ResponseTranslator
@@ -74,17 +82,17 @@ def test_E1_an_early_end_of_a_whole_answer_gives_nothing(client: str, upstream: 
         assert machine.error is not None
         if client != upstream:  # a relay's caller holds the bytes back until it knows
             assert machine.data_to_send() == b""
-        status, told = spec_of(client).write_error(machine.error, None)
+        status, reported = spec_of(client).write_error(machine.error, None)
         assert status >= 500
-        assert json.loads(told)["error"]["message"]
+        assert json.loads(reported)["error"]["message"]
 
 
 @each("upstream")
-def test_E2_an_early_end_is_never_told_as_incomplete(upstream: str) -> None:
+def test_E2_an_early_end_is_never_sent_as_incomplete(upstream: str) -> None:
     """ "incomplete" with "max_output_tokens" is a normal end for a Responses client: it would go on from there."""
     for data in cuts(upstream):
-        heard = hear(upstream, RESPONSES, data)
-        (failed,) = heard.of("failed")
+        received = receive(upstream, RESPONSES, data)
+        (failed,) = received.of("failed")
         assert failed["response"]["status"] == "failed"
         assert failed["response"]["error"]["message"]
         assert failed["response"]["incomplete_details"] is None
@@ -102,13 +110,13 @@ def in_band(upstream: str, kind: str = "overloaded_error", message: str = "Busy.
 
 
 def broken(upstream: str, *, after: int = -1, message: str = "Busy.") -> bytes:
-    """An answer that ends with an error. after: so many frames of it came, by default all but the end."""
+    """A response that ends with an error. after: so many frames of it came, by default all but the end."""
     found = frames(stream(upstream, *BLOCKS))
     kept = found[: len(found) - SPARE[upstream] - 1] if after < 0 else found[:after]
     return b"".join(kept) + s.render(upstream, [in_band(upstream, message=message)])
 
 
-# How a stream of each upstream may end, and how that is told a Responses client.
+# How a stream of each upstream may end, and how that is reported a Responses client.
 TERMINALS: dict[str, str] = {
     "good": "completed",
     "cut by the limit": "incomplete",
@@ -124,7 +132,7 @@ def ending(upstream: str, case: str) -> bytes:
     good = stream(upstream, *BLOCKS)
     return {
         "good": good,
-        "cut by the limit": stream(upstream, Think("Hm."), Say("Half a"), stop="length"),
+        "cut by the limit": stream(upstream, Reasoning("Hm."), Text("Half a"), stop="length"),
         "error": broken(upstream),
         "error first": broken(upstream, after=0),
         "early end": frames(good)[0],
@@ -136,62 +144,62 @@ def ending(upstream: str, case: str) -> bytes:
 @each("upstream")
 @pytest.mark.parametrize("case", TERMINALS)
 def test_E3_a_responses_stream_always_has_one_end(upstream: str, case: str) -> None:
-    """ "stream closed before response.completed": whatever happens, the last event says how it ended."""
-    heard = hear(upstream, RESPONSES, ending(upstream, case), anew=True)
-    ends = [kind for kind in heard.kinds if kind in ("completed", "incomplete", "failed")]
+    """ "stream closed before response.completed": the last event always has the outcome."""
+    received = receive(upstream, RESPONSES, ending(upstream, case), translates=True)
+    ends = [kind for kind in received.kinds if kind in ("completed", "incomplete", "failed")]
     assert ends == [TERMINALS[case]]
-    assert heard.kinds[-1] == TERMINALS[case]
-    final = heard.events[-1]["response"]
-    done = [event["item"] for event in heard.of("output_item.done")]
+    assert received.kinds[-1] == TERMINALS[case]
+    final = received.events[-1]["response"]
+    done = [event["item"] for event in received.of("output_item.done")]
     assert final["output"][: len(done)] == done
     if case in ("good", "cut by the limit"):
         assert len(final["output"]) == len(done) == (3 if case == "good" else 2)
 
 
 @pytest.mark.parametrize("case", ["early end", "nothing"])
-def test_E3_a_relayed_one_too(case: str) -> None:
-    heard = hear(RESPONSES, RESPONSES, ending(RESPONSES, case))
-    assert heard.kinds[-2:] == ["error", "failed"]
-    assert check_stream(RESPONSES, heard.data) == []
+def test_E3_a_relayed_responses_stream_has_one_end(case: str) -> None:
+    received = receive(RESPONSES, RESPONSES, ending(RESPONSES, case))
+    assert received.kinds[-2:] == ["error", "failed"]
+    assert check_stream(RESPONSES, received.data) == []
 
 
 @each("client")
-def test_E3_an_end_without_its_output_is_filled_from_the_deltas(client: str) -> None:
-    """A server that says `output: []` at the end."""
+def test_E3_an_empty_final_output_is_filled_from_the_deltas(client: str) -> None:
+    """An upstream that sends `output: []` at the end."""
     found = frames(stream(RESPONSES, *BLOCKS))
     final = json.loads(found[-1].partition(b"data: ")[2])
     final["response"]["output"] = []
     data = b"".join(found[:-1]) + s.render(RESPONSES, [final])
     expected = [("reasoning", "Hm."), ("text", "Let me see."), ("call", 'add({"a": 1})')]
-    heard = hear(RESPONSES, client, data, anew=True)
-    assert heard.gist == expected
+    received = receive(RESPONSES, client, data, translates=True)
+    assert received.gist == expected
     if client == RESPONSES:
-        kinds = [item["type"] for item in heard.events[-1]["response"]["output"]]
+        kinds = [item["type"] for item in received.events[-1]["response"]["output"]]
         assert kinds == ["reasoning", "message", "function_call"]
 
 
 @each("upstream")
 @pytest.mark.parametrize("case", ["error", "error first", "early end", "nothing", "nonsense"])
-def test_E4_a_messages_client_gets_its_own_kind_of_error(upstream: str, case: str) -> None:
-    """`event: error` with a typed object: a frame of Chat's form is none at all to it."""
-    heard = hear(upstream, MESSAGES, ending(upstream, case), anew=True)
-    check_failed(heard)
-    *_, name, data = heard.data.decode().rstrip("\n").split("\n")
+def test_E4_a_messages_client_gets_errors_in_its_own_form(upstream: str, case: str) -> None:
+    """`event: error` with a typed object: clients of Messages ignore an error in Chat's form."""
+    received = receive(upstream, MESSAGES, ending(upstream, case), translates=True)
+    check_failed(received)
+    *_, name, data = received.data.decode().rstrip("\n").split("\n")
     assert name == "event: error"
-    told = json.loads(data.removeprefix("data: "))
-    assert told["type"] == "error"
-    assert told["error"].keys() == {"type", "message"}
-    assert told["error"]["type"] == ("overloaded_error" if case.startswith("error") else "api_error")
+    reported = json.loads(data.removeprefix("data: "))
+    assert reported["type"] == "error"
+    assert reported["error"].keys() == {"type", "message"}
+    assert reported["error"]["type"] == ("overloaded_error" if case.startswith("error") else "api_error")
     if case.startswith("error"):
-        assert told["error"]["message"] == "Busy."
+        assert reported["error"]["message"] == "Busy."
 
 
 @pytest.mark.parametrize("case", ["early end", "nothing"])
-def test_E4_at_the_end_of_a_relay_too(case: str) -> None:
-    heard = hear(MESSAGES, MESSAGES, ending(MESSAGES, case))
-    check_failed(heard)
-    assert heard.events[-1]["error"].keys() == {"type", "message"}
-    assert check_stream(MESSAGES, heard.data) == []
+def test_E4_an_error_at_the_end_of_a_relay_has_the_clients_form(case: str) -> None:
+    received = receive(MESSAGES, MESSAGES, ending(MESSAGES, case))
+    check_failed(received)
+    assert received.events[-1]["error"].keys() == {"type", "message"}
+    assert check_stream(MESSAGES, received.data) == []
 
 
 # Type of the error inside a Messages stream -> what the gateway counts it as, and Chat's type and code.
@@ -207,16 +215,16 @@ IN_BAND: dict[str, tuple[ErrorKind, str, str | None]] = {
 @each("client", [client for client in CLIENTS if client != MESSAGES])
 @pytest.mark.parametrize("kind", IN_BAND)
 @pytest.mark.parametrize("after", [0, 3, 7], ids=["first", "in a block", "later"])
-def test_E5_an_error_event_ends_the_answer(client: str, kind: str, after: int) -> None:
-    """It is told, it is no success, and who keeps accounts knows what kind of failure it was."""
+def test_E5_an_error_event_ends_the_response(client: str, kind: str, after: int) -> None:
+    """It is sent, it is no success, and its kind is recorded for the account."""
     sent = b"".join(frames(stream(MESSAGES, *BLOCKS))[:after])
-    heard = hear(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
-    check_failed(heard)
+    received = receive(MESSAGES, client, sent + s.render(MESSAGES, [in_band(MESSAGES, kind)]))
+    check_failed(received)
     counted, named, code = IN_BAND[kind]
-    assert heard.machine.error is not None
-    assert (heard.machine.error.kind, heard.machine.error.message) == (counted, "Busy.")
+    assert received.machine.error is not None
+    assert (received.machine.error.kind, received.machine.error.message) == (counted, "Busy.")
     if client == CHAT:
-        error = heard.events[-1]["error"]
+        error = received.events[-1]["error"]
         assert (error["message"], error["type"], error["code"]) == ("Busy.", named, code)
 
 
@@ -230,58 +238,58 @@ ERROR_LINES = {
 
 @every_pair()
 @pytest.mark.parametrize("case", ERROR_LINES)
-def test_E5_an_error_in_a_line_of_its_own_keeps_its_words(client: str, upstream: str, case: str) -> None:
+def test_E5_an_error_in_a_separate_line_keeps_its_message(client: str, upstream: str, case: str) -> None:
     """llama.cpp until September 2025, GPUStack: `error: {...}` instead of `data: {...}`. Clients skip such a line."""
     error: Json = {"code": 500, "message": "The model is out of memory.", "type": "server_error"}
     after, holder, tail = ERROR_LINES[case]
     begun = b"".join(frames(stream(upstream, *BLOCKS))[:after])
-    heard = hear(upstream, client, begun + b"error: " + holder % json.dumps(error).encode() + tail)
-    check_failed(heard)
-    assert heard.machine.error is not None
-    assert heard.machine.error.message == error["message"]
-    assert error["message"].encode() in heard.data
+    received = receive(upstream, client, begun + b"error: " + holder % json.dumps(error).encode() + tail)
+    check_failed(received)
+    assert received.machine.error is not None
+    assert received.machine.error.message == error["message"]
+    assert error["message"].encode() in received.data
     if client == upstream:
-        assert heard.data.startswith(begun)
-        assert check_stream(client, heard.data, include_usage=True) == []
+        assert received.data.startswith(begun)
+        assert check_stream(client, received.data, include_usage=True) == []
 
 
 @each("upstream")
-def test_E5_a_relayed_error_counts_too(upstream: str) -> None:
+def test_E5_a_relayed_error_is_a_failure(upstream: str) -> None:
     """The bytes pass as they are; the outcome is a failure all the same."""
     data = broken(upstream)
-    heard = hear(upstream, upstream, data)
-    assert heard.data == data
-    assert heard.machine.outcome is Outcome.FAILED
+    received = receive(upstream, upstream, data)
+    assert received.data == data
+    assert received.machine.outcome is Outcome.FAILED
 
 
 @each("client")
 @pytest.mark.parametrize("called", [True, False], ids=["calls", "text"])
 def test_E6_a_stop_reason_is_an_end_without_message_stop(client: str, called: bool) -> None:
     """Servers that never send message_stop."""
-    blocks = (Say("Hi"), Call("call_a")) if called else (Say("Hi"),)
+    blocks = (Text("Hi"), Call("call_a")) if called else (Text("Hi"),)
     data = b"".join(frames(stream(MESSAGES, *blocks))[:-1])
-    heard = hear(MESSAGES, client, data, anew=True)
-    assert heard.machine.outcome is Outcome.COMPLETED
+    received = receive(MESSAGES, client, data, translates=True)
+    assert received.machine.outcome is Outcome.COMPLETED
     ends = {CHAT: ("stop", "tool_calls"), MESSAGES: ("end_turn", "tool_use"), RESPONSES: ("completed",) * 2}
-    assert heard.finish == ends[client][called]
+    assert received.finish == ends[client][called]
     if client == MESSAGES:
-        assert heard.kinds[-1] == "message_stop"
+        assert received.kinds[-1] == "message_stop"
 
 
 @each("client")
 def test_E6_without_a_stop_reason_it_is_cut(client: str) -> None:
-    data = b"".join(frames(stream(MESSAGES, Say("Hi")))[:-2])
-    check_failed(hear(MESSAGES, client, data, anew=True))
+    data = b"".join(frames(stream(MESSAGES, Text("Hi")))[:-2])
+    check_failed(receive(MESSAGES, client, data, translates=True))
     nothing = {"type": "message_delta", "delta": {"stop_reason": None}, "usage": {"output_tokens": 1}}
-    check_failed(hear(MESSAGES, client, data + s.render(MESSAGES, [nothing]), anew=True))
+    check_failed(receive(MESSAGES, client, data + s.render(MESSAGES, [nothing]), translates=True))
 
 
-def test_E6_a_relay_judges_alike() -> None:
-    found = frames(stream(MESSAGES, Say("Hi")))
+def test_E6_a_relay_has_the_same_outcome() -> None:
+    found = frames(stream(MESSAGES, Text("Hi")))
     whole_enough = b"".join(found[:-1])
-    heard = hear(MESSAGES, MESSAGES, whole_enough)
-    assert (heard.data, heard.machine.outcome) == (whole_enough, Outcome.COMPLETED)
-    check_failed(hear(MESSAGES, MESSAGES, b"".join(found[:-2])))
+    received = receive(MESSAGES, MESSAGES, whole_enough)
+    assert (received.data, received.machine.outcome) == (whole_enough, Outcome.COMPLETED)
+    check_failed(receive(MESSAGES, MESSAGES, b"".join(found[:-2])))
 
 
 # The frames before the first content.
@@ -299,15 +307,15 @@ LIFECYCLE = {
 
 
 @pairs(CLIENTS, PROTOCOL_NAMES)
-def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstream: str) -> None:
-    """What came of the answer's life alone commits to nothing, whether or not it ends with an error."""
-    context = ask(client, upstream, client_request(client, upstream, None)).exchange()
+def test_E7_before_content_nothing_is_committed(client: str, upstream: str) -> None:
+    """Events without content do not commit the response, whether or not it ends with an error."""
+    context = translate_request(client, upstream, client_request(client, upstream, None)).response_context()
     begun = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     begun.receive_data(LIFECYCLE[upstream])
     assert begun.outcome is Outcome.OPEN
     assert not begun.committed
     for data in (LIFECYCLE[upstream], broken(upstream, after=0)):
-        failed = hear(upstream, client, data)
+        failed = receive(upstream, client, data)
         assert not failed.machine.committed
         assert failed.machine.error is not None
         assert spec_of(client).write_error(failed.machine.error, None)[0] >= 500
@@ -315,26 +323,26 @@ def test_E7_until_there_is_content_a_plain_error_is_possible(client: str, upstre
 
 @pairs(CLIENTS, PROTOCOL_NAMES)
 @pytest.mark.parametrize(
-    "block", [Say("Hi"), Think("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
+    "block", [Text("Hi"), Reasoning("Hm."), Call("call_a")], ids=["text", "reasoning", "call"]
 )
-def test_E7_with_content_it_is_not(client: str, upstream: str, block: Any) -> None:
-    heard = hear(upstream, client, stream(upstream, block))
-    assert heard.machine.committed
+def test_E7_content_commits_the_response(client: str, upstream: str, block: Any) -> None:
+    received = receive(upstream, client, stream(upstream, block))
+    assert received.machine.committed
 
 
 LOST = WireError(ErrorKind.UNREACHABLE, "the connection to the upstream broke")
 
 
 @every_pair()
-def test_E8_after_the_first_byte_errors_are_inside_the_stream(client: str, upstream: str) -> None:
-    """A read error after partial output: what follows is a frame of the client's stream, no HTTP body."""
+def test_E8_after_the_first_byte_errors_are_sent_in_the_stream(client: str, upstream: str) -> None:
+    """A read error after partial output: the error is a frame of the client's stream, no HTTP body."""
     for data in cuts(upstream):
-        heard = hear(upstream, client, data, breaks=LOST)
-        check_failed(heard)
-        assert heard.machine.error == LOST
-        assert heard.meaning.failure is not None
-        assert LOST.message in heard.meaning.failure.message
-        assert check_stream(client, heard.data, include_usage=True) == []
+        received = receive(upstream, client, data, breaks=LOST)
+        check_failed(received)
+        assert received.machine.error == LOST
+        assert received.meaning.failure is not None
+        assert LOST.message in received.meaning.failure.message
+        assert check_stream(client, received.data, include_usage=True) == []
 
 
 # stop_reason of a Messages server -> the word in each client's protocol.
@@ -349,7 +357,7 @@ REASONS: dict[str, dict[str, str]] = {
 
 
 def stopped(reason: str) -> bytes:
-    ends = stream(MESSAGES, Say("Half a")).replace(
+    ends = stream(MESSAGES, Text("Half a")).replace(
         b'"stop_reason": "end_turn"', b'"stop_reason": "%s"' % reason.encode()
     )
     if reason == "stop_sequence":
@@ -362,19 +370,19 @@ def stopped(reason: str) -> bytes:
 @each("client")
 @pytest.mark.parametrize("reason", REASONS)
 def test_E9_every_stop_reason_keeps_its_meaning(client: str, reason: str) -> None:
-    heard = hear(MESSAGES, client, stopped(reason), anew=True)
-    assert heard.finish == REASONS[reason].get(client, reason)
-    told = client != RESPONSES and reason == "stop_sequence"  # a Responses answer has no place for it
-    assert heard.meaning.stop_sequence == ("END" if told else None)
+    received = receive(MESSAGES, client, stopped(reason), translates=True)
+    assert received.finish == REASONS[reason].get(client, reason)
+    reported = client != RESPONSES and reason == "stop_sequence"  # a Responses response has no place for it
+    assert received.meaning.stop_sequence == ("END" if reported else None)
 
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("reason", REASONS)
-def test_E9_in_whole_answers_too(client: str, reason: str) -> None:
-    answer = whole(MESSAGES, Say("Half a")) | {"stop_reason": reason}
+def test_E9_stop_reasons_of_whole_responses_keep_their_meaning(client: str, reason: str) -> None:
+    upstream_response = whole(MESSAGES, Text("Half a")) | {"stop_reason": reason}
     if reason == "stop_sequence":
-        answer["stop_sequence"] = "END"
-    document = hear_whole(MESSAGES, client, answer)
+        upstream_response["stop_sequence"] = "END"
+    document = receive_whole(MESSAGES, client, upstream_response)
     if client == CHAT:
         assert document["choices"][0]["finish_reason"] == REASONS[reason][CHAT]
     else:
@@ -383,20 +391,22 @@ def test_E9_in_whole_answers_too(client: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("client", "path"), [(CHAT, "/choices/0/finish_reason"), (RESPONSES, "/status")])
-def test_E9_a_reason_without_a_word_of_its_own_is_told_as_lost(client: str, path: str) -> None:
-    heard = hear(MESSAGES, client, stopped("pause_turn"))
-    assert path in [loss.path for loss in heard.machine.losses]
+def test_E9_a_stop_reason_without_a_counterpart_is_a_loss(client: str, path: str) -> None:
+    received = receive(MESSAGES, client, stopped("pause_turn"))
+    assert path in [loss.path for loss in received.machine.losses]
 
 
 @pairs()
 @pytest.mark.parametrize("text", ["Hm.", ""], ids=["summary", "hidden"])
-def test_E10_reasoning_that_eats_the_limit_is_an_empty_answer(client: str, upstream: str, text: str) -> None:
-    """No message, no call: an answer all the same, which says that it ran into the limit."""
-    heard = hear(upstream, client, stream(upstream, Think(text), stop="length"))
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.finish == {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[client]
-    assert heard.meaning.said(*{block.kind for block in heard.meaning.blocks}) == text
-    document = hear_whole(upstream, client, whole(upstream, Think(text), stop="length"))
+def test_E10_reasoning_that_uses_up_the_limit_is_an_empty_response(
+    client: str, upstream: str, text: str
+) -> None:
+    """No message, no call, and the output limit as stop reason."""
+    received = receive(upstream, client, stream(upstream, Reasoning(text), stop="length"))
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.finish == {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[client]
+    assert received.meaning.said(*{block.kind for block in received.meaning.blocks}) == text
+    document = receive_whole(upstream, client, whole(upstream, Reasoning(text), stop="length"))
     if client == CHAT:
         (choice,) = document["choices"]
         assert choice["finish_reason"] == "length"
@@ -434,7 +444,7 @@ CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
     "a string": (b'data: {"error":"model crashed"}\n\n', "model crashed"),
     "vllm": (b'data: {"object":"error","message":"Too long.","type":"BadRequestError","code":400}\n\n', "Too long."),
     "fastapi": (b'data: {"detail":"Internal error"}\n\n', "Internal error"),
-    "finish_reason alone": (
+    "only finish_reason": (
         b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
         b'"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\ndata: [DONE]\n\n',
         "finish_reason error",
@@ -444,29 +454,31 @@ CHAT_ERRORS: dict[str, tuple[bytes, str]] = {
 
 @each("client", [client for client in CLIENTS if client != CHAT])
 @pytest.mark.parametrize("server", CHAT_ERRORS)
-def test_E11_an_error_after_deltas_is_told_as_one(client: str, server: str) -> None:
+def test_E11_an_error_after_deltas_is_sent_as_an_error(client: str, server: str) -> None:
     sent, message = CHAT_ERRORS[server]
-    heard = hear(CHAT, client, b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + sent)
-    check_failed(heard)
-    assert heard.meaning.failure is not None
-    assert message in heard.meaning.failure.message
+    received = receive(CHAT, client, b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + sent)
+    check_failed(received)
+    assert received.meaning.failure is not None
+    assert message in received.meaning.failure.message
 
 
 @pytest.mark.parametrize("server", CHAT_ERRORS)
-def test_E11_relayed_it_passes_and_is_a_failure(server: str) -> None:
+def test_E11_a_relayed_error_keeps_its_bytes_and_is_a_failure(server: str) -> None:
     data = b"".join(frames(stream(CHAT, *BLOCKS))[:5]) + CHAT_ERRORS[server][0]
-    heard = hear(CHAT, CHAT, data)
-    assert heard.data == data
-    assert heard.machine.outcome is Outcome.FAILED
+    received = receive(CHAT, CHAT, data)
+    assert received.data == data
+    assert received.machine.outcome is Outcome.FAILED
 
 
 @pairs()
-def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream: str) -> None:
+def test_E11_a_whole_response_that_is_an_error_sends_nothing(client: str, upstream: str) -> None:
     """With status 200, as some servers send it."""
     error = in_band(upstream)
     assert isinstance(error, dict)
-    answer = error["response"] if upstream == RESPONSES else error
-    context = ask(client, upstream, client_request(client, upstream, None, stream=False)).exchange()
+    upstream_response = error["response"] if upstream == RESPONSES else error
+    context = translate_request(
+        client, upstream, client_request(client, upstream, None, stream=False)
+    ).response_context()
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
@@ -474,7 +486,7 @@ def test_E11_a_whole_answer_that_is_an_error_gives_nothing(client: str, upstream
         upstream_streams=False,
         client_streams=False,
     )
-    machine.receive_data(json.dumps(answer).encode())
+    machine.receive_data(json.dumps(upstream_response).encode())
     machine.receive_eof()
     assert (machine.outcome, machine.data_to_send()) == (Outcome.FAILED, b"")
     assert machine.error is not None

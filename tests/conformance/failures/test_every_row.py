@@ -37,8 +37,8 @@ def named() -> Counter[str]:
     return found
 
 
-def test_the_list_is_read_whole() -> None:
-    """The groups have no gaps: an id that is not understood would be one."""
+def test_the_list_has_no_gaps() -> None:
+    """The groups have no gaps: an id that the pattern does not match would be one."""
     assert len(rows()) == len(set(rows()))
     for group in sorted({row[0] for row in rows()}):
         numbers = [int(row[1:]) for row in rows() if row[0] == group]

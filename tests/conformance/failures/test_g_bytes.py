@@ -1,4 +1,4 @@
-"""G. Bytes and framing: where lines and characters end, and what must come out as it went in."""
+"""G. Bytes and framing: ends of lines, split characters, and bytes that must not change."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from typing import Any
 
 import pytest
-from crossing import MODEL
-from failures.answers import Call, Say, Think, stream
-from failures.cross import ask, each, every_pair, hear, hear_whole, pairs
+from failures.responses import Call, Reasoning, Text, stream
+from failures.translate import each, every_pair, pairs, receive, receive_whole, translate_request
 from failures.turns import Result, Turn, User, all_blocks, calls_of, model, request
 from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, SIMPLE, meaning_of_whole
 from oracle import samples as s
 from oracle.meaning import Kind
+from translation import MODEL
 
 from dragoman import UPSTREAMS, RequestTranslator, ResponseTranslator
 from dragoman.codec import ResponseContext
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 
@@ -28,34 +28,36 @@ ARGUMENTS = json.dumps({"a": WORDS, "ключ": ["ß"]}, ensure_ascii=False)
 
 
 def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
-    """What of these blocks a client can be told."""
+    """Return the blocks that the client's protocol can express."""
     return [block for block in blocks if client not in SIMPLE or block[0] == "text"]
 
 
 @every_pair()
 def test_G1_a_character_cut_by_the_network_stays_whole(client: str, upstream: str) -> None:
-    """In text, in reasoning, in the arguments of calls: `hear` cuts the stream everywhere."""
+    """In text, in reasoning, in the arguments of calls: `receive` cuts the stream everywhere."""
     call = Call("call_a", "add", (ARGUMENTS[:9], ARGUMENTS[9:]))
-    heard = hear(upstream, client, stream(upstream, Think(WORDS), Say(WORDS), call), anew=True)
-    told = gist_of(client, ("reasoning", WORDS), ("text", WORDS), ("call", f"add({ARGUMENTS})"))
-    assert heard.gist == told
-    assert "\ufffd" not in heard.data.decode()
+    received = receive(
+        upstream, client, stream(upstream, Reasoning(WORDS), Text(WORDS), call), translates=True
+    )
+    reported = gist_of(client, ("reasoning", WORDS), ("text", WORDS), ("call", f"add({ARGUMENTS})"))
+    assert received.gist == reported
+    assert "\ufffd" not in received.data.decode()
 
 
 @each("client")
-def test_G1_nor_does_a_relay_break_it(client: str) -> None:
-    data = stream(client, Think(WORDS), Say(WORDS), Call("call_a", "add", (ARGUMENTS,)))
-    assert hear(client, client, data).data == data
+def test_G1_a_relay_keeps_split_characters_whole(client: str) -> None:
+    data = stream(client, Reasoning(WORDS), Text(WORDS), Call("call_a", "add", (ARGUMENTS,)))
+    assert receive(client, client, data).data == data
 
 
-def whole_answer(upstream: str) -> Json:
-    """A whole answer with the same words everywhere."""
+def whole_response(upstream: str) -> Json:
+    """Return a whole response with the same text everywhere."""
     arguments = {"name": "add", "arguments": ARGUMENTS}
     if upstream == CHAT:
-        answer: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
-        said = answer["choices"][0]["message"]
+        response: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
+        said = response["choices"][0]["message"]
         said |= {"content": WORDS, "tool_calls": [{"id": "c", "type": "function", "function": arguments}]}
-        return answer
+        return response
     if upstream == MESSAGES:
         call = {"type": "tool_use", "id": "c", "name": "add", "input": json.loads(ARGUMENTS), "caller": None}
         return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": WORDS}, call]}
@@ -65,25 +67,25 @@ def whole_answer(upstream: str) -> Json:
 
 
 @every_pair(PROTOCOL_NAMES)
-def test_G1_nor_in_a_whole_answer(client: str, upstream: str) -> None:
-    body = json.dumps(whole_answer(upstream), ensure_ascii=False).encode()
+def test_G1_a_whole_response_keeps_split_characters_whole(client: str, upstream: str) -> None:
+    body = json.dumps(whole_response(upstream), ensure_ascii=False).encode()
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
-        context=exchange_of(client, upstream),
+        context=context_of(client, upstream),
         upstream_streams=False,
         client_streams=False,
     )
     for at in range(len(body)):
         machine.receive_data(body[at : at + 1])
     machine.receive_eof()
-    told = meaning_of_whole(client, machine.data_to_send())
-    assert told.said(Kind.TEXT) == WORDS
-    assert [json.loads(call.text) for call in told.calls] == [json.loads(ARGUMENTS)]
+    reported = meaning_of_whole(client, machine.data_to_send())
+    assert reported.said(Kind.TEXT) == WORDS
+    assert [json.loads(call.text) for call in reported.calls] == [json.loads(ARGUMENTS)]
 
 
-def exchange_of(client: str, upstream: str) -> ResponseContext:
-    return ask(client, upstream, request(client, User("Hi"))).exchange()
+def context_of(client: str, upstream: str) -> ResponseContext:
+    return translate_request(client, upstream, request(client, User("Hi"))).response_context()
 
 
 # All that `str.splitlines` takes for the end of a line and a stream of events does not. Those below a blank are
@@ -101,31 +103,33 @@ def test_G7_only_cr_and_lf_end_a_line(client: str, upstream: str) -> None:
     """The other line ends of Unicode are characters like any other."""
     arguments = json.dumps({"a": BROKEN}, ensure_ascii=False)
     call = Call("call_a", "add", (arguments,))
-    data = stream(upstream, Think(BROKEN), Say(BROKEN), call)
+    data = stream(upstream, Reasoning(BROKEN), Text(BROKEN), call)
     assert all(mark.encode() in data for mark in "\x85\u2028\u2029")
-    heard = hear(upstream, client, data, anew=True)
-    assert heard.gist == gist_of(
+    received = receive(upstream, client, data, translates=True)
+    assert received.gist == gist_of(
         client, ("reasoning", BROKEN), ("text", BROKEN), ("call", f"add({arguments})")
     )
 
 
 @every_pair()
 @pytest.mark.parametrize("mark", BREAKS, ids=lambda mark: f"U+{ord(mark):04X}")
-def test_G7_a_comment_goes_on_behind_them(client: str, upstream: str, mark: str) -> None:
-    """What would be an error, an end or text of its own if the comment were two lines."""
-    data = stream(upstream, Say("Hello"))
+def test_G7_other_line_separators_do_not_end_a_comment(client: str, upstream: str, mark: str) -> None:
+    """Texts that would be an error, an end or a delta if the comment were two lines."""
+    data = stream(upstream, Text("Hello"))
     late = f': hm{mark}event: error{mark}data: {{"type":"error","error":{{"message":"no"}}}}{mark}{mark}\n'
     done = f": hm{mark}data: [DONE]{mark}{mark}\n"
-    heard = hear(upstream, client, data.replace(b"\n\n", b"\n\n" + late.encode() + done.encode()), anew=True)
-    assert heard.data == hear(upstream, client, data, anew=True).data
+    received = receive(
+        upstream, client, data.replace(b"\n\n", b"\n\n" + late.encode() + done.encode()), translates=True
+    )
+    assert received.data == receive(upstream, client, data, translates=True).data
 
 
 @every_pair()
 @pytest.mark.parametrize("end", ["\r", "\r\n"], ids=["CR", "CRLF"])
-def test_G7_cr_and_crlf_end_a_line_too(client: str, upstream: str, end: str) -> None:
-    data = stream(upstream, Think("Hm."), Say("Hello"))
-    heard = hear(upstream, client, data.replace(b"\n", end.encode()), anew=True)
-    assert heard.data == hear(upstream, client, data, anew=True).data
+def test_G7_cr_and_crlf_end_a_line(client: str, upstream: str, end: str) -> None:
+    data = stream(upstream, Reasoning("Hm."), Text("Hello"))
+    received = receive(upstream, client, data.replace(b"\n", end.encode()), translates=True)
+    assert received.data == receive(upstream, client, data, translates=True).data
 
 
 # Keys in no order, numbers that a double cannot hold, that are whole or no number of their own, letters that could
@@ -167,7 +171,7 @@ def test_G8_the_same_request_gives_the_same_bytes(client: str, upstream: str) ->
 
 
 @pairs()
-def test_G8_keys_letters_and_numbers_stay_as_they_are(client: str, upstream: str) -> None:
+def test_G8_keys_characters_and_numbers_are_unchanged(client: str, upstream: str) -> None:
     sent = translated(client, upstream, odd_request(client)).decode()
     assert '"content":"hé"' in sent or '"text":"hé"' in sent, "letters are not escaped"
     tool = json.loads(sent, object_pairs_hook=list)
@@ -183,15 +187,17 @@ def test_G8_keys_letters_and_numbers_stay_as_they_are(client: str, upstream: str
 
 @every_pair(PROTOCOL_NAMES)
 def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: str) -> None:
-    """A prompt cache holds as long as nothing changes before what is new."""
+    """A prompt cache is valid as long as nothing changes before the new messages."""
     turns: list[Turn] = [
         User("Hi"),
-        model(Say("Let me see."), Call("functions.add:0")),
+        model(Text("Let me see."), Call("functions.add:0")),
         Result("functions.add:0"),
     ]
-    more: list[Turn] = [model(Say("There.")), User("And?")]
+    more: list[Turn] = [model(Text("There.")), User("And?")]
     field = "input" if upstream == RESPONSES else "messages"
-    before, after = (ask(client, upstream, request(client, *each_)).body for each_ in (turns, turns + more))
+    before, after = (
+        translate_request(client, upstream, request(client, *each_)).body for each_ in (turns, turns + more)
+    )
     assert after[field][: len(before[field])] == before[field]
     assert {**after, field: None} == {**before, field: None}
 
@@ -199,7 +205,7 @@ def test_G8_each_turn_begins_with_the_bytes_of_the_last(client: str, upstream: s
 @pytest.mark.promise("R12")
 @each("client")
 def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
-    """Whatever the spelling, and also fields that nobody knows."""
+    """Any spelling, and also unknown fields."""
     data = odd_request(client).replace(b'"model":  "m"', b'"new":{ "b":1.00,"a":[]} ,"model":  "m"')
     sent = (
         RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[client])
@@ -212,16 +218,16 @@ def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
 
 @pairs()
 @pytest.mark.parametrize("step", [1, 5, 1000])
-def test_G8_arguments_of_an_answer_keep_their_text(client: str, upstream: str, step: int) -> None:
+def test_G8_arguments_of_a_response_keep_their_text(client: str, upstream: str, step: int) -> None:
     pieces = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
-    heard = hear(upstream, client, stream(upstream, Call("call_a", "add", pieces)))
-    assert heard.gist == [("call", f"add({ODD_ARGUMENTS})")]
+    received = receive(upstream, client, stream(upstream, Call("call_a", "add", pieces)))
+    assert received.gist == [("call", f"add({ODD_ARGUMENTS})")]
 
 
 @pairs()
-def test_G8_and_of_a_whole_answer(client: str, upstream: str) -> None:
+def test_G8_arguments_of_a_whole_response_keep_their_text(client: str, upstream: str) -> None:
     data = stream(upstream, Call("call_a", "add", (ODD_ARGUMENTS,)))
-    whole = hear_whole(upstream, client, data, streams=True)
+    whole = receive_whole(upstream, client, data, streams=True)
     if client == MESSAGES:
         found = json.dumps(whole["content"][0]["input"])
     elif client == CHAT:
@@ -234,15 +240,15 @@ def test_G8_and_of_a_whole_answer(client: str, upstream: str) -> None:
 
 
 @each("client", (CHAT, RESPONSES))
-def test_G8_a_signed_block_comes_back_as_it_was(client: str) -> None:
-    """Through a client that cannot read it, with members that nobody knows."""
+def test_G8_a_signed_block_comes_back_unchanged(client: str) -> None:
+    """Through a client that cannot read it, with unknown members."""
     block = {"type": "thinking", "z": 1.0, "thinking": WORDS, "signature": "c2ln", "a": [10**22]}
-    answer = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}
-    whole = hear_whole(MESSAGES, client, answer)
+    response = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}
+    whole = receive_whole(MESSAGES, client, response)
     turn = [whole["choices"][0]["message"]] if client == CHAT else whole["output"]
     call = turn[-1]["tool_calls"][0]["id"] if client == CHAT else turn[-1]["call_id"]
     body = request(client, User("Hi"), Result(call), model=MODEL)
     history = body["messages" if client == CHAT else "input"]
     history[1:1] = turn
-    sent = ask(client, MESSAGES, body).body
+    sent = translate_request(client, MESSAGES, body).body
     assert ordered(json.dumps(all_blocks(sent)[0])) == ordered(json.dumps(block))

@@ -1,4 +1,4 @@
-"""G. Content codings: what a client packs, what an upstream packs, and what neither hears of the other's."""
+"""G. Content codings: bodies that a client or an upstream compresses, and that neither gets the other's coding."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from failures.answers import Say, frames, stream
-from failures.cross import each, every_pair
-from failures.gateway import KEY, Play, asking, gateway, heard_at, path_of
+from failures.gateway import KEY, UpstreamResponse, gateway, path_of, received_at, request_for
+from failures.responses import Text, frames, stream
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
@@ -33,7 +33,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.each_protocol]
 
 Json = dict[str, Any]
 
@@ -59,19 +59,19 @@ def packed(coding: str, body: Json) -> tuple[bytes, dict[str, str]]:
 
 @every_pair()
 @each_coding
-async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: str) -> None:
-    """And goes on plain, with nothing of its old coding and length."""
-    play = Play([stream(upstream, Say("Hello"))])
-    body = asking(client, upstream, messages=[{"role": "user", "content": "Grüße " * 500}])
+async def test_G10_a_compressed_request_is_read(client: str, upstream: str, coding: str) -> None:
+    """It is sent on decoded, without its old coding and length."""
+    play = UpstreamResponse([stream(upstream, Text("Hello"))])
+    body = request_for(client, upstream, messages=[{"role": "user", "content": "Grüße " * 500}])
     if client == RESPONSES:
         body["input"] = body.pop("messages")
     async with gateway(upstream, play) as up:
         plain = await up.call(path_of(client), body)
         data, headers = packed(coding, body)
         assert len(data) < len(json.dumps(body)) // 10
-        heard = await up.call(path_of(client), data, headers=headers)
-    assert (plain.status, heard.status) == (200, 200), heard.body
-    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+        received = await up.call(path_of(client), data, headers=headers)
+    assert (plain.status, received.status) == (200, 200), received.body
+    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
     first, second = up.network.requests
     assert json.loads(second.content) == json.loads(first.content)
     assert second.headers["content-length"] == str(len(second.content))
@@ -80,34 +80,36 @@ async def test_G10_a_packed_request_is_read(client: str, upstream: str, coding: 
 
 @each("client", CLIENTS)
 @pytest.mark.parametrize("coding", ["br", "compress", "gzip, br", "snappy"])
-async def test_G10_other_codings_are_named_and_refused(client: str, coding: str) -> None:
+async def test_G10_other_content_codings_are_refused_by_name(client: str, coding: str) -> None:
     """Not taken for JSON that is not valid."""
     async with gateway(CHAT) as up:
-        body = json.dumps(asking(client, CHAT)).encode()
-        heard = await up.call(path_of(client), body, headers={"content-encoding": coding})
-    check_refusal(client, heard, 415)
-    assert heard.headers["accept-encoding"] == "gzip, deflate, zstd"
+        body = json.dumps(request_for(client, CHAT)).encode()
+        received = await up.call(path_of(client), body, headers={"content-encoding": coding})
+    check_refusal(client, received, 415)
+    assert received.headers["accept-encoding"] == "gzip, deflate, zstd"
     assert not up.network.requests
 
 
-def check_refusal(client: str, heard: FakeClient, status: int) -> str:
+def check_refusal(client: str, received: FakeClient, status: int) -> str:
     """The message of a refusal in the client's form."""
-    assert heard.status == status, heard.body
+    assert received.status == status, received.body
     if client in PROTOCOL_NAMES:
-        assert check_error(client, status, heard.body) == []
-    message: str = json.loads(heard.body)["error"]["message"]
+        assert check_error(client, status, received.body) == []
+    message: str = json.loads(received.body)["error"]["message"]
     return message
 
 
 @each("client", CLIENTS)
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "plain"])
 @each_coding
-async def test_G10_a_body_that_is_not_packed_as_it_says(client: str, coding: str, cut: bool) -> None:
-    body = json.dumps(asking(client, CHAT)).encode()
+async def test_G10_a_body_that_does_not_match_its_content_encoding_is_refused(
+    client: str, coding: str, cut: bool
+) -> None:
+    body = json.dumps(request_for(client, CHAT)).encode()
     data = CODINGS[coding](body)[:-5] if cut else body
     async with gateway(CHAT) as up:
-        heard = await up.call(path_of(client), data, headers={"content-encoding": coding})
-    assert "unpacked" in check_refusal(client, heard, 400)
+        received = await up.call(path_of(client), data, headers={"content-encoding": coding})
+    assert "unpacked" in check_refusal(client, received, 400)
     assert not up.network.requests
 
 
@@ -116,20 +118,20 @@ async def refuse_bomb(client: str, coding: str, size: int, **server: Any) -> str
     bomb = CODINGS[coding](b'{"model": "up/m", "x": "' + b" " * size)
     assert len(bomb) < 2**17
     async with gateway(CHAT, **server) as up:
-        heard = await up.call(path_of(client), bomb, headers={"content-encoding": coding})
+        received = await up.call(path_of(client), bomb, headers={"content-encoding": coding})
     assert not up.network.requests
-    return check_refusal(client, heard, 413)
+    return check_refusal(client, received, 413)
 
 
 @each("client", CLIENTS)
 @each_coding
-async def test_G12_a_small_body_that_unpacks_to_much(client: str, coding: str) -> None:
-    """The limit is on what comes out; nothing of it reaches the upstream."""
+async def test_G12_a_small_body_that_expands_beyond_the_limit_is_refused(client: str, coding: str) -> None:
+    """The limit is for the decoded body; nothing of it reaches the upstream."""
     assert str(2**16) in await refuse_bomb(client, coding, 2**17, max_body_bytes=2**16)
 
 
 @each_coding
-async def test_G12_there_is_a_limit_without_configuring_one(coding: str) -> None:
+async def test_G12_a_limit_exists_by_default(coding: str) -> None:
     assert str(64 * 2**20) in await refuse_bomb(MESSAGES, coding, 64 * 2**20)
 
 
@@ -142,39 +144,39 @@ def headers_of(coding: str, data: bytes, kind: str) -> tuple[tuple[str, str], ..
     )
 
 
-def check_plain(heard: FakeClient) -> None:
-    """The headers say nothing of a coding that the body no longer has."""
-    assert heard.status == 200, heard.body
-    assert "content-encoding" not in heard.headers
-    length = heard.headers.get("content-length")
-    assert length in (None, str(len(heard.body)))
+def check_plain(received: FakeClient) -> None:
+    """The headers do not name a coding that the body no longer has."""
+    assert received.status == 200, received.body
+    assert "content-encoding" not in received.headers
+    length = received.headers.get("content-length")
+    assert length in (None, str(len(received.body)))
 
 
 @every_pair()
 @each_coding
-async def test_G11_a_packed_stream_is_unpacked_and_not_called_packed(
-    client: str, upstream: str, coding: str
-) -> None:
-    data = CODINGS[coding](stream(upstream, Say("Hello")))
-    play = Play([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
+async def test_G11_a_decoded_stream_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
+    data = CODINGS[coding](stream(upstream, Text("Hello")))
+    play = UpstreamResponse([data[:9], data[9:]], headers=headers_of(coding, data, "text/event-stream"))
     async with gateway(upstream, play) as up:
-        heard = await up.call(path_of(client), asking(client, upstream))
-    check_plain(heard)
-    assert "content-length" not in heard.headers
-    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+        received = await up.call(path_of(client), request_for(client, upstream))
+    check_plain(received)
+    assert "content-length" not in received.headers
+    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
 
 
 @every_pair(PROTOCOL_NAMES)
 @each_coding
-async def test_G11_nor_is_a_whole_answer(client: str, upstream: str, coding: str) -> None:
+async def test_G11_a_decoded_whole_response_has_no_content_encoding(
+    client: str, upstream: str, coding: str
+) -> None:
     data = CODINGS[coding](json.dumps(s.WHOLE[upstream]).encode())
-    play = Play([data], headers=headers_of(coding, data, "application/json"))
+    play = UpstreamResponse([data], headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
-        heard = await up.call(path_of(client), asking(client, upstream, stream=False))
-    check_plain(heard)
-    assert heard.headers["content-length"] == str(len(heard.body))
-    assert check_whole(client, heard.body) == []
-    assert [call.name for call in meaning_of_whole(client, heard.body).calls] == ["f"]
+        received = await up.call(path_of(client), request_for(client, upstream, stream=False))
+    check_plain(received)
+    assert received.headers["content-length"] == str(len(received.body))
+    assert check_whole(client, received.body) == []
+    assert [call.name for call in meaning_of_whole(client, received.body).calls] == ["f"]
 
 
 BUSY: dict[str, Json] = {
@@ -186,47 +188,51 @@ BUSY: dict[str, Json] = {
 
 @every_pair()
 @each_coding
-async def test_G11_nor_is_an_error(client: str, upstream: str, coding: str) -> None:
+async def test_G11_a_decoded_error_has_no_content_encoding(client: str, upstream: str, coding: str) -> None:
     data = CODINGS[coding](json.dumps(BUSY[upstream]).encode())
-    play = Play([data], status=429, headers=headers_of(coding, data, "application/json"))
+    play = UpstreamResponse([data], status=429, headers=headers_of(coding, data, "application/json"))
     async with gateway(upstream, play) as up:
-        heard = await up.call(path_of(client), asking(client, upstream))
-    assert "content-encoding" not in heard.headers
-    assert heard.headers["content-length"] == str(len(heard.body))
-    assert "slow down" in check_refusal(client, heard, 429)
+        received = await up.call(path_of(client), request_for(client, upstream))
+    assert "content-encoding" not in received.headers
+    assert received.headers["content-length"] == str(len(received.body))
+    assert "slow down" in check_refusal(client, received, 429)
 
 
 @each("client", CLIENTS)
-async def test_G11_packed_events_come_one_by_one(client: str) -> None:
+async def test_G11_compressed_events_are_sent_one_by_one(client: str) -> None:
     """To unpack does not mean to wait for the end."""
     packer = zlib.compressobj(wbits=31)
     steps: list[bytes | Sleep] = []
-    for frame in frames(stream(CHAT, Say("one-"), Say("two-"))):
+    for frame in frames(stream(CHAT, Text("one-"), Text("two-"))):
         steps += [packer.compress(frame) + packer.flush(zlib.Z_SYNC_FLUSH), Sleep(1)]
-    play = Play([*steps, packer.flush()], headers=(("content-encoding", "gzip"),))
+    play = UpstreamResponse([*steps, packer.flush()], headers=(("content-encoding", "gzip"),))
     async with gateway(CHAT, play) as up:
-        heard = await up.call(path_of(client), asking(client, CHAT))
-    times = [heard_at(heard, lambda data, word=word: word in data) for word in (b"one-", b"two-")]  # type: ignore[misc]
+        received = await up.call(path_of(client), request_for(client, CHAT))
+    times = [received_at(received, lambda data, word=word: word in data) for word in (b"one-", b"two-")]  # type: ignore[misc]
     assert times == [1, 2]
 
 
 @every_pair()
 @pytest.mark.parametrize("wanted", ["br", "zstd, br;q=0.9", "*", "compress"])
-async def test_G13_the_clients_accept_encoding_is_its_own(client: str, upstream: str, wanted: str) -> None:
-    """The upstream is asked for what the gateway can read, whoever the client is."""
-    async with gateway(upstream, Play([stream(upstream, Say("Hello"))])) as up:
-        heard = await up.call(path_of(client), asking(client, upstream), headers={"accept-encoding": wanted})
-        await up.call(path_of(client), asking(client, upstream))
-    assert heard.status == 200
+async def test_G13_the_clients_accept_encoding_is_not_forwarded(
+    client: str, upstream: str, wanted: str
+) -> None:
+    """The gateway requests codings that it can read, whoever the client is."""
+    async with gateway(upstream, UpstreamResponse([stream(upstream, Text("Hello"))])) as up:
+        received = await up.call(
+            path_of(client), request_for(client, upstream), headers={"accept-encoding": wanted}
+        )
+        await up.call(path_of(client), request_for(client, upstream))
+    assert received.status == 200
     assert [each.headers["accept-encoding"] for each in up.network.requests] == ["identity", "identity"]
 
 
 @each("client", CLIENTS)
 @each("upstream")
-async def test_G13_an_answer_in_another_coding_is_told_as_an_error(client: str, upstream: str) -> None:
+async def test_G13_a_response_in_another_coding_is_an_error(client: str, upstream: str) -> None:
     """Some upstreams pack all the same: nothing that cannot be read is passed on."""
-    play = Play([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
+    play = UpstreamResponse([b"\x8b\x02\x80Hello\x03"], headers=(("content-encoding", "br"),))
     async with gateway(upstream, play) as up:
-        heard = await up.call(path_of(client), asking(client, upstream))
-    assert "'br'" in check_refusal(client, heard, 502)
-    assert KEY.encode() not in heard.body
+        received = await up.call(path_of(client), request_for(client, upstream))
+    assert "'br'" in check_refusal(client, received, 502)
+    assert KEY.encode() not in received.body

@@ -1,4 +1,8 @@
-"""G. Keep-alive: what a client hears while nothing comes from the upstream, and that nothing is held back."""
+"""G. Silent upstreams: heartbeats to the client, the read timeout, errors after a heartbeat, and no delay of events.
+
+The upstream is a script of bytes and pauses in virtual time. Each test sends a client's streaming request through the
+whole gateway, and looks at the bytes that the client received and at the seconds at which they arrived.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from failures.answers import Call, Say, Think, frames, stream
-from failures.cross import each, every_pair
-from failures.gateway import Play, asking, gateway, heard_at, path_of
+from failures.gateway import UpstreamResponse, gateway, path_of, received_at, request_for
+from failures.responses import Call, Reasoning, Text, frames, stream
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from oracle import (
     CHAT,
@@ -26,14 +30,13 @@ from oracle.frames import as_object, lenient_frames
 from oracle.meaning import Kind
 from virtual_time import VIRTUAL_BACKENDS
 
-pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS), pytest.mark.each_protocol]
 
 
-# The shortest time after which anything between client and gateway is known to cut a silent connection.
-CUT_S = 60
 SILENCE_S = 130
-# What each client takes for a sign of life.
-BEATS = {
+# Known proxies between client and gateway close an idle connection after this time or later.
+SHORTEST_IDLE_TIMEOUT_S = 60
+HEARTBEATS = {
     CHAT: b": keepalive\n\n",
     MESSAGES: b'event: ping\ndata: {"type":"ping"}\n\n',
     RESPONSES: b": keepalive\n\n",
@@ -42,119 +45,124 @@ BEATS = {
 }
 
 
-def silent(upstream: str, where: str) -> Play:
-    """A good answer with a long silence in it."""
-    data = stream(upstream, Say("Hello"))
+def with_silence(upstream: str, where: str) -> UpstreamResponse:
+    """Return a complete response of the text "Hello" that pauses for SILENCE_S before its head, body or last frames."""
+    data = stream(upstream, Text("Hello"))
     if where == "head":
-        return Play([data], before=SILENCE_S)
+        return UpstreamResponse([data], delay_s=SILENCE_S)
     if where == "first byte":
-        return Play([Sleep(SILENCE_S), data])
+        return UpstreamResponse([Sleep(SILENCE_S), data])
+    start = up_to_hello(data)
+    return UpstreamResponse([start, Sleep(SILENCE_S), data.removeprefix(start)])
+
+
+def up_to_hello(data: bytes) -> bytes:
+    """Return the frames of a stream up to the one with its text."""
     parts = frames(data)
-    said = next(number for number, frame in enumerate(parts) if b"Hello" in frame) + 1
-    return Play([b"".join(parts[:said]), Sleep(SILENCE_S), b"".join(parts[said:])])
+    last = next(number for number, frame in enumerate(parts) if b"Hello" in frame)
+    return b"".join(parts[: last + 1])
 
 
-async def stream_through(client: str, upstream: str, play: Play, **settings: Any) -> FakeClient:
-    async with gateway(upstream, play, **settings) as up:
-        return await up.call(path_of(client), asking(client, upstream))
+async def stream_through(
+    client: str, upstream: str, response: UpstreamResponse, **settings: Any
+) -> FakeClient:
+    """Send the client's streaming request through a gateway whose upstream sends this response."""
+    async with gateway(upstream, response, **settings) as up:
+        return await up.call(path_of(client), request_for(client, upstream))
 
 
-def times(client: FakeClient) -> list[float]:
-    return [when for when, message in client.messages if message.get("body")]
+def times(received: FakeClient) -> list[float]:
+    """Return the seconds at which bytes of the body arrived."""
+    return [when for when, message in received.messages if message.get("body")]
 
 
 @pytest.mark.promise("R8")
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "first byte", "middle"])
-async def test_G2_no_silence_is_long_enough_to_be_cut(client: str, upstream: str, where: str) -> None:
-    """Heartbeats every 10 to 30 seconds in the client's own form, wherever the model thinks."""
-    heard = await stream_through(client, upstream, silent(upstream, where))
-    beats = [when for when in times(heard) if 0 < when < SILENCE_S]
+async def test_G2_heartbeats_come_often_enough_to_keep_the_connection_open(
+    client: str, upstream: str, where: str
+) -> None:
+    """Every 10 to 30 seconds a heartbeat in the client's own form, wherever the upstream is silent."""
+    received = await stream_through(client, upstream, with_silence(upstream, where))
+    beats = [when for when in times(received) if 0 < when < SILENCE_S]
     assert SILENCE_S / 30 <= len(beats) <= SILENCE_S / 10
     gaps = [after - before for before, after in zip([0.0, *beats], [*beats, SILENCE_S], strict=True)]
     assert all(0 < gap <= 30 for gap in gaps)
-    said = {when: message["body"] for when, message in heard.messages if message.get("body")}
-    assert all(said[when].endswith(BEATS[client]) for when in beats)
-    assert heard.status == 200
-    assert check_stream(client, heard.body, include_usage=True) == []
-    assert meaning_of_client_stream(client, heard.body).said(Kind.TEXT) == "Hello"
+    sent = {when: message["body"] for when, message in received.messages if message.get("body")}
+    assert all(sent[when].endswith(HEARTBEATS[client]) for when in beats)
+    assert received.status == 200
+    assert check_stream(client, received.body, include_usage=True) == []
+    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
 
 
 @each("client", CLIENTS)
-async def test_G2_a_client_that_does_not_stream_gets_nothing_but_its_answer(client: str) -> None:
-    """There is no place for a heartbeat in one JSON document of a known length."""
+async def test_G2_a_client_that_does_not_stream_gets_no_heartbeats(client: str) -> None:
+    """One JSON document of a fixed length has no room for a heartbeat."""
     if client in SIMPLE:
-        path, body = "/chat/json", asking(client, CHAT)
+        path, body = "/chat/json", request_for(client, CHAT)
     else:
-        path, body = path_of(client), asking(client, CHAT, stream=False)
-    async with gateway(CHAT, silent(CHAT, "head")) as up:
-        heard = await up.call(path, body)
-    assert times(heard) == [SILENCE_S]
-    assert heard.headers["content-length"] == str(len(heard.body))
-    assert isinstance(json.loads(heard.body), dict)
+        path, body = path_of(client), request_for(client, CHAT, stream=False)
+    async with gateway(CHAT, with_silence(CHAT, "head")) as up:
+        received = await up.call(path, body)
+    assert times(received) == [SILENCE_S]
+    assert received.headers["content-length"] == str(len(received.body))
+    assert isinstance(json.loads(received.body), dict)
 
 
 @every_pair()
-@pytest.mark.parametrize("where", ["before the head", "after the head", "after words"])
-async def test_G3_heartbeats_do_not_keep_a_dead_upstream_alive(
+@pytest.mark.parametrize("where", ["before the head", "after the head", "after text"])
+async def test_G3_a_silent_upstream_times_out_in_spite_of_heartbeats(
     client: str, upstream: str, where: str
 ) -> None:
-    """The silence of the upstream has a limit of its own, whatever the client was sent meanwhile."""
-    ever = 10**6
-    plays = {
-        "before the head": Play(before=ever),
-        "after the head": Play([Sleep(ever)]),
-        "after words": Play([_beginning(upstream), Sleep(ever)]),
-    }
-    async with gateway(upstream, plays[where], upstream={"read_s": 45.0}) as up:
-        heard = await up.call(path_of(client), asking(client, upstream))
-    assert [when for when in times(heard) if 0 < when < 45] == [10, 20, 30, 40]
-    assert times(heard)[-1] == 45
-    check_failed(client, heard)
+    """The upstream has a read timeout of its own, whatever the client was sent meanwhile."""
+    for_ever = 10**6
+    response = {
+        "before the head": UpstreamResponse(delay_s=for_ever),
+        "after the head": UpstreamResponse([Sleep(for_ever)]),
+        "after text": UpstreamResponse([up_to_hello(stream(upstream, Text("Hello"))), Sleep(for_ever)]),
+    }[where]
+    async with gateway(upstream, response, upstream={"read_s": 45.0}) as up:
+        received = await up.call(path_of(client), request_for(client, upstream))
+    assert [when for when in times(received) if 0 < when < 45] == [10, 20, 30, 40]
+    assert times(received)[-1] == 45
+    check_failed(client, received)
 
 
-async def test_G3_the_limit_is_there_without_being_configured() -> None:
-    async with gateway(CHAT, Play([Sleep(10**6)])) as up:
-        heard = await up.call(path_of(MESSAGES), asking(MESSAGES, CHAT))
-    assert CUT_S < times(heard)[-1] < 3600
-    check_failed(MESSAGES, heard)
-
-
-def _beginning(upstream: str) -> bytes:
-    """A stream up to its first words."""
-    parts = frames(stream(upstream, Say("Hello")))
-    said = next(number for number, frame in enumerate(parts) if b"Hello" in frame) + 1
-    return b"".join(parts[:said])
+async def test_G3_the_upstream_times_out_by_default() -> None:
+    async with gateway(CHAT, UpstreamResponse([Sleep(10**6)])) as up:
+        received = await up.call(path_of(MESSAGES), request_for(MESSAGES, CHAT))
+    assert SHORTEST_IDLE_TIMEOUT_S < times(received)[-1] < 3600
+    check_failed(MESSAGES, received)
 
 
 ENDS = {CHAT: b"[DONE]", MESSAGES: b"message_stop", RESPONSES: b"response.completed"}
 
 
-def check_failed(client: str, heard: FakeClient) -> None:
-    """The stream ends with the client's own form of an error, and with nothing that looks like a success."""
-    assert heard.status == 200
-    assert heard.finished
+def check_failed(client: str, received: FakeClient) -> None:
+    """The stream ends with an error in the client's own form, and has nothing that ends a complete response."""
+    assert received.status == 200
+    assert received.finished
     if client in SIMPLE:
-        check_failed_simply(client, heard.body)
+        check_simple_error(client, received.body)
         return
-    events = [as_object(frame.data) for frame in lenient_frames(heard.body)]
+    events = [as_object(frame.data) for frame in lenient_frames(received.body)]
     last = events[-1]
     assert last is not None
     assert (last.get("type") or "error") == {RESPONSES: "response.failed"}.get(client, "error")
     assert (last["response"] if client == RESPONSES else last)["error"]["message"]
-    assert ENDS[client] not in heard.body
+    assert ENDS[client] not in received.body
 
 
 @each("upstream")
 async def test_G4_a_ping_has_its_type_in_its_data(upstream: str) -> None:
-    """Clients decode each event by the type in its data; an empty object kills their stream."""
-    heard = await stream_through(MESSAGES, upstream, silent(upstream, "middle"))
-    pings = [frame.data for frame in lenient_frames(heard.body) if frame.event == "ping"]
+    """Clients decode each event by the type in its data, and fail on an empty object."""
+    received = await stream_through(MESSAGES, upstream, with_silence(upstream, "middle"))
+    pings = [frame.data for frame in lenient_frames(received.body) if frame.event == "ping"]
     assert len(pings) > 10
     assert {as_object(ping) == {"type": "ping"} for ping in pings} == {True}
 
 
-def check_failed_simply(client: str, body: bytes) -> None:
+def check_simple_error(client: str, body: bytes) -> None:
     assert check_stream(client, body) == []
     if client == SIMPLE_LINES:
         last = json.loads(body.split(b"\n")[-2])
@@ -163,64 +171,69 @@ def check_failed_simply(client: str, body: bytes) -> None:
         assert [frame.event for frame in lenient_frames(body)][-2:] == ["error", None]
 
 
-# What may go wrong after heartbeats went out.
-LATE: dict[str, Play] = {
-    "overloaded": Play([b'{"error":{"message":"busy","type":"overloaded_error"}}'], status=529, before=25),
-    "refused": Play([b'{"error":{"message":"no","type":"invalid_request_error"}}'], status=400, before=25),
-    "html": Play([b"<html>Bad Gateway</html>"], status=502, before=25),
-    "broken": Play([Sleep(25), httpx2.ReadError("reset")]),
-    "empty": Play([Sleep(25)]),
-    "nonsense": Play([Sleep(25), b"data: {]\n\n"]),
+# Errors of the upstream after 25 seconds, when heartbeats were sent.
+LATE: dict[str, UpstreamResponse] = {
+    "overloaded": UpstreamResponse(
+        [b'{"error":{"message":"busy","type":"overloaded_error"}}'], status=529, delay_s=25
+    ),
+    "refused": UpstreamResponse(
+        [b'{"error":{"message":"no","type":"invalid_request_error"}}'], status=400, delay_s=25
+    ),
+    "html": UpstreamResponse([b"<html>Bad Gateway</html>"], status=502, delay_s=25),
+    "broken": UpstreamResponse([Sleep(25), httpx2.ReadError("reset")]),
+    "empty": UpstreamResponse([Sleep(25)]),
+    "nonsense": UpstreamResponse([Sleep(25), b"data: {]\n\n"]),
 }
 
 
 @every_pair()
 @pytest.mark.parametrize("late", LATE)
-async def test_G5_after_a_heartbeat_an_error_is_told_in_the_stream(
+async def test_G5_after_a_heartbeat_an_error_is_sent_in_the_stream(
     client: str, upstream: str, late: str
 ) -> None:
-    """The status went out with the first heartbeat: it is 200, and stays so."""
-    heard = await stream_through(client, upstream, LATE[late])
-    assert [message["status"] for _, message in heard.messages if "status" in message] == [200]
-    check_failed(client, heard)
+    """The status was sent with the first heartbeat: it is 200."""
+    received = await stream_through(client, upstream, LATE[late])
+    assert [message["status"] for _, message in received.messages if "status" in message] == [200]
+    check_failed(client, received)
 
 
 @every_pair()
 @pytest.mark.parametrize("late", ["overloaded", "refused", "html"])
-async def test_G5_without_one_it_has_its_own_status(client: str, upstream: str, late: str) -> None:
-    """A short silence costs nobody the status: nothing goes out before there is something to say."""
-    play = LATE[late]
-    soon = Play(play.parts, play.status, before=5)
-    heard = await stream_through(client, upstream, soon)
-    assert heard.status in {"overloaded": (503, 529), "refused": (400,), "html": (500, 502)}[late]
-    assert heard.headers["content-type"] == "application/json"
-    assert json.loads(heard.body)["error"]["message"]
+async def test_G5_before_any_heartbeat_an_error_has_its_own_status(
+    client: str, upstream: str, late: str
+) -> None:
+    """After a short silence nothing was sent yet, so the status can still be the error's."""
+    soon = UpstreamResponse(LATE[late].parts, LATE[late].status, delay_s=5)
+    received = await stream_through(client, upstream, soon)
+    assert received.status in {"overloaded": (503, 529), "refused": (400,), "html": (500, 502)}[late]
+    assert received.headers["content-type"] == "application/json"
+    assert json.loads(received.body)["error"]["message"]
 
 
 @every_pair()
 @pytest.mark.parametrize("where", ["head", "middle"])
-async def test_G6_heartbeats_are_bytes_of_the_real_response(client: str, upstream: str, where: str) -> None:
-    """One head with its final status, then the body: nothing informational before, beside or instead."""
-    heard = await stream_through(client, upstream, silent(upstream, where))
-    kinds = [message["type"] for _, message in heard.messages]
+async def test_G6_heartbeats_are_part_of_the_final_response(client: str, upstream: str, where: str) -> None:
+    """One head with its final status, then the body: no interim responses."""
+    received = await stream_through(client, upstream, with_silence(upstream, where))
+    kinds = [message["type"] for _, message in received.messages]
     assert kinds == ["http.response.start", *["http.response.body"] * (len(kinds) - 1)]
-    begun = heard.messages[0]
-    assert begun[1]["status"] == 200
-    assert begun[0] <= 30
+    seconds, head = received.messages[0]
+    assert head["status"] == 200
+    assert seconds <= 30
 
 
-# Words that are told apart wherever they stand. A piece of a call ends up inside of a JSON string.
+# One word for each content delta of the response in the next test, easy to find in any client's bytes.
 PIECES = ("one-", "two-", "three-", "four-")
 
 
 @every_pair()
-async def test_G9_each_event_goes_out_when_it_comes(client: str, upstream: str) -> None:
-    """An answer in frames, one a second: nothing waits for what follows."""
+async def test_G9_each_event_is_sent_at_once(client: str, upstream: str) -> None:
+    """The upstream sends one frame a second, and the client receives each in its own second."""
     call = Call("call_a", "add", ('{"a": "three-', 'four-"}'))
-    parts = frames(stream(upstream, Think("one-"), Say("two-"), call))
-    play = [step for part in parts for step in (part, Sleep(1))]
-    heard = await stream_through(client, upstream, Play(play), keepalive_s=0)
+    parts = frames(stream(upstream, Reasoning("one-"), Text("two-"), call))
+    one_a_second = UpstreamResponse([step for part in parts for step in (part, Sleep(1))])
+    received = await stream_through(client, upstream, one_a_second, keepalive_s=0)
     for piece in PIECES[1:2] if client in SIMPLE else PIECES:
         word = piece.encode()
-        came = next(number for number, part in enumerate(parts) if word in part)
-        assert heard_at(heard, lambda data, word=word: word in data) == came, piece  # type: ignore[misc]
+        second = next(number for number, part in enumerate(parts) if word in part)
+        assert received_at(received, lambda data, word=word: word in data) == second, piece  # type: ignore[misc]

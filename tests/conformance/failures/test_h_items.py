@@ -1,4 +1,4 @@
-"""H. Responses clients: items whose whole life is told, roles in mid-conversation, and the endpoints around."""
+"""H. Responses clients: complete events of each item, roles in mid-conversation, and other endpoints."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from failures.answers import Block, Call, Say, Think, stream
-from failures.cross import Heard, ask, each, every_pair, hear, hear_whole, pairs
-from failures.gateway import BASES, Play, gateway
+from failures.gateway import BASES, UpstreamResponse, gateway
+from failures.responses import Block, Call, Reasoning, Text, stream
+from failures.translate import Received, each, every_pair, pairs, receive, receive_whole, translate_request
 from failures.turns import Result, User, model, outline, request, words
 from oracle import (
     CHAT,
@@ -22,29 +22,29 @@ from oracle import (
 )
 from oracle import samples as s
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 BLOCKS: tuple[Block, ...] = (
-    Think("Hm."),
-    Say("Before."),
+    Reasoning("Hm."),
+    Text("Before."),
     Call("call_a", "add", ('{"a": ', "1}")),
-    Say("After."),
+    Text("After."),
     Call("call_b", "now", ("{}",)),
 )
 
 
-def rich(upstream: str) -> Heard:
-    """An answer with items of all kinds, as a Responses client hears it."""
-    return hear(upstream, RESPONSES, stream(upstream, *BLOCKS), anew=True)
+def rich(upstream: str) -> Received:
+    """A response with items of all kinds, as a Responses client receives it."""
+    return receive(upstream, RESPONSES, stream(upstream, *BLOCKS), translates=True)
 
 
-def by_index(heard: Heard) -> list[list[Json]]:
+def by_index(received: Received) -> list[list[Json]]:
     """The events of each item, in order."""
-    told = [event for event in heard.events if "output_index" in event]
+    reported = [event for event in received.events if "output_index" in event]
     return [
-        [event for event in told if event["output_index"] == index]
-        for index in range(1 + max(event["output_index"] for event in told))
+        [event for event in reported if event["output_index"] == index]
+        for index in range(1 + max(event["output_index"] for event in reported))
     ]
 
 
@@ -66,8 +66,8 @@ def test_H8_an_item_begins_with_its_empty_arrays(upstream: str) -> None:
 
 @each("upstream")
 def test_H9_a_part_begins_with_its_empty_text(upstream: str) -> None:
-    heard = rich(upstream)
-    parts = [event["part"] for event in heard.of("content_part.added", "reasoning_summary_part.added")]
+    received = rich(upstream)
+    parts = [event["part"] for event in received.of("content_part.added", "reasoning_summary_part.added")]
     assert [part["type"] for part in parts] == ["summary_text", "output_text", "output_text"]
     for part in parts:
         assert part["text"] == ""
@@ -78,9 +78,9 @@ def test_H9_a_part_begins_with_its_empty_text(upstream: str) -> None:
 @each("upstream")
 def test_H10_an_item_keeps_its_id_and_its_index(upstream: str) -> None:
     """From added to done, in every event between, and in the final output."""
-    heard = rich(upstream)
-    output = heard.of("completed")[0]["response"]["output"]
-    lives = by_index(heard)
+    received = rich(upstream)
+    output = received.of("completed")[0]["response"]["output"]
+    lives = by_index(received)
     assert len(lives) == len(output) == len(BLOCKS)
     for events, item in zip(lives, output, strict=True):
         kinds = [event["type"].removeprefix("response.") for event in events]
@@ -92,16 +92,16 @@ def test_H10_an_item_keeps_its_id_and_its_index(upstream: str) -> None:
 
 
 @each("upstream")
-def test_H11_deltas_and_final_output_say_the_same(upstream: str) -> None:
-    heard = rich(upstream)
-    output = heard.of("completed")[0]["response"]["output"]
-    for events, item in zip(by_index(heard), output, strict=True):
+def test_H11_deltas_and_final_output_are_equal(upstream: str) -> None:
+    received = rich(upstream)
+    output = received.of("completed")[0]["response"]["output"]
+    for events, item in zip(by_index(received), output, strict=True):
         said = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
         holder = item.get("content") or item.get("summary")
         assert said == (holder[0]["text"] if holder else item["arguments"])
         assert said
     assert [item["type"] for item in output] == [
-        {Think: "reasoning", Say: "message", Call: "function_call"}[type(block)] for block in BLOCKS
+        {Reasoning: "reasoning", Text: "message", Call: "function_call"}[type(block)] for block in BLOCKS
     ]
 
 
@@ -119,20 +119,20 @@ def with_output(payloads: list[s.Payload], output: list[Json] | None) -> bytes:
 @each("client")
 @pytest.mark.parametrize("output", [[], None], ids=["empty", "absent"])
 def test_H11_an_upstream_whose_final_output_is_empty(client: str, output: list[Json] | None) -> None:
-    """What came in deltas counts."""
-    heard = hear(RESPONSES, client, with_output(s.responses(), output), anew=True)
-    right = hear(RESPONSES, client, s.render(RESPONSES, s.responses()), anew=True)
-    assert heard.gist == right.gist
-    assert heard.finish == right.finish
+    """The deltas count."""
+    received = receive(RESPONSES, client, with_output(s.responses(), output), translates=True)
+    right = receive(RESPONSES, client, s.render(RESPONSES, s.responses()), translates=True)
+    assert received.gist == right.gist
+    assert received.finish == right.finish
     if client == RESPONSES:
-        finals = [each.of("completed")[0]["response"]["output"] for each in (heard, right)]
+        finals = [each.of("completed")[0]["response"]["output"] for each in (received, right)]
         assert [item["type"] for item in finals[0]] == [item["type"] for item in finals[1]]
         assert len(finals[0]) == 4
 
 
-# How much of the answer's life an upstream tells before its final object.
-TELLS: dict[str, tuple[str, ...]] = {
-    "the end alone": ("response.created", "response.completed"),
+# Which events an upstream sends before its final object.
+SENT_EVENTS: dict[str, tuple[str, ...]] = {
+    "only the end": ("response.created", "response.completed"),
     "only what is done": ("response.created", "response.output_item.done", "response.completed"),
     "items without deltas": (
         "response.created",
@@ -144,28 +144,28 @@ TELLS: dict[str, tuple[str, ...]] = {
 
 
 @each("client")
-@pytest.mark.parametrize("tells", TELLS)
-def test_H11_an_upstream_that_sends_no_deltas(client: str, tells: str) -> None:
-    """What is in the final object, or in the items that are done, comes as deltas to the client."""
+@pytest.mark.parametrize("has_content", SENT_EVENTS)
+def test_H11_an_upstream_that_sends_no_deltas(client: str, has_content: str) -> None:
+    """Content of the final object or of finished items is sent to the client as deltas."""
     payloads: list[s.Payload] = [
-        each for each in s.responses() if isinstance(each, dict) and each["type"] in TELLS[tells]
+        each for each in s.responses() if isinstance(each, dict) and each["type"] in SENT_EVENTS[has_content]
     ]
-    heard = hear(RESPONSES, client, s.render(RESPONSES, payloads), anew=True)
-    assert heard.gist == [
+    received = receive(RESPONSES, client, s.render(RESPONSES, payloads), translates=True)
+    assert received.gist == [
         ("reasoning", "Hmm."),
         ("text", "Let me see."),
         ("call", 'add({"a": 1})'),
         ("call", "now({})"),
     ]
     if client == RESPONSES:
-        assert len(heard.of("completed")[0]["response"]["output"]) == 4
-        deltas = heard.of("output_text.delta")
+        assert len(received.of("completed")[0]["response"]["output"]) == 4
+        deltas = received.of("output_text.delta")
         assert "".join(event["delta"] for event in deltas) == "Let me see."
 
 
 @each("upstream")
-def test_H11_a_whole_answer_has_the_same_items(upstream: str) -> None:
-    whole = hear_whole(upstream, RESPONSES, stream(upstream, *BLOCKS), streams=True)
+def test_H11_a_whole_response_has_the_same_items(upstream: str) -> None:
+    whole = receive_whole(upstream, RESPONSES, stream(upstream, *BLOCKS), streams=True)
     assert (
         compare(rich(upstream).meaning, meaning_of_whole(RESPONSES, json.dumps(whole).encode()), RESPONSES)
         == []
@@ -184,14 +184,14 @@ COMPACTED = {
 
 
 def summary(upstream: str) -> Json:
-    """A whole answer that says something. A Responses upstream sums up by itself."""
+    """A whole response with content. A Responses upstream makes its own summary."""
     if upstream == CHAT:
-        answer: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
-        answer["choices"][0] |= {
+        response: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
+        response["choices"][0] |= {
             "finish_reason": "stop",
             "message": {"role": "assistant", "content": "They met."},
         }
-        return answer
+        return response
     if upstream == MESSAGES:
         return {
             **s.WHOLE[MESSAGES],
@@ -204,18 +204,20 @@ def summary(upstream: str) -> Json:
 @pytest.mark.anyio
 @each("upstream")
 async def test_H12_compact_is_served_whatever_the_upstream(upstream: str) -> None:
-    """Codex gets a list of items with one compaction item behind the user's words, not a 404."""
-    play = Play([json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),))
+    """Codex gets a list of items with one compaction item after the user's text, not a 404."""
+    play = UpstreamResponse(
+        [json.dumps(summary(upstream)).encode()], headers=(("content-type", "application/json"),)
+    )
     story = [{"role": "user", "content": "Hello"}, {"type": "message", "role": "assistant", "content": "Hi"}]
     async with gateway(upstream, play) as up:
-        heard = await up.call("/v1/responses/compact", {"model": "up/m", "input": story})
-        assert heard.status == 200, heard.body
-        answer = json.loads(heard.body)
-        assert answer["object"] == "response.compaction"
-        assert answer["output"][-1]["type"] == "compaction"
-        assert answer["output"][-1]["encrypted_content"]
+        received = await up.call("/v1/responses/compact", {"model": "up/m", "input": story})
+        assert received.status == 200, received.body
+        response = json.loads(received.body)
+        assert response["object"] == "response.compaction"
+        assert response["output"][-1]["type"] == "compaction"
+        assert response["output"][-1]["encrypted_content"]
         assert up.network.requests[-1].url.path.endswith("/compact") is (upstream == RESPONSES)
-        again = {"model": "up/m", "input": [*answer["output"], {"role": "user", "content": "And?"}]}
+        again = {"model": "up/m", "input": [*response["output"], {"role": "user", "content": "And?"}]}
         await up.call("/v1/responses", again)
         sent = json.dumps(up.sent)
     assert ("They met." in sent) is (upstream != RESPONSES)
@@ -229,20 +231,20 @@ async def test_H12_models_are_listed_whatever_the_upstream(upstream: str, query:
     forms = {RESPONSES: {}, MESSAGES: {"anthropic-version": "2023-06-01"}}
     async with gateway(upstream, upstream={"models": ("m",)}) as up:
         for protocol, headers in forms.items():
-            heard = await up.call(f"/v1/models{query}", method="GET", headers=headers)
-            assert heard.status == 200
-            assert check_models(protocol, heard.body) == []
-            assert "up/m" in [entry["id"] for entry in json.loads(heard.body)["data"]]
+            received = await up.call(f"/v1/models{query}", method="GET", headers=headers)
+            assert received.status == 200
+            assert check_models(protocol, received.body) == []
+            assert "up/m" in [entry["id"] for entry in json.loads(received.body)["data"]]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("path", ["/v1/responses/resp_1/other", "/v1/models/none"])
-async def test_H12_what_is_not_served_is_refused_in_the_right_form(path: str) -> None:
+async def test_H12_unsupported_endpoints_are_refused_in_the_right_form(path: str) -> None:
     async with gateway(CHAT) as up:
-        heard = await up.call(path, method="GET")
-    assert heard.status == 404
-    assert check_error(RESPONSES, 404, heard.body) == []
-    assert BASES[CHAT] not in heard.body.decode()
+        received = await up.call(path, method="GET")
+    assert received.status == 404
+    assert check_error(RESPONSES, 404, received.body) == []
+    assert BASES[CHAT] not in received.body.decode()
 
 
 # --- system text in mid-conversation ----------------------------------------------------------------------------
@@ -252,7 +254,7 @@ LATER = ("Speak English.", "Be brief.")
 
 def with_system(client: str, role: str) -> Json:
     """Two system texts at the head, one in mid-conversation and one at its end."""
-    body = request(client, User("Hi"), model(Say("Hello.")), User("Go on"), tools=())
+    body = request(client, User("Hi"), model(Text("Hello.")), User("Go on"), tools=())
     history = body["input" if client == RESPONSES else "messages"]
     history.insert(2, {"role": role, "content": LATER[0]})
     history.append({"role": role, "content": LATER[1]})
@@ -265,11 +267,11 @@ def with_system(client: str, role: str) -> Json:
 
 @pairs(PROTOCOL_NAMES, [CHAT])
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_H13_system_text_stands_at_the_beginning_alone(client: str, upstream: str, role: str) -> None:
-    """What came later keeps its place as marked text of the user; nothing is lost, nothing moves up."""
+def test_H13_system_text_is_only_at_the_beginning(client: str, upstream: str, role: str) -> None:
+    """Later system messages keep their place as marked text of the user."""
     if client == MESSAGES and role == "developer":
         role = "system"  # the only one there
-    sent = ask(client, upstream, with_system(client, role))
+    sent = translate_request(client, upstream, with_system(client, role))
     said = [(message["role"], words(message["content"])) for message in sent.body["messages"]]
     roles = [role for role, _ in said]
     assert roles[0] == "system"
@@ -287,7 +289,7 @@ def test_H13_system_text_stands_at_the_beginning_alone(client: str, upstream: st
 @every_pair((CHAT, MESSAGES, RESPONSES))
 def test_H13_turns_stay_in_order_and_lose_nothing(client: str, upstream: str) -> None:
     """The same conversation to every kind of upstream."""
-    sent = ask(client, upstream, with_system(client, "system")).body
+    sent = translate_request(client, upstream, with_system(client, "system")).body
     text = json.dumps(sent)
     for each_text in ("First.", "Second.", "Hi", "Hello.", *LATER, "Go on"):
         assert text.count(each_text) == 1, each_text
@@ -295,10 +297,10 @@ def test_H13_turns_stay_in_order_and_lose_nothing(client: str, upstream: str) ->
 
 
 @pairs((RESPONSES, CHAT, MESSAGES), [CHAT])
-def test_H13_not_between_a_call_and_its_result(client: str, upstream: str) -> None:
-    """A developer's word that comes there waits behind the results."""
+def test_H13_no_system_message_between_a_call_and_its_result(client: str, upstream: str) -> None:
+    """A developer message that comes there is moved behind the results."""
     body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
     history = body["input" if client == RESPONSES else "messages"]
     history.insert(2, {"role": "system", "content": LATER[0]})
-    sent = ask(client, upstream, body).body
+    sent = translate_request(client, upstream, body).body
     assert outline(upstream, sent) == ["user", "assistant", "tool", "user"]

@@ -1,4 +1,4 @@
-"""H. Responses clients such as Codex: tools in forms that other protocols do not know, there and back."""
+"""H. Responses clients such as Codex: tools in forms that other protocols do not have, there and back."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from failures.answers import Call, Say, stream
-from failures.cross import Asked, Heard, ask, each, hear
+from failures.responses import Call, Text, stream
 from failures.rules import refused
+from failures.translate import Received, UpstreamRequest, each, receive, translate_request
 from failures.turns import SCHEMA, User, calls_of, request, results_of
 from laws.clients import spec_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, RequestRefused, ResponseTranslator
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 PATCH = '*** Begin Patch\n*** Add File: "ü".txt\n+\\n is no line end\n*** End Patch\n'
@@ -26,7 +26,7 @@ APPLY: Json = {
     "description": "Changes files.",
     "format": GRAMMAR,
 }
-# Who has no free-text tools. A server that speaks Responses usually does, so it is told not to.
+# Who has no free-text tools. A server that speaks Responses usually does, so its setting says that it does not.
 NO_CUSTOM = Capabilities(custom_tools=False)
 CLIENTS = (CHAT, RESPONSES)
 
@@ -46,7 +46,7 @@ def tool_for(client: str) -> Json:
     return {"type": "custom", "custom": custom}
 
 
-def asked(client: str, *turns: Json, tools: list[Json] | None = None, **fields: Any) -> Json:
+def requested(client: str, *turns: Json, tools: list[Json] | None = None, **fields: Any) -> Json:
     body = request(client, User("Hi"), tools=(), stream=True, **fields)
     body["tools"] = [tool_for(client)] if tools is None else tools
     body["messages" if client == CHAT else "input"] += turns
@@ -65,8 +65,8 @@ def functions(upstream: str, body: Json) -> list[tuple[str, str, Json]]:
 
 
 @customs
-def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
+def test_H1_a_custom_tool_becomes_a_function(client: str, upstream: str) -> None:
+    sent = translate_request(client, upstream, requested(client), capabilities=NO_CUSTOM)
     ((name, description, schema),) = functions(upstream, sent.body)
     assert name == "apply_patch"
     assert description.startswith("Changes files.")
@@ -76,19 +76,24 @@ def test_H1_a_free_text_tool_becomes_a_function(client: str, upstream: str) -> N
 
 
 @customs
-def test_H2_its_schema_demands_a_string(client: str, upstream: str) -> None:
+def test_H2_the_schema_of_the_function_requires_a_string(client: str, upstream: str) -> None:
     """A tool without a schema is called with `{}`."""
-    sent = ask(client, upstream, asked(client), capabilities=NO_CUSTOM)
+    sent = translate_request(client, upstream, requested(client), capabilities=NO_CUSTOM)
     ((_, _, schema),) = functions(upstream, sent.body)
     assert schema["type"] == "object"
     assert schema["properties"]["input"]["type"] == "string"
     assert schema["required"] == ["input"]
 
 
-def answer_of(client: str, upstream: str, *pieces: str) -> Heard:
+def response_of(client: str, upstream: str, *pieces: str) -> Received:
     call = Call("call_a", "apply_patch", pieces)
-    return hear(
-        upstream, client, stream(upstream, call), asked(client), capabilities=NO_CUSTOM, include_usage=False
+    return receive(
+        upstream,
+        client,
+        stream(upstream, call),
+        requested(client),
+        capabilities=NO_CUSTOM,
+        include_usage=False,
     )
 
 
@@ -98,12 +103,12 @@ def pieces_of(text: str, step: int) -> list[str]:
 
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("step", [1, 4, 1000])
-def test_H3_the_call_comes_back_as_free_text(upstream: str, step: int) -> None:
+def test_H3_the_call_comes_back_as_custom_tool_call(upstream: str, step: int) -> None:
     """An item of its own kind with its own events: Codex stops when a function is called instead."""
-    heard = answer_of(RESPONSES, upstream, *pieces_of(json.dumps({"input": PATCH}), step))
-    assert not [kind for kind in heard.kinds if "function_call" in kind]
+    received = response_of(RESPONSES, upstream, *pieces_of(json.dumps({"input": PATCH}), step))
+    assert not [kind for kind in received.kinds if "function_call" in kind]
     ((added,), (done,)) = (
-        [event["item"] for event in heard.of(f"output_item.{word}")] for word in ("added", "done")
+        [event["item"] for event in received.of(f"output_item.{word}")] for word in ("added", "done")
     )
     assert (added["type"], added["name"], added["call_id"], added["input"]) == (
         "custom_tool_call",
@@ -112,28 +117,30 @@ def test_H3_the_call_comes_back_as_free_text(upstream: str, step: int) -> None:
         "",
     )
     assert done == {**added, "input": PATCH}
-    deltas = heard.of("custom_tool_call_input.delta")
+    deltas = received.of("custom_tool_call_input.delta")
     assert "".join(event["delta"] for event in deltas) == PATCH
-    assert [event["input"] for event in heard.of("custom_tool_call_input.done")] == [PATCH]
+    assert [event["input"] for event in received.of("custom_tool_call_input.done")] == [PATCH]
     if step == 1:
         assert len(deltas) > 10, "it streams"
-    assert heard.of("completed")[0]["response"]["output"] == [done]
+    assert received.of("completed")[0]["response"]["output"] == [done]
 
 
 @each("upstream", (MESSAGES, RESPONSES))
-def test_H3_in_chat_too(upstream: str) -> None:
-    heard = answer_of(CHAT, upstream, *pieces_of(json.dumps({"input": PATCH}), 7))
-    deltas = [choice["delta"] for event in heard.events for choice in event["choices"]]
+def test_H3_a_chat_client_gets_a_custom_call(upstream: str) -> None:
+    received = response_of(CHAT, upstream, *pieces_of(json.dumps({"input": PATCH}), 7))
+    deltas = [choice["delta"] for event in received.events for choice in event["choices"]]
     parts = [part for delta in deltas for part in delta.get("tool_calls", [])]
     assert parts[0]["custom"]["name"] == "apply_patch"
     assert "".join(part["custom"].get("input", "") for part in parts) == PATCH
     assert not [part for part in parts if "function" in part]
-    assert heard.finish == "tool_calls"
+    assert received.finish == "tool_calls"
 
 
 @customs
-def test_H3_in_a_whole_answer(client: str, upstream: str) -> None:
-    context = ask(client, upstream, asked(client) | {"stream": False}, capabilities=NO_CUSTOM).exchange()
+def test_H3_in_a_whole_response_the_call_comes_back_as_custom_tool_call(client: str, upstream: str) -> None:
+    context = translate_request(
+        client, upstream, requested(client) | {"stream": False}, capabilities=NO_CUSTOM
+    ).response_context()
     machine = ResponseTranslator(
         client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, client_streams=False
     )
@@ -172,8 +179,8 @@ def history(client: str, output: Any = "Done.") -> list[Json]:
 @pytest.mark.parametrize("declared", [True, False])
 def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, declared: bool) -> None:
     """Under one id, also where the tool itself is no longer offered."""
-    body = asked(client, *history(client), tools=None if declared else [])
-    sent = ask(client, upstream, body, capabilities=NO_CUSTOM).body
+    body = requested(client, *history(client), tools=None if declared else [])
+    sent = translate_request(client, upstream, body, capabilities=NO_CUSTOM).body
     assert refused(upstream, sent) == []
     ((call_id, name, arguments),) = calls_of(upstream, sent)
     assert (call_id, name) == ("call_a", "apply_patch")
@@ -184,7 +191,9 @@ def test_H4_call_and_result_stay_in_the_history(client: str, upstream: str, decl
 @each("upstream", (CHAT, MESSAGES))
 def test_H4_a_result_in_parts(upstream: str) -> None:
     parts = [{"type": "input_text", "text": "Do"}, {"type": "input_text", "text": "ne."}]
-    sent = ask(RESPONSES, upstream, asked(RESPONSES, *history(RESPONSES, parts)), capabilities=NO_CUSTOM).body
+    sent = translate_request(
+        RESPONSES, upstream, requested(RESPONSES, *history(RESPONSES, parts)), capabilities=NO_CUSTOM
+    ).body
     assert refused(upstream, sent) == []
     ((call_id, text),) = results_of(upstream, sent)
     assert (call_id, text.replace("\n", "")) == ("call_a", "Done.")
@@ -211,11 +220,11 @@ WRAPPED = {
 @each("client", CLIENTS)
 @pytest.mark.parametrize("wrapped", WRAPPED)
 @pytest.mark.parametrize("step", [1, 5, 1000])
-def test_H5_whatever_the_input_is_wrapped_in(client: str, wrapped: str, step: int) -> None:
+def test_H5_the_input_is_unwrapped_from_any_argument(client: str, wrapped: str, step: int) -> None:
     text, found = WRAPPED[wrapped]
     upstream = CHAT if client == RESPONSES else RESPONSES
-    heard = answer_of(client, upstream, *pieces_of(text, step))
-    ((kind, said),) = heard.gist
+    received = response_of(client, upstream, *pieces_of(text, step))
+    ((kind, said),) = received.gist
     assert (kind, said) == ("call", f"apply_patch({found})")
 
 
@@ -247,15 +256,15 @@ HOSTED: dict[str, Json] = {
 }
 
 
-def sent_with(upstream: str, *tools: Json, **fields: Any) -> Asked:
-    return ask(RESPONSES, upstream, asked(RESPONSES, tools=list(tools), **fields))
+def sent_with(upstream: str, *tools: Json, **fields: Any) -> UpstreamRequest:
+    return translate_request(RESPONSES, upstream, requested(RESPONSES, tools=list(tools), **fields))
 
 
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted", HOSTED)
-def test_H6_no_tool_beside_others_refuses_a_request(upstream: str, hosted: str) -> None:
+def test_H6_no_unsupported_tool_fails_a_request(upstream: str, hosted: str) -> None:
     """It was sent as a function or left out; either way the client can know, and the rest goes. Only
-    where nothing is left to be called there is no honest answer."""
+    where nothing is left to be called there is no honest response."""
     sent = sent_with(upstream, HOSTED[hosted], ADD)
     found = functions(upstream, sent.body)
     assert found[-1] == ("add", "", SCHEMA)
@@ -280,8 +289,10 @@ def test_H6_all_of_them_at_once(upstream: str) -> None:
 @each("upstream", (CHAT, MESSAGES))
 @pytest.mark.parametrize("hosted_first", [True, False])
 @pytest.mark.parametrize("hosted", ["shell", "local_shell", "apply_patch"])
-def test_H6_a_namesake_is_another_tool(upstream: str, hosted: str, hosted_first: bool) -> None:
-    """The client's own function and the vendor's tool of the same name are told apart, there and back."""
+def test_H6_a_function_of_the_same_name_is_another_tool(
+    upstream: str, hosted: str, hosted_first: bool
+) -> None:
+    """The client's own function and the vendor's tool of the same name are distinguished, there and back."""
     own = {"type": "function", "name": hosted, "parameters": SCHEMA}
     tools = [HOSTED[hosted], own] if hosted_first else [own, HOSTED[hosted]]
     past = [
@@ -289,19 +300,21 @@ def test_H6_a_namesake_is_another_tool(upstream: str, hosted: str, hosted_first:
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
         *PAST[hosted],
     ]
-    body = asked(RESPONSES, *past, tools=tools)
-    sent = ask(RESPONSES, upstream, body).body
+    body = requested(RESPONSES, *past, tools=tools)
+    sent = translate_request(RESPONSES, upstream, body).body
     wires = {json.dumps(schema) == json.dumps(SCHEMA): name for name, _, schema in functions(upstream, sent)}
     assert len(set(wires.values())) == 2
     calls = [(call_id, name) for call_id, name, _ in calls_of(upstream, sent)]
     assert calls == [("call_1", wires[True]), ("call_2", wires[False])]
     back = stream(upstream, Call("call_3", wires[True], ('{"a": 2}',)))
-    heard = hear(upstream, RESPONSES, back, body)
-    ((item),) = heard.of("completed")[0]["response"]["output"]
+    received = receive(upstream, RESPONSES, back, body)
+    ((item),) = received.of("completed")[0]["response"]["output"]
     assert (item["type"], item["name"]) == ("function_call", hosted)
     arguments = json.dumps(ARGUMENTS[hosted])
-    heard = hear(upstream, RESPONSES, stream(upstream, Call("call_4", wires[False], (arguments,))), body)
-    ((item),) = heard.of("completed")[0]["response"]["output"]
+    received = receive(
+        upstream, RESPONSES, stream(upstream, Call("call_4", wires[False], (arguments,))), body
+    )
+    ((item),) = received.of("completed")[0]["response"]["output"]
     assert item["type"] == f"{hosted}_call"
 
 
@@ -348,67 +361,69 @@ PAST: dict[str, list[Json]] = {
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H6_names_of_namespaces_are_flat_and_come_back(upstream: str) -> None:
-    body = asked(RESPONSES, tools=[ADD, NAMESPACE])
-    names = [name for name, _, _ in functions(upstream, ask(RESPONSES, upstream, body).body)]
+def test_H6_names_of_namespaces_are_flattened_and_restored(upstream: str) -> None:
+    body = requested(RESPONSES, tools=[ADD, NAMESPACE])
+    names = [name for name, _, _ in functions(upstream, translate_request(RESPONSES, upstream, body).body)]
     assert names == ["add", "mcp__docs__add", "mcp__docs__get_page"]
     calls = [Call(f"call_{number}", name) for number, name in enumerate(names)]
-    heard = hear(upstream, RESPONSES, stream(upstream, *calls), body)
-    output = heard.of("completed")[0]["response"]["output"]
+    received = receive(upstream, RESPONSES, stream(upstream, *calls), body)
+    output = received.of("completed")[0]["response"]["output"]
     assert [(item["name"], item.get("namespace")) for item in output] == [
         ("add", None),
         ("add", "mcp__docs"),
         ("get_page", "mcp__docs"),
     ]
-    added = [event["item"] for event in heard.of("output_item.added")]
+    added = [event["item"] for event in received.of("output_item.added")]
     assert [(item["name"], item.get("namespace")) for item in added] == [
         (item["name"], item.get("namespace")) for item in output
     ]
     results = [{"type": "function_call_output", "call_id": item["call_id"], "output": "1"} for item in output]
-    sent = ask(RESPONSES, upstream, asked(RESPONSES, *output, *results, tools=[ADD, NAMESPACE])).body
+    sent = translate_request(
+        RESPONSES, upstream, requested(RESPONSES, *output, *results, tools=[ADD, NAMESPACE])
+    ).body
     assert [name for _, name, _ in calls_of(upstream, sent)] == names
     assert refused(upstream, sent) == []
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H6_a_flat_name_that_is_taken(upstream: str) -> None:
+def test_H6_a_flattened_name_that_is_used_already(upstream: str) -> None:
     """The tool `add` of a namespace and a tool whose whole name looks the same."""
     plain = {**ADD, "name": "mcp__docs__add"}
-    body = asked(RESPONSES, tools=[NAMESPACE, plain])
-    names = [name for name, _, _ in functions(upstream, ask(RESPONSES, upstream, body).body)]
+    body = requested(RESPONSES, tools=[NAMESPACE, plain])
+    names = [name for name, _, _ in functions(upstream, translate_request(RESPONSES, upstream, body).body)]
     assert len(set(names)) == 3
-    heard = hear(upstream, RESPONSES, stream(upstream, Call("call_a", names[2])), body)
-    (item,) = heard.of("completed")[0]["response"]["output"]
+    received = receive(upstream, RESPONSES, stream(upstream, Call("call_a", names[2])), body)
+    (item,) = received.of("completed")[0]["response"]["output"]
     assert (item["name"], item.get("namespace")) == ("mcp__docs__add", None)
 
 
 @each("upstream", (CHAT, MESSAGES))
-def test_H7_tools_that_come_in_the_conversation_are_tools(upstream: str) -> None:
+def test_H7_additional_tools_items_are_tools(upstream: str) -> None:
     """An `additional_tools` item is no message; what it brings can be called and comes back in its own form."""
     item = {"type": "additional_tools", "role": "developer", "tools": [APPLY, NAMESPACE]}
-    body = asked(RESPONSES, item, {"role": "user", "content": "Go on"}, tools=[ADD])
-    sent = ask(RESPONSES, upstream, body).body
+    body = requested(RESPONSES, item, {"role": "user", "content": "Go on"}, tools=[ADD])
+    sent = translate_request(RESPONSES, upstream, body).body
     names = [name for name, _, _ in functions(upstream, sent)]
     assert names == ["add", "apply_patch", "mcp__docs__add", "mcp__docs__get_page"]
     assert [message["role"] for message in sent["messages"]] in (["user", "user"], ["user"])
     assert "additional_tools" not in json.dumps(sent)
     calls = Call("call_a", "apply_patch", (json.dumps({"input": PATCH}),)), Call("call_b", names[2])
-    heard = hear(upstream, RESPONSES, stream(upstream, *calls), body)
-    patch, add = heard.of("completed")[0]["response"]["output"]
+    received = receive(upstream, RESPONSES, stream(upstream, *calls), body)
+    patch, add = received.of("completed")[0]["response"]["output"]
     assert (patch["type"], patch["input"]) == ("custom_tool_call", PATCH)
     assert (add["name"], add["namespace"]) == ("add", "mcp__docs")
 
 
-def test_H7_a_relay_leaves_them_where_they_are() -> None:
+def test_H7_a_relay_keeps_additional_tools_in_place() -> None:
     item = {"type": "additional_tools", "role": "developer", "tools": [APPLY]}
-    body = asked(RESPONSES, item, tools=[ADD])
-    sent = ask(RESPONSES, RESPONSES, body).body
+    body = requested(RESPONSES, item, tools=[ADD])
+    sent = translate_request(RESPONSES, RESPONSES, body).body
     assert (sent["input"], sent["tools"]) == (body["input"], [ADD])
 
 
 @each("upstream", (CHAT, MESSAGES))
 def test_H1_text_beside_the_call_stays_text(upstream: str) -> None:
-    """The case: the model prints the patch, for nobody told it of the tool."""
+    """The case: the model prints the patch, because the request did not have the tool."""
     call = Call("call_a", "apply_patch", (json.dumps({"input": PATCH}),))
-    heard = hear(upstream, RESPONSES, stream(upstream, Say(PATCH), call), asked(RESPONSES))
-    assert heard.gist == [("text", PATCH), ("call", f"apply_patch({PATCH})")]
+    received = receive(upstream, RESPONSES, stream(upstream, Text(PATCH), call), requested(RESPONSES))
+    assert received.gist == [("text", PATCH), ("call", f"apply_patch({PATCH})")]

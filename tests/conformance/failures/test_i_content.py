@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from failures.answers import Call, Say, Think
-from failures.cross import ask, each, every_pair, pairs
-from failures.gateway import Play, asking, gateway
+from failures.gateway import UpstreamResponse, gateway, request_for
+from failures.responses import Call, Reasoning, Text
 from failures.rules import refused
+from failures.translate import each, every_pair, pairs, translate_request
 from failures.turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
 from dragoman import Capabilities
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 DATA_URL = f"data:image/png;base64,{PIXEL}"
@@ -82,11 +82,11 @@ each_url = pytest.mark.parametrize("url", [DATA_URL, WEB_URL], ids=["data", "web
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
-@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "alone"])
-def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, spoken: bool) -> None:
-    """A tool message holds text alone: the pictures follow all results in a user message."""
+@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "only-image"])
+def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: str, spoken: bool) -> None:
+    """A tool message only has text: the images follow all results in a user message."""
     parts = [text(client, "A cat:"), picture(client, url)] if spoken else [picture(client, url)]
-    sent = ask(client, upstream, with_result(client, *parts))
+    sent = translate_request(client, upstream, with_result(client, *parts))
     assert refused(upstream, sent.body) == []
     assert outline(upstream, sent.body)[:5] == ["user", "assistant", "tool", "tool", "user"]
     tools, after = sent.body["messages"][2:4], sent.body["messages"][4:]
@@ -102,9 +102,11 @@ def test_I1_pictures_of_results_are_seen(client: str, upstream: str, url: str, s
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
-def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, url: str) -> None:
+def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
+    client: str, upstream: str, url: str
+) -> None:
     body = with_result(client, text(client, "A cat:"), picture(client, url))
-    sent = ask(client, upstream, body, capabilities=Capabilities(tool_images=True))
+    sent = translate_request(client, upstream, body, capabilities=Capabilities(tool_images=True))
     assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
     assert list(urls_of(upstream, sent.body["messages"][2])) == [url]
     assert list(urls_of(upstream, sent.body["messages"])) == [url]
@@ -113,8 +115,10 @@ def test_I1_they_stay_where_the_upstream_takes_them(client: str, upstream: str, 
 
 @pairs((CHAT, MESSAGES, RESPONSES), [MESSAGES, RESPONSES])
 @each_url
-def test_I1_and_where_every_upstream_does(client: str, upstream: str, url: str) -> None:
-    sent = ask(client, upstream, with_result(client, text(client, "A cat:"), picture(client, url))).body
+def test_I1_images_of_results_reach_every_upstream(client: str, upstream: str, url: str) -> None:
+    sent = translate_request(
+        client, upstream, with_result(client, text(client, "A cat:"), picture(client, url))
+    ).body
     assert refused(upstream, sent) == []
     if upstream == MESSAGES:
         holder: Any = [block for block in all_blocks(sent) if block["type"] == "tool_result"]
@@ -126,10 +130,10 @@ def test_I1_and_where_every_upstream_does(client: str, upstream: str, url: str) 
 
 
 @each("upstream", (CHAT,))
-def test_I1_documents_too(upstream: str) -> None:
+def test_I1_documents_of_results_reach_the_model(upstream: str) -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="}
     document = {"type": "document", "source": source, "title": "a.pdf"}
-    sent = ask(MESSAGES, upstream, with_result(MESSAGES, text(MESSAGES, "See"), document)).body
+    sent = translate_request(MESSAGES, upstream, with_result(MESSAGES, text(MESSAGES, "See"), document)).body
     files = [
         part
         for message in sent["messages"][4:]
@@ -142,12 +146,12 @@ def test_I1_documents_too(upstream: str) -> None:
 
 @every_pair(PROTOCOL_NAMES)
 @each_url
-def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) -> None:
-    """In their place between the words."""
+def test_I2_images_of_the_user_are_sent(client: str, upstream: str, url: str) -> None:
+    """In their place between the texts."""
     body = request(client, User("Hi"), tools=())
     content = [text(client, "before"), picture(client, url), text(client, "after")]
     history(client, body)[0]["content"] = content
-    sent = ask(client, upstream, body)
+    sent = translate_request(client, upstream, body)
     (message,) = history(upstream, sent.body)
     assert list(urls_of(upstream, message)) == [url]
     kinds = [part.get("text", "picture") for part in message["content"]]
@@ -159,10 +163,10 @@ def test_I2_pictures_of_the_user_arrive(client: str, upstream: str, url: str) ->
 @pytest.mark.parametrize("parts", [True, False], ids=["parts", "text"])
 def test_I2_tool_messages_are_results(client: str, upstream: str, parts: bool) -> None:
     """There is no role `tool` there."""
-    body = request(client, User("Hi"), model(Say("So."), Call("call_a")), Result("call_a", "done"))
+    body = request(client, User("Hi"), model(Text("So."), Call("call_a")), Result("call_a", "done"))
     if parts:
         body["messages"][2]["content"] = [text(client, "do"), text(client, "ne")]
-    sent = ask(client, upstream, body).body
+    sent = translate_request(client, upstream, body).body
     assert outline(upstream, sent) == ["user text", "assistant text tool_use", "user tool_result"]
     assert results_of(upstream, sent) == [("call_a", "done")]
     assert refused(upstream, sent) == []
@@ -172,27 +176,29 @@ def test_I2_tool_messages_are_results(client: str, upstream: str, parts: bool) -
 
 
 def with_system(client: str) -> Json:
-    body = request(client, User("Hi"), model(Say("Hello.")), User("Go on"), tools=())
+    body = request(client, User("Hi"), model(Text("Hello.")), User("Go on"), tools=())
     history(client, body).insert(2, {"role": "system", "content": "Be brief."})
     return body
 
 
-def test_I3_a_relay_keeps_it_in_its_place() -> None:
+def test_I3_a_relay_keeps_a_system_message_in_place() -> None:
     body = with_system(MESSAGES)
-    assert ask(MESSAGES, MESSAGES, body).body == body
+    assert translate_request(MESSAGES, MESSAGES, body).body == body
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_it_stays_where_the_model_takes_it(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)).body
+def test_I3_a_system_message_stays_in_place(client: str, upstream: str) -> None:
+    sent = translate_request(
+        client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)
+    ).body
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
     assert words(sent["messages"][2]["content"]) == "Be brief."
     assert "system" not in sent
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, with_system(client))
+def test_I3_a_system_message_that_the_model_refuses_is_user_text(client: str, upstream: str) -> None:
+    sent = translate_request(client, upstream, with_system(client))
     messages = sent.body["messages"]
     assert {message["role"] for message in messages} == {"user", "assistant"}
     assert "system" not in sent.body, "it does not move to the top"
@@ -203,8 +209,10 @@ def test_I3_else_it_is_text_of_the_user_at_its_place(client: str, upstream: str)
 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("takes", [True, False])
-def test_I3_from_messages_clients_too(upstream: str, takes: bool) -> None:
-    sent = ask(MESSAGES, upstream, with_system(MESSAGES), capabilities=Capabilities(mid_system=takes)).body
+def test_I3_a_system_message_of_a_messages_client_stays_in_place(upstream: str, takes: bool) -> None:
+    sent = translate_request(
+        MESSAGES, upstream, with_system(MESSAGES), capabilities=Capabilities(mid_system=takes)
+    ).body
     roles = [each_["role"] for each_ in history(upstream, sent)]
     if upstream == RESPONSES:
         assert roles == ["user", "assistant", "system", "user"], "every Responses server takes it"
@@ -216,7 +224,7 @@ def test_I3_from_messages_clients_too(upstream: str, takes: bool) -> None:
 
 
 def with_betas() -> Json:
-    """What Claude Code sends, each of it behind a beta header."""
+    """Fields that Claude Code sends, each enabled by a beta header."""
     body = request(MESSAGES, User("Hi"))
     body["system"] = [
         {"type": "text", "text": "S", "cache_control": {**MARK, "scope": "global", "ttl": "1h"}}
@@ -232,12 +240,12 @@ BETAS = "context-management-2025-06-27,extended-cache-ttl-2025-04-11,some-new-on
 
 
 @pytest.mark.anyio
-async def test_I4_betas_and_what_they_allow_reach_the_clients_own_kind_of_server() -> None:
-    play = Play([json.dumps(s.WHOLE[MESSAGES]).encode()])
-    body = asking(MESSAGES, MESSAGES, stream=False) | with_betas() | {"model": "up/m"}
+async def test_I4_betas_and_their_fields_are_relayed() -> None:
+    play = UpstreamResponse([json.dumps(s.WHOLE[MESSAGES]).encode()])
+    body = request_for(MESSAGES, MESSAGES, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(MESSAGES, play) as up:
-        heard = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
-        assert heard.status == 200
+        received = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
+        assert received.status == 200
         assert up.sent == {**body, "model": "m"}
         sent = up.network.requests[-1]
     assert sent.headers["anthropic-beta"] == BETAS
@@ -246,21 +254,21 @@ async def test_I4_betas_and_what_they_allow_reach_the_clients_own_kind_of_server
 
 @pytest.mark.anyio
 @each("upstream", (CHAT, RESPONSES))
-async def test_I4_others_get_neither(upstream: str) -> None:
-    """What needs a beta that the upstream lacks is left out, mapped where there is something like it, and told."""
-    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
-    body = asking(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
+async def test_I4_other_upstreams_get_neither_betas_nor_their_fields(upstream: str) -> None:
+    """Fields of a beta that the upstream lacks are mapped or dropped, and the ledger has them."""
+    play = UpstreamResponse([json.dumps(s.WHOLE[upstream]).encode()])
+    body = request_for(MESSAGES, upstream, stream=False) | with_betas() | {"model": "up/m"}
     async with gateway(upstream, play) as up:
-        heard = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
-        assert heard.status == 200, heard.body
+        received = await up.call("/v1/messages?beta=true", body, headers={"anthropic-beta": BETAS})
+        assert received.status == 200, received.body
         sent = json.dumps(up.sent)
         assert not {"anthropic-beta", "anthropic-version"} & set(up.network.requests[-1].headers)
     for name in ("context_management", "cache_control", "input_examples", "output_config", "defer_loading"):
         assert name not in sent
     assert '"low"' in sent, "the effort has a counterpart"
-    told = heard.headers["dragoman-loss"]
+    reported = received.headers["dragoman-loss"]
     for path in ("/context_management", "/system/0/cache_control", "/tools/0/input_examples"):
-        assert path in told
+        assert path in reported
 
 
 @pairs((CHAT,), [MESSAGES])
@@ -285,7 +293,7 @@ def test_I5_thinking_has_no_cache_mark(client: str, upstream: str, form: str) ->
     }
     body = request(client, User("Hi"), model(Call("call_a")), Result("call_a"))
     body["messages"][1] |= {form: forms[form], "cache_control": MARK}
-    sent = ask(client, upstream, body)
+    sent = translate_request(client, upstream, body)
     thinking = [block for block in all_blocks(sent.body) if "thinking" in block["type"]]
     assert len(thinking) == len(forms[form])
     assert not [block for block in thinking if "cache_control" in block]
@@ -295,8 +303,8 @@ def test_I5_thinking_has_no_cache_mark(client: str, upstream: str, form: str) ->
 
 
 @pairs((CHAT,), [MESSAGES])
-def test_I5_a_turn_of_thinking_alone_is_not_marked(client: str, upstream: str) -> None:
-    body = request(client, User("Hi"), model(Say("So.")), User("And?"))
+def test_I5_a_turn_of_only_thinking_has_no_cache_mark(client: str, upstream: str) -> None:
+    body = request(client, User("Hi"), model(Text("So.")), User("And?"))
     block = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
     body["messages"][1] = {
         "role": "assistant",
@@ -304,7 +312,7 @@ def test_I5_a_turn_of_thinking_alone_is_not_marked(client: str, upstream: str) -
         "thinking_blocks": [block],
         "cache_control": MARK,
     }
-    sent = ask(client, upstream, body)
+    sent = translate_request(client, upstream, body)
     assert not [
         block for block in all_blocks(sent.body) if "thinking" in block["type"] and "cache_control" in block
     ]
@@ -336,40 +344,44 @@ def marked(client: str) -> tuple[Json, int]:
 
 
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
-def test_I6_marks_without_a_place_are_left_out_and_told(client: str, upstream: str) -> None:
+def test_I6_cache_marks_without_a_field_are_losses(client: str, upstream: str) -> None:
     """Never kept, for that is refused, and never a reason to refuse."""
     body, count = marked(client)
-    sent = ask(client, upstream, body)
+    sent = translate_request(client, upstream, body)
     assert "cache_control" not in json.dumps(sent.body)
     assert "breakpoint" not in json.dumps(sent.body)
-    told = [
+    reported = [
         path for path, code in sent.losses.items() if path.endswith("cache_control") and code == "dropped"
     ]
-    assert len(told) == count
+    assert len(reported) == count
     # A marked system text is an item of its own, a plain one may be `instructions`: both say the same.
     assert client == CHAT or json.dumps(sent.body).count('"S"') == 1
     body.pop("system", None)
     plain = json.loads(json.dumps(body).replace(f', "cache_control": {json.dumps(MARK)}', ""))
     assert "cache_control" not in json.dumps(plain)
-    assert ask(client, upstream, plain).body == ask(client, upstream, body).body, "nothing else is lost"
+    assert (
+        translate_request(client, upstream, plain).body == translate_request(client, upstream, body).body
+    ), "nothing else is lost"
 
 
 @pairs((CHAT, MESSAGES), [RESPONSES, CHAT])
-def test_I6_where_the_upstream_knows_marks_they_are_carried(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, marked(client)[0], capabilities=Capabilities(cache_marks="breakpoint"))
+def test_I6_cache_marks_are_sent_where_the_upstream_has_them(client: str, upstream: str) -> None:
+    sent = translate_request(
+        client, upstream, marked(client)[0], capabilities=Capabilities(cache_marks="breakpoint")
+    )
     assert "cache_control" not in json.dumps(sent.body)
     assert json.dumps(sent.body).count("prompt_cache_breakpoint") >= 2
 
 
 @pairs((MESSAGES, RESPONSES), [MESSAGES, CHAT, RESPONSES])
-def test_I1_a_call_beside_thinking_loses_no_picture(client: str, upstream: str) -> None:
+def test_I1_no_image_is_lost_beside_thinking(client: str, upstream: str) -> None:
     """The turn of the calls has more in it than calls."""
     body = with_result(client, picture(client))
-    turn = request(client, model(Think("Hm."), Say("Let me look.")), tools=())
+    turn = request(client, model(Reasoning("Hm."), Text("Let me look.")), tools=())
     if client == MESSAGES:
         body["messages"][1]["content"][:0] = turn["messages"][0]["content"]
     else:
         body["input"][1:1] = turn["input"]
-    sent = ask(client, upstream, body).body
+    sent = translate_request(client, upstream, body).body
     assert list(urls_of(upstream, sent)) == [DATA_URL]
     assert refused(upstream, sent) == []

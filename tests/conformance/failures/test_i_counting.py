@@ -1,4 +1,4 @@
-"""I. Counts of tokens: served for every upstream, of everything in the request, and at nobody's cost."""
+"""I. Counts of tokens: served for every upstream, of everything in the request, at no cost for accounts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from failures.cross import each
-from failures.gateway import Gateway, Play, gateway
+from failures.gateway import Gateway, UpstreamResponse, gateway
+from failures.translate import each
 from failures.turns import PIXEL
 from gateway.fakes import FakeClient, Script
 from gateway.simulated import gateway as simulated
@@ -19,7 +19,7 @@ from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey
 from dragoman_server.settings.secret import Secret
 
-pytestmark = [pytest.mark.anyio, pytest.mark.each_choice]
+pytestmark = [pytest.mark.anyio, pytest.mark.each_protocol]
 
 Json = dict[str, Any]
 PATH = "/v1/messages/count_tokens?beta=true"
@@ -27,45 +27,45 @@ SECRET = Secret("a-secret-of-some-length-0123456789")
 CLIENT_KEY = "drk_client-" + "a" * 32
 
 
-def asking(**more: Any) -> Json:
+def request_for(**more: Any) -> Json:
     return {"model": "up/m", "messages": [{"role": "user", "content": "Hello"}], **more}
 
 
 async def count(up: Gateway, headers: dict[str, str] | None = None, **more: Any) -> int:
-    heard = await up.call(PATH, asking(**more), headers=headers)
-    assert heard.status == 200, heard.body
-    tokens = json.loads(heard.body)["input_tokens"]
+    received = await up.call(PATH, request_for(**more), headers=headers)
+    assert received.status == 200, received.body
+    tokens = json.loads(received.body)["input_tokens"]
     assert isinstance(tokens, int)
     return tokens
 
 
 @each("upstream")
 @pytest.mark.parametrize("name", ["x-api-key", "authorization"])
-async def test_I10_counts_ask_for_the_same_key_as_answers(upstream: str, name: str) -> None:
+async def test_I10_counts_require_the_same_key_as_messages(upstream: str, name: str) -> None:
     keys = [ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET))]
     value = CLIENT_KEY if name == "x-api-key" else f"Bearer {CLIENT_KEY}"
-    play = Play([json.dumps(s.WHOLE[upstream]).encode()])
+    play = UpstreamResponse([json.dumps(s.WHOLE[upstream]).encode()])
     async with gateway(upstream, play, client_keys=keys, secret=SECRET) as up:
-        for path, body in ((PATH, asking()), ("/v1/messages", asking(max_tokens=9))):
+        for path, body in ((PATH, request_for()), ("/v1/messages", request_for(max_tokens=9))):
             for headers in ({}, {name: value[:-1] + "b"}):
-                heard = await up.call(path, body, headers=headers)
-                assert heard.status == 401
-                assert check_error(MESSAGES, 401, heard.body) == []
+                received = await up.call(path, body, headers=headers)
+                assert received.status == 401
+                assert check_error(MESSAGES, 401, received.body) == []
             assert (await up.call(path, body, headers={name: value})).status == 200
     assert len(up.network.requests) == 1, "the count went nowhere"
 
 
 @each("upstream")
-async def test_I10_a_count_needs_nothing_that_an_answer_needs(upstream: str) -> None:
-    """No limit, and no header of the vendor's; what cannot be translated is no reason to refuse."""
+async def test_I10_a_count_does_not_need_the_fields_of_a_response(upstream: str) -> None:
+    """A count needs no limit and no header of the vendor, and is not refused for losses."""
     async with gateway(upstream) as up:
         plain = await count(up)
         assert 0 < plain < 20
         assert await count(up, headers={"anthropic-version": "2023-06-01", "anthropic-beta": "x"}) == plain
         assert await count(up, thinking={"type": "adaptive"}, a_field_of_tomorrow={"a": [1]}) >= plain
-        heard = await up.call(PATH, asking(messages="Hello"))
-        assert heard.status == 400
-        assert check_error(MESSAGES, 400, heard.body) == []
+        received = await up.call(PATH, request_for(messages="Hello"))
+        assert received.status == 400
+        assert check_error(MESSAGES, 400, received.body) == []
 
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -105,16 +105,16 @@ PARTS: dict[str, tuple[Json, int]] = {
 @each("upstream")
 @pytest.mark.parametrize("part", PARTS)
 async def test_I11_everything_in_the_request_is_counted(upstream: str, part: str) -> None:
-    """Not the text of the messages alone: 48 tokens were told for 728."""
+    """Not only the text of the messages: 48 tokens were once reported for 728."""
     more, least = PARTS[part]
     async with gateway(upstream) as up:
         assert await count(up, **more) >= await count(up) + least
 
 
-async def test_I11_the_estimate_says_that_it_is_one() -> None:
+async def test_I11_an_estimated_count_is_marked() -> None:
     async with gateway(MESSAGES) as up:
-        heard = await up.call(PATH, asking())
-    assert heard.headers["dragoman-estimate"] == "true"
+        received = await up.call(PATH, request_for())
+    assert received.headers["dragoman-estimate"] == "true"
 
 
 # As many as a client sends in the second in which it starts.
@@ -122,7 +122,7 @@ BURST = 50
 
 
 @each("upstream")
-async def test_I12_a_burst_of_counts_costs_no_account_anything(upstream: str) -> None:
+async def test_I12_a_burst_of_counts_uses_no_account_limits(upstream: str) -> None:
     async with gateway(upstream) as up:
         async with anyio.create_task_group() as tasks:
             for number in range(BURST):
@@ -139,19 +139,21 @@ LIMITED = b'{"type":"error","error":{"type":"rate_limit_error","message":"slow d
 
 
 @pytest.mark.parametrize(("status", "body"), [(529, BUSY), (429, LIMITED), (500, b"<html>")])
-async def test_I12_counts_that_fail_do_not_keep_answers_from_coming(status: int, body: bytes) -> None:
-    """Where the upstream is asked for counts, and refuses them, it is still asked for answers at once."""
-    heard: list[FakeClient] = []
+async def test_I12_failed_counts_do_not_disable_an_account(status: int, body: bytes) -> None:
+    """An upstream that refuses counts still gets requests for responses at once."""
+    received: list[FakeClient] = []
     async with simulated({"/count_tokens": Script([body], status=status)}) as up:
 
         async def one() -> None:
-            heard.append(await up.call("/v1/messages/count_tokens", asking() | {"model": "anthropic/echo"}))
+            received.append(
+                await up.call("/v1/messages/count_tokens", request_for() | {"model": "anthropic/echo"})
+            )
 
         async with anyio.create_task_group() as tasks:
             for _ in range(BURST):
                 tasks.start_soon(one)
-        assert {client.status for client in heard} == {429 if status == 429 else 200}
-        answer = await up.json("/v1/messages", asking(max_tokens=9) | {"model": "anthropic/echo"})
-        assert answer["content"][0]["text"] == "Hello"
+        assert {client.status for client in received} == {429 if status == 429 else 200}
+        response = await up.json("/v1/messages", request_for(max_tokens=9) | {"model": "anthropic/echo"})
+        assert response["content"][0]["text"] == "Hello"
         assert up.last.url.endswith("/v1/messages")
     assert len(up.upstreams.sent) == BURST + 1, "each count was asked for once"

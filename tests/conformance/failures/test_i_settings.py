@@ -1,4 +1,4 @@
-"""I. Requests: limits, roles, tool choices, structured output and names, each in the words of the upstream."""
+"""I. Requests: limits, roles, tool choices, structured output and names, each in the upstream's form."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import re
 from typing import Any
 
 import pytest
-from failures.answers import Call, Say, stream
-from failures.cross import ask, each, hear, pairs
-from failures.gateway import Play, asking, gateway, path_of
+from failures.gateway import UpstreamResponse, gateway, path_of, request_for
+from failures.responses import Call, Text, stream
 from failures.rules import refused
+from failures.translate import each, pairs, receive, translate_request
 from failures.turns import SCHEMA, Result, User, calls_of, model, request, words
 from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
 
 from dragoman import UPSTREAMS, Capabilities, ResponseTranslator
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 
@@ -42,14 +42,14 @@ said_as = pytest.mark.parametrize(
 @pytest.mark.parametrize("wanted", LIMITS[CHAT])
 def test_I7_the_limit_has_the_upstreams_name(client: str, said: str, wanted: Any) -> None:
     body = {**request(client, User("Hi")), said: 77}
-    sent = ask(client, CHAT, body, capabilities=Capabilities(max_tokens_field=wanted)).body
+    sent = translate_request(client, CHAT, body, capabilities=Capabilities(max_tokens_field=wanted)).body
     assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {wanted: 77}
 
 
 @pytest.mark.parametrize("said", LIMITS[CHAT])
 @each("upstream", (MESSAGES, RESPONSES))
-def test_I7_either_name_of_chat_is_understood(said: str, upstream: str) -> None:
-    sent = ask(CHAT, upstream, {**request(CHAT, User("Hi")), said: 77}).body
+def test_I7_both_names_of_chat_are_read(said: str, upstream: str) -> None:
+    sent = translate_request(CHAT, upstream, {**request(CHAT, User("Hi")), said: 77}).body
     assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {LIMITS[upstream][0]: 77}
 
 
@@ -59,8 +59,10 @@ def test_I7_either_name_of_chat_is_understood(said: str, upstream: str) -> None:
     [("https://api.openai.com/v1", "max_completion_tokens"), ("https://api.mistral.ai/v1", "max_tokens")],
 )
 async def test_I7_known_hosts_need_no_setting(base_url: str, wanted: str) -> None:
-    async with gateway(CHAT, Play([stream(CHAT, Say("Hi"))]), upstream={"base_url": base_url}) as up:
-        await up.call("/v1/messages", asking(MESSAGES, CHAT, max_tokens=77))
+    async with gateway(
+        CHAT, UpstreamResponse([stream(CHAT, Text("Hi"))]), upstream={"base_url": base_url}
+    ) as up:
+        await up.call("/v1/messages", request_for(MESSAGES, CHAT, max_tokens=77))
         assert {name: up.sent[name] for name in up.sent.keys() & ALL_LIMITS} == {wanted: 77}
 
 
@@ -72,8 +74,8 @@ def with_roles(client: str, role: str) -> Json:
 
 @pytest.mark.parametrize("role", ["developer", "system"])
 @pytest.mark.parametrize("knows", [True, False])
-def test_I8_the_role_is_one_that_the_model_takes(role: str, knows: bool) -> None:
-    sent = ask(
+def test_I8_roles_that_the_model_refuses_are_changed(role: str, knows: bool) -> None:
+    sent = translate_request(
         RESPONSES, CHAT, with_roles(RESPONSES, role), capabilities=Capabilities(developer_role=knows)
     ).body
     first = sent["messages"][0]
@@ -82,29 +84,34 @@ def test_I8_the_role_is_one_that_the_model_takes(role: str, knows: bool) -> None
 
 
 @pytest.mark.parametrize("role", ["developer", "system"])
-def test_I8_messages_has_a_field_instead(role: str) -> None:
+def test_I8_messages_has_a_system_field(role: str) -> None:
     for client in (CHAT, RESPONSES):
-        sent = ask(client, MESSAGES, with_roles(client, role)).body
+        sent = translate_request(client, MESSAGES, with_roles(client, role)).body
         assert words(sent["system"]) == "Be brief."
         assert [message["role"] for message in sent["messages"]] == ["user"]
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I9_there_is_always_a_limit(client: str, upstream: str) -> None:
-    """A client need not name one; Messages demands one."""
-    assert ask(client, upstream, request(client, User("Hi"))).body["max_tokens"] == Capabilities().max_tokens
-    own = ask(client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)).body
+def test_I9_max_tokens_is_always_sent(client: str, upstream: str) -> None:
+    """A client need not name one; Messages requires one."""
+    assert (
+        translate_request(client, upstream, request(client, User("Hi"))).body["max_tokens"]
+        == Capabilities().max_tokens
+    )
+    own = translate_request(
+        client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)
+    ).body
     assert own["max_tokens"] == 555
 
 
 @pytest.mark.anyio
 @each("client", [client for client in CLIENTS if client != MESSAGES])
-async def test_I9_the_gateway_has_a_default(client: str) -> None:
+async def test_I9_max_tokens_has_a_default(client: str) -> None:
     configured: dict[str, Any] = {"default_max_tokens": 999}
     for server, limit in (({}, 32_000), (configured, 999)):
-        async with gateway(MESSAGES, Play([stream(MESSAGES, Say("Hi"))]), **server) as up:
-            heard = await up.call(path_of(client), asking(client, MESSAGES))
-            assert heard.status == 200
+        async with gateway(MESSAGES, UpstreamResponse([stream(MESSAGES, Text("Hi"))]), **server) as up:
+            received = await up.call(path_of(client), request_for(client, MESSAGES))
+            assert received.status == 200
             assert up.sent["max_tokens"] == limit
 
 
@@ -115,14 +122,14 @@ FORM: Json = {
     "properties": {"a": {"type": "object", "properties": {"b": {"type": "integer", "minimum": 3}}}},
     "required": ["a"],
 }
-ANSWER = '{"a": {"b": 7}}'
+RESPONSE = '{"a": {"b": 7}}'
 # What the upstream can do by itself.
 STRUCTURED: tuple[Any, ...] = ("schema", "object", "none")
 each_structured = pytest.mark.parametrize("structured", STRUCTURED)
 
 
 def formed(client: str, *, tools: tuple[str, ...] = (), **fields: Any) -> Json:
-    """A request for an answer in the form of FORM."""
+    """A request for a response in the form of FORM."""
     body = request(client, User("Hi"), tools=tools, stream=True, **fields)
     if client == CHAT:
         inner = {"name": "found", "schema": FORM, "strict": True}
@@ -134,14 +141,14 @@ def formed(client: str, *, tools: tuple[str, ...] = (), **fields: Any) -> Json:
     return body | {"output_config": {"format": {"type": "json_schema", "schema": FORM}}}
 
 
-def answered(upstream: str, body: Json) -> bytes:
-    """What the upstream says to a request: it calls the tool that it must call, else it writes."""
+def translated_response(upstream: str, body: Json) -> bytes:
+    """Return the upstream's blocks for a request: a call of the forced tool, or else text."""
     choice = body.get("tool_choice")
     if isinstance(choice, dict):
         name = choice.get("name") or choice.get("function", {}).get("name")
         if name:
-            return stream(upstream, Call("call_x", name, (ANSWER[:6], ANSWER[6:])))
-    return stream(upstream, Say(ANSWER))
+            return stream(upstream, Call("call_x", name, (RESPONSE[:6], RESPONSE[6:])))
+    return stream(upstream, Text(RESPONSE))
 
 
 ENDED = {CHAT: "stop", MESSAGES: "end_turn", RESPONSES: "completed"}
@@ -149,42 +156,50 @@ ENDED = {CHAT: "stop", MESSAGES: "end_turn", RESPONSES: "completed"}
 
 @pairs()
 @each_structured
-def test_I13_the_answer_is_text_however_it_was_asked_for(client: str, upstream: str, structured: Any) -> None:
+def test_I13_the_response_to_a_schema_is_text(client: str, upstream: str, structured: Any) -> None:
     """No call of a tool that the client never offered, and no stop that waits for its result."""
     body, capabilities = formed(client), Capabilities(structured_output=structured)
-    sent = ask(client, upstream, body, capabilities=capabilities).body
-    heard = hear(
-        upstream, client, answered(upstream, sent), body, capabilities=capabilities, include_usage=False
+    sent = translate_request(client, upstream, body, capabilities=capabilities).body
+    received = receive(
+        upstream,
+        client,
+        translated_response(upstream, sent),
+        body,
+        capabilities=capabilities,
+        include_usage=False,
     )
-    assert heard.gist == [("text", ANSWER)]
-    assert heard.finish == ENDED[client]
-    asked_by_tool = bool(sent.get("tools"))
-    assert asked_by_tool is (structured == "none")
+    assert received.gist == [("text", RESPONSE)]
+    assert received.finish == ENDED[client]
+    requested_by_tool = bool(sent.get("tools"))
+    assert requested_by_tool is (structured == "none")
 
 
 @pairs()
 @each_structured
-def test_I13_in_a_whole_answer_too(client: str, upstream: str, structured: Any) -> None:
-    asked = ask(
+def test_I13_a_whole_response_to_a_schema_is_text(client: str, upstream: str, structured: Any) -> None:
+    requested = translate_request(
         client,
         upstream,
         formed(client) | {"stream": False},
         capabilities=Capabilities(structured_output=structured),
     )
     machine = ResponseTranslator(
-        client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked.exchange(), client_streams=False
+        client=spec_of(client),
+        upstream=UPSTREAMS[upstream],
+        context=requested.response_context(),
+        client_streams=False,
     )
-    machine.receive_data(answered(upstream, asked.body))
+    machine.receive_data(translated_response(upstream, requested.body))
     machine.receive_eof()
     data = machine.data_to_send()
     assert check_whole(client, data) == []
     whole = json.loads(data)
     if client == CHAT:
         (choice,) = whole["choices"]
-        assert (choice["message"]["content"], choice["finish_reason"]) == (ANSWER, "stop")
+        assert (choice["message"]["content"], choice["finish_reason"]) == (RESPONSE, "stop")
         assert not choice["message"].get("tool_calls")
     elif client == MESSAGES:
-        assert [(block["type"], block["text"]) for block in whole["content"]] == [("text", ANSWER)]
+        assert [(block["type"], block["text"]) for block in whole["content"]] == [("text", RESPONSE)]
         assert whole["stop_reason"] == "end_turn"
     else:
         assert [item["type"] for item in whole["output"]] == ["message"]
@@ -212,7 +227,9 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
     """Its tools stay the only ones, and nothing is forced that it did not force."""
     fields = {} if CHOICES[choice] is None else {"tool_choice": CHOICES[choice]}
     body = formed(CHAT, tools=("add",), **fields)
-    sent = ask(CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured)).body
+    sent = translate_request(
+        CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured)
+    ).body
     assert [tool["name"] for tool in sent["tools"]] == ["add"]
     assert sent.get("tool_choice") == IN_MESSAGES[choice]
     assert ("format" in sent.get("output_config", {})) is (structured == "schema")
@@ -223,18 +240,18 @@ def test_I14_the_clients_own_choice_wins(structured: Any, choice: str) -> None:
 def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -> None:
     """The vendor refuses a forced tool while the model thinks."""
     body = formed(CHAT, reasoning_effort="high")
-    sent = ask(
+    sent = translate_request(
         CHAT, MESSAGES, body, capabilities=Capabilities(structured_output=structured, thinking=thinking)
     ).body
     assert sent["thinking"]["type"] in ("adaptive", "enabled")
     assert "tool_choice" not in sent
     assert "tools" not in sent
-    asked = json.dumps(sent.get("output_config", {})) + words(sent.get("system"))
-    assert '"b"' in asked.replace("\\", ""), "the form is asked for all the same"
+    requested = json.dumps(sent.get("output_config", {})) + words(sent.get("system"))
+    assert '"b"' in requested.replace("\\", ""), "the form is asked for all the same"
 
 
-def test_I14_a_choice_of_nothing_is_no_place_for_a_forced_tool() -> None:
-    sent = ask(
+def test_I14_tool_choice_none_forces_no_tool() -> None:
+    sent = translate_request(
         CHAT, MESSAGES, formed(CHAT, tool_choice="none"), capabilities=Capabilities(structured_output="none")
     ).body
     assert "tools" not in sent
@@ -251,8 +268,8 @@ def objects_in(schema: Any) -> list[Json]:
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
-def test_I15_the_schema_is_as_strict_as_the_upstream_wants_it(client: str, upstream: str) -> None:
-    sent = ask(client, upstream, formed(client))
+def test_I15_the_schema_is_as_strict_as_the_upstream_requires(client: str, upstream: str) -> None:
+    sent = translate_request(client, upstream, formed(client))
     schema = sent.body["output_config"]["format"]["schema"]
     objects = objects_in(schema)
     assert len(objects) == 2
@@ -263,10 +280,10 @@ def test_I15_the_schema_is_as_strict_as_the_upstream_wants_it(client: str, upstr
 
 
 FENCED = {
-    "bare": ANSWER,
-    "fence": f"```json\n{ANSWER}\n```",
-    "plain fence": f"```\n{ANSWER}\n```\n",
-    "blanks": f"\n ```json\n{ANSWER}\n``` ",
+    "bare": RESPONSE,
+    "fence": f"```json\n{RESPONSE}\n```",
+    "plain fence": f"```\n{RESPONSE}\n```\n",
+    "blanks": f"\n ```json\n{RESPONSE}\n``` ",
 }
 
 
@@ -274,11 +291,11 @@ FENCED = {
 @pytest.mark.parametrize("fenced", FENCED)
 @pytest.mark.parametrize("structured", ["object", "none"])
 def test_I15_the_content_is_bare_json(client: str, upstream: str, fenced: str, structured: Any) -> None:
-    """Where the model was asked in words: a client parses the content as it is."""
+    """Where an instruction requested it: a client parses the content as it is."""
     body, capabilities = formed(client, tools=("add",)), Capabilities(structured_output=structured)
-    data = stream(upstream, *[Say(piece) for piece in [FENCED[fenced]]])
-    heard = hear(upstream, client, data, body, capabilities=capabilities, include_usage=False)
-    assert heard.gist == [("text", ANSWER)]
+    data = stream(upstream, *[Text(piece) for piece in [FENCED[fenced]]])
+    received = receive(upstream, client, data, body, capabilities=capabilities, include_usage=False)
+    assert received.gist == [("text", RESPONSE)]
 
 
 # --- tools and choices --------------------------------------------------------------------------------------------
@@ -299,10 +316,10 @@ def for_responses(choice: Any) -> Any:
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
 @pytest.mark.parametrize("alone", [True, False])
-def test_I16_one_call_at_a_time_is_asked_for(upstream: str, choice: str, alone: bool) -> None:
+def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: bool) -> None:
     said, meant = IN_CHAT[choice]
     body = request(MESSAGES, User("Hi"), tool_choice={**said, "disable_parallel_tool_use": alone})
-    sent = ask(MESSAGES, upstream, body)
+    sent = translate_request(MESSAGES, upstream, body)
     assert sent.body.get("parallel_tool_calls", True) is not alone
     # Chat's default is left out.
     assert sent.body.get("tool_choice", "auto") == (meant if upstream == CHAT else for_responses(meant))
@@ -310,20 +327,22 @@ def test_I16_one_call_at_a_time_is_asked_for(upstream: str, choice: str, alone: 
 
 
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
-def test_I16_also_to_the_clients_own_kind_of_server(choice: str) -> None:
+def test_I16_a_relay_keeps_the_setting_for_parallel_calls(choice: str) -> None:
     said = {**IN_CHAT[choice][0], "disable_parallel_tool_use": True}
     body = request(MESSAGES, User("Hi"), tool_choice=said)
-    assert ask(MESSAGES, MESSAGES, body).body["tool_choice"] == said
+    assert translate_request(MESSAGES, MESSAGES, body).body["tool_choice"] == said
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
 def test_I17_one_call_at_a_time_forces_no_call(client: str, upstream: str) -> None:
     """The setting has no place of its own there: it rides on the choice that leaves all open."""
-    sent = ask(client, upstream, request(client, User("Hi"), parallel_tool_calls=False)).body
+    sent = translate_request(client, upstream, request(client, User("Hi"), parallel_tool_calls=False)).body
     assert sent["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
-    both = ask(client, upstream, request(client, User("Hi"), parallel_tool_calls=True)).body
+    both = translate_request(client, upstream, request(client, User("Hi"), parallel_tool_calls=True)).body
     assert both.get("tool_choice", {"type": "auto"}) == {"type": "auto"}
-    bare = ask(client, upstream, request(client, User("Hi"), tools=(), parallel_tool_calls=False)).body
+    bare = translate_request(
+        client, upstream, request(client, User("Hi"), tools=(), parallel_tool_calls=False)
+    ).body
     assert "tool_choice" not in bare, "a choice without tools is refused"
 
 
@@ -331,7 +350,7 @@ def test_I17_one_call_at_a_time_forces_no_call(client: str, upstream: str) -> No
 @pytest.mark.parametrize("alone", [None, True, False])
 def test_I18_none_stays_none(client: str, upstream: str, alone: bool | None) -> None:
     fields: Json = {} if alone is None else {"parallel_tool_calls": not alone}
-    sent = ask(client, upstream, request(client, User("Hi"), tool_choice="none", **fields)).body
+    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice="none", **fields)).body
     assert sent["tool_choice"] == {"type": "none"}
     assert [tool["name"] for tool in sent["tools"]] == ["add"], "earlier calls of it are in the history"
 
@@ -342,7 +361,7 @@ def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: s
     said, meant = IN_CHAT[choice]
     body = request(MESSAGES, User("Hi"), tool_choice=said)
     body["tools"][0]["description"] = "Adds."
-    sent = ask(MESSAGES, upstream, body).body
+    sent = translate_request(MESSAGES, upstream, body).body
     assert sent.get("tool_choice", "auto") == (meant if upstream == CHAT else for_responses(meant))
     (tool,) = sent["tools"]
     assert tool["type"] == "function"
@@ -357,10 +376,10 @@ def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: s
 
 @pairs((CHAT, RESPONSES), PROTOCOL_NAMES)
 @pytest.mark.parametrize("choice", IN_CHAT)
-def test_I19_and_back(client: str, upstream: str, choice: str) -> None:
+def test_I19_calls_are_in_the_clients_form(client: str, upstream: str, choice: str) -> None:
     in_messages, in_chat = IN_CHAT[choice]
     said = in_chat if client == CHAT else for_responses(in_chat)
-    sent = ask(client, upstream, request(client, User("Hi"), tool_choice=said)).body
+    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice=said)).body
     forms = {CHAT: in_chat, RESPONSES: for_responses(in_chat), MESSAGES: in_messages}
     assert sent.get("tool_choice", "auto") == forms[upstream]
 
@@ -385,25 +404,27 @@ def wire_names(upstream: str, body: Json) -> list[str]:
 
 
 @pairs()
-def test_I20_names_fit_and_stay_apart(client: str, upstream: str) -> None:
-    names = wire_names(upstream, ask(client, upstream, request(client, User("Hi"), tools=ODD_NAMES)).body)
+def test_I20_mapped_names_are_valid_and_distinct(client: str, upstream: str) -> None:
+    names = wire_names(
+        upstream, translate_request(client, upstream, request(client, User("Hi"), tools=ODD_NAMES)).body
+    )
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]+", name) for name in names)
     assert max(map(len, names)) <= ALLOWED[upstream]
     assert len(set(names)) == len(ODD_NAMES)
 
 
 @pairs()
-def test_I20_answers_and_history_have_the_clients_names(client: str, upstream: str) -> None:
-    """An answer calls the tool by the name that the client gave it; its next request is understood."""
+def test_I20_responses_and_history_have_the_clients_names(client: str, upstream: str) -> None:
+    """A response has the client's name of the tool, and the next request with that name is translated."""
     body = request(client, User("Hi"), tools=ODD_NAMES, stream=True)
-    names = wire_names(upstream, ask(client, upstream, body).body)
+    names = wire_names(upstream, translate_request(client, upstream, body).body)
     calls = [Call(f"call_{number}", name) for number, name in enumerate(names)]
-    heard = hear(upstream, client, stream(upstream, *calls), body, include_usage=False)
-    assert [call.name for call in heard.meaning.calls] == list(ODD_NAMES)
+    received = receive(upstream, client, stream(upstream, *calls), body, include_usage=False)
+    assert [call.name for call in received.meaning.calls] == list(ODD_NAMES)
     said = [Call(f"call_{number}", name) for number, name in enumerate(ODD_NAMES)]
     results = [Result(call.id) for call in said]
     turns = request(client, User("Hi"), model(*said), *results, tools=ODD_NAMES)
-    sent = ask(client, upstream, turns).body
+    sent = translate_request(client, upstream, turns).body
     assert [name for _, name, _ in calls_of(upstream, sent)] == names == wire_names(upstream, sent)
     assert refused(upstream, sent) == []
 
@@ -419,6 +440,6 @@ NAMED: dict[str, Any] = {
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_I20_a_choice_names_the_same_tool(client: str, upstream: str, name: str) -> None:
     body = request(client, User("Hi"), tools=ODD_NAMES, tool_choice=NAMED[client](name))
-    sent = ask(client, upstream, body).body
+    sent = translate_request(client, upstream, body).body
     wire = wire_names(upstream, sent)[ODD_NAMES.index(name)]
     assert sent["tool_choice"] == NAMED[upstream](wire)

@@ -87,38 +87,39 @@ def test_the_last_frame_finishes_the_stream(one: Frame, last: bool) -> None:
     assert any(mark in one.data for mark in (*SPEC.end_markers, b"error")) is last
 
 
-@pytest.mark.parametrize(
-    ("one", "content_started"),
-    [
-        (START, False),
-        (frame({"type": "ping"}), False),
-        (frame({"type": "error", "error": {}}), False),
-        (frame({"type": "content_block_start", "content_block": {"type": "text", "text": ""}}), False),
-        (frame({"type": "content_block_start", "content_block": {"type": "text", "text": "a"}}), True),
-        (
-            frame(
-                {
-                    "type": "content_block_start",
-                    "content_block": {"type": "tool_use", "name": "f", "input": {}},
-                }
-            ),
-            True,
+FIRST_CONTENT: list[tuple[Frame, bool]] = [
+    (START, False),
+    (frame({"type": "ping"}), False),
+    (frame({"type": "error", "error": {}}), False),
+    (frame({"type": "content_block_start", "content_block": {"type": "text", "text": ""}}), False),
+    (frame({"type": "content_block_start", "content_block": {"type": "text", "text": "a"}}), True),
+    (
+        frame(
+            {
+                "type": "content_block_start",
+                "content_block": {"type": "tool_use", "name": "f", "input": {}},
+            }
         ),
-        (frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": ""}}), False),
-        (
-            frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}, ""),
-            True,
-        ),
-        (frame({"type": "content_block_stop", "index": 0}), False),
-        (frame({"type": "content_block_delta", "delta": "a"}), False),
-        (Frame(b"content_block_delta", b"[]"), False),
-        (Frame(b"content_block_delta", b"{"), True),  # a relay does not judge
-    ],
-)
-def test_r5_content_starts_with_the_first_text(one: Frame, content_started: bool) -> None:
-    observer = SPEC.observer(CONTEXT)
-    observer.observe(one)
-    assert observer.content_started is content_started
+        True,
+    ),
+    (frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": ""}}), False),
+    (
+        frame({"type": "content_block_delta", "delta": {"type": "text_delta", "text": "a"}}, ""),
+        True,
+    ),
+    (frame({"type": "content_block_stop", "index": 0}), False),
+    (frame({"type": "content_block_delta", "delta": "a"}), False),
+    (Frame(b"content_block_delta", b"[]"), False),
+    (Frame(b"content_block_delta", b"{"), True),  # a relay does not judge
+]
+
+
+def test_r5_content_starts_with_the_first_text(subtests: pytest.Subtests) -> None:
+    for one, content_started in FIRST_CONTENT:
+        with subtests.test(content_started=content_started):
+            observer = SPEC.observer(CONTEXT)
+            observer.observe(one)
+            assert observer.content_started is content_started
 
 
 def test_f8_an_error_event_is_the_error_of_the_stream() -> None:

@@ -117,84 +117,84 @@ CLEAR = {"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "valu
 KEEP = {"type": "clear_thinking_20251015", "keep": "all"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "params", "extra"),
-    [
-        ({"temperature": 0, "top_p": 0.5, "top_k": 3}, {"temperature": 0, "top_p": 0.5, "top_k": 3}, None),
-        ({"stop_sequences": ["END"]}, {"stop": ["END"]}, None),
-        ({"metadata": {"user_id": "u", "odd": 1}}, {"user": "u"}, {"metadata": {"odd": 1}}),
-        ({"metadata": {}}, {}, None),
-        ({"service_tier": "auto"}, {"service_tier": "auto"}, None),
-        ({"service_tier": "standard_only"}, {"service_tier": "default"}, None),
-        ({"speed": "fast"}, {"speed": "fast"}, None),
-        ({"cache_control": {"type": "ephemeral"}}, {"prompt_cache_options": {"mode": "implicit"}}, None),
-        (
-            {"cache_control": {"type": "ephemeral", "ttl": "1h", "odd": 1}},
-            {"prompt_cache_options": {"mode": "implicit", "ttl": "12h"}},
-            {"cache_control": {"odd": 1}},
-        ),
-        (
-            {"cache_control": {"type": "new", "ttl": "9d"}},
-            {"prompt_cache_options": {"mode": "implicit"}},
-            {"cache_control": {"ttl": "9d", "type": "new"}},
-        ),
-        pytest.param(
-            {"context_management": {"edits": [KEEP]}}, {}, None, id="to keep all thinking is the default"
-        ),
-        (
-            {"context_management": {"edits": [COMPACT]}},
-            {"context_management": [{"type": "compaction", "compact_threshold": 150_000}]},
-            None,
-        ),
-        (
-            {
-                "context_management": {
-                    "edits": [
-                        KEEP,
-                        {**COMPACT, "trigger": {"type": "input_tokens", "value": 9000}},
-                        {**COMPACT, "trigger": {"type": "odd", "value": 1, "new": 1}, "instructions": "i"},
-                        CLEAR,
-                    ],
-                    "odd": 1,
-                }
-            },
-            {
-                "context_management": [
-                    {"type": "compaction", "compact_threshold": 9000},
-                    {"type": "compaction", "compact_threshold": 1},
-                ]
-            },
-            {
-                "context_management": {
-                    "odd": 1,
-                    "edits": [{"instructions": "i", "trigger": {"new": 1, "type": "odd"}}, CLEAR],
-                }
-            },
-        ),
-        *[
-            ({name: value}, {name: value}, None)
-            for name, value in (
-                ("thread", {"type": "create"}),
-                ("thread", {"type": "continue", "previous_message_id": "msg_1", "odd": 1}),
-                ("container", {"id": "c", "skills": []}),
-                ("inference_geo", "eu"),
-                ("diagnostics", {"previous_message_id": "msg_1"}),
-                ("fallbacks", "default"),
-                ("fallback_credit_token", "t"),
-                ("billing_policy", {"type": "billing_policy"}),
-                ("user_profile_id", "p"),
-                ("workspace_id", "w"),
-                ("betas", ["b"]),
-            )
-        ],
-        ({"new": 1, "nothing": None}, {}, {"new": 1}),
+SETTINGS: list[tuple[Any, Any, Any]] = [
+    ({"temperature": 0, "top_p": 0.5, "top_k": 3}, {"temperature": 0, "top_p": 0.5, "top_k": 3}, None),
+    ({"stop_sequences": ["END"]}, {"stop": ["END"]}, None),
+    ({"metadata": {"user_id": "u", "odd": 1}}, {"user": "u"}, {"metadata": {"odd": 1}}),
+    ({"metadata": {}}, {}, None),
+    ({"service_tier": "auto"}, {"service_tier": "auto"}, None),
+    ({"service_tier": "standard_only"}, {"service_tier": "default"}, None),
+    ({"speed": "fast"}, {"speed": "fast"}, None),
+    ({"cache_control": {"type": "ephemeral"}}, {"prompt_cache_options": {"mode": "implicit"}}, None),
+    (
+        {"cache_control": {"type": "ephemeral", "ttl": "1h", "odd": 1}},
+        {"prompt_cache_options": {"mode": "implicit", "ttl": "12h"}},
+        {"cache_control": {"odd": 1}},
+    ),
+    (
+        {"cache_control": {"type": "new", "ttl": "9d"}},
+        {"prompt_cache_options": {"mode": "implicit"}},
+        {"cache_control": {"ttl": "9d", "type": "new"}},
+    ),
+    # to keep all thinking is the default
+    ({"context_management": {"edits": [KEEP]}}, {}, None),
+    (
+        {"context_management": {"edits": [COMPACT]}},
+        {"context_management": [{"type": "compaction", "compact_threshold": 150_000}]},
+        None,
+    ),
+    (
+        {
+            "context_management": {
+                "edits": [
+                    KEEP,
+                    {**COMPACT, "trigger": {"type": "input_tokens", "value": 9000}},
+                    {**COMPACT, "trigger": {"type": "odd", "value": 1, "new": 1}, "instructions": "i"},
+                    CLEAR,
+                ],
+                "odd": 1,
+            }
+        },
+        {
+            "context_management": [
+                {"type": "compaction", "compact_threshold": 9000},
+                {"type": "compaction", "compact_threshold": 1},
+            ]
+        },
+        {
+            "context_management": {
+                "odd": 1,
+                "edits": [{"instructions": "i", "trigger": {"new": 1, "type": "odd"}}, CLEAR],
+            }
+        },
+    ),
+    *[
+        ({name: value}, {name: value}, None)
+        for name, value in (
+            ("thread", {"type": "create"}),
+            ("thread", {"type": "continue", "previous_message_id": "msg_1", "odd": 1}),
+            ("container", {"id": "c", "skills": []}),
+            ("inference_geo", "eu"),
+            ("diagnostics", {"previous_message_id": "msg_1"}),
+            ("fallbacks", "default"),
+            ("fallback_credit_token", "t"),
+            ("billing_policy", {"type": "billing_policy"}),
+            ("user_profile_id", "p"),
+            ("workspace_id", "w"),
+            ("betas", ["b"]),
+        )
     ],
-)
-def test_settings(fields: Any, params: Any, extra: Any) -> None:
-    request = read(**fields)
-    assert request.params == {"max_output_tokens": 9, **params}
-    assert request.extra == extra
-    assert all(param in request.param_paths for param in params)
+    ({"new": 1, "nothing": None}, {}, {"new": 1}),
+]
+
+
+def test_settings(subtests: pytest.Subtests) -> None:
+    for fields, params, extra in SETTINGS:
+        with subtests.test(fields=fields):
+            request = read(**fields)
+            assert request.params == {"max_output_tokens": 9, **params}
+            assert request.extra == extra
+            assert all(param in request.param_paths for param in params)
 
 
 def test_paths_of_settings() -> None:
@@ -267,62 +267,63 @@ def message(content: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": content}]}
 
 
-@pytest.mark.parametrize(
-    ("fields", "config"),
-    [
-        ({}, None),
-        ({"output_config": {"effort": "high"}}, ReasoningConfig(effort="high", path="/output_config/effort")),
-        pytest.param(
-            {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max"}},
-            ReasoningConfig(
-                "adaptive",
-                "max",
-                None,
-                "omitted",
-                path="/thinking",
-                effort_path="/output_config/effort",
-                display_path="/thinking/display",
-            ),
-            id="C10 adaptive with an effort",
+REASONING: list[tuple[Any, ReasoningConfig | None]] = [
+    ({}, None),
+    ({"output_config": {"effort": "high"}}, ReasoningConfig(effort="high", path="/output_config/effort")),
+    # C10 adaptive with an effort
+    (
+        {"thinking": {"type": "adaptive", "display": "omitted"}, "output_config": {"effort": "max"}},
+        ReasoningConfig(
+            "adaptive",
+            "max",
+            None,
+            "omitted",
+            path="/thinking",
+            effort_path="/output_config/effort",
+            display_path="/thinking/display",
         ),
-        pytest.param(
-            {"thinking": {"type": "enabled", "budget_tokens": 2048}, "output_config": {"effort": "low"}},
-            ReasoningConfig("enabled", "low", 2048, path="/thinking", effort_path="/output_config/effort"),
-            id="C10 a budget and an effort",
+    ),
+    # C10 a budget and an effort
+    (
+        {"thinking": {"type": "enabled", "budget_tokens": 2048}, "output_config": {"effort": "low"}},
+        ReasoningConfig("enabled", "low", 2048, path="/thinking", effort_path="/output_config/effort"),
+    ),
+    (
+        {"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "updates"}},
+        ReasoningConfig(
+            "enabled",
+            None,
+            2048,
+            "summarized",
+            extra={"display": "updates"},
+            path="/thinking",
+            display_path="/thinking/display",
         ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 2048, "display": "updates"}},
-            ReasoningConfig(
-                "enabled",
-                None,
-                2048,
-                "summarized",
-                extra={"display": "updates"},
-                path="/thinking",
-                display_path="/thinking/display",
-            ),
+    ),
+    (
+        {"thinking": {"type": "adaptive", "display": "odd"}},
+        ReasoningConfig("adaptive", extra={"display": "odd"}, path="/thinking"),
+    ),
+    ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
+    (
+        {"thinking": {"type": "between_tools"}},
+        ReasoningConfig("disabled", extra={"type": "between_tools"}, path="/thinking"),
+    ),
+    (
+        {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}},
+        ReasoningConfig(
+            "adaptive",
+            extra={"block_binding": {"prefix_mismatch_behavior": "error"}},
+            path="/thinking",
         ),
-        (
-            {"thinking": {"type": "adaptive", "display": "odd"}},
-            ReasoningConfig("adaptive", extra={"display": "odd"}, path="/thinking"),
-        ),
-        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
-        (
-            {"thinking": {"type": "between_tools"}},
-            ReasoningConfig("disabled", extra={"type": "between_tools"}, path="/thinking"),
-        ),
-        (
-            {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}},
-            ReasoningConfig(
-                "adaptive",
-                extra={"block_binding": {"prefix_mismatch_behavior": "error"}},
-                path="/thinking",
-            ),
-        ),
-    ],
-)
-def test_reasoning(fields: Any, config: ReasoningConfig | None) -> None:
-    assert read(**fields).reasoning == config
+    ),
+]
+
+
+def test_reasoning(subtests: pytest.Subtests) -> None:
+    for fields, config in REASONING:
+        with subtests.test(fields=fields):
+            assert read(**fields).reasoning == config
 
 
 def turn(effort: str | None, **fields: Any) -> dict[str, Any]:
@@ -399,81 +400,83 @@ def test_a_tool_that_the_conversation_defines() -> None:
     assert request.tools == (FunctionTool("f", "d", {"type": "object"}, True, path=path),)
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"model": "absent"}, "model: Field required"),
-        ({"model": 3}, "model: Input should be a valid string"),
-        ({"max_tokens": "absent"}, "max_tokens: Field required"),
-        ({"max_tokens": True}, "max_tokens: Input should be a valid integer"),
-        ({"messages": "absent"}, "messages: Field required"),
-        ({"messages": "hi"}, "messages: Input should be a valid list"),
-        ({"messages": ["hi"]}, "messages.0: Input should be an object"),
-        (
-            {"messages": [{"role": ["tool"], "content": ""}]},
-            "messages.0.role: Input should be 'user', 'assistant' or 'system'",
-        ),
-        ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
-        ({"messages": [{"role": "system"}]}, "messages.0.content: Field required"),
-        (
-            {"messages": [{"role": "system", "output_config": 1}]},
-            "messages.0.output_config: Input should be an object",
-        ),
-        (
-            {"messages": [{"role": "system", "output_config": {"effort": 1}}]},
-            "messages.0.output_config.effort: Input should be a valid string",
-        ),
-        (message(7), "messages.0.content: Input should be a valid string or list"),
-        (message(["x"]), "messages.0.content.0: Input should be an object"),
-        (message([{"text": "x"}]), "messages.0.content.0.type: Field required"),
-        (message([{"type": "text"}]), "messages.0.content.0.text: Field required"),
-        (message([{"type": "image"}]), "messages.0.content.0.source: Field required"),
-        (message([{"type": "image", "source": 1}]), "messages.0.content.0.source: Input should be an object"),
-        (
-            message([{"type": "tool_use", "id": "a", "name": "b", "input": []}]),
-            "messages.0.content.0.input: Input should be a valid dictionary",
-        ),
-        (message([{"type": "tool_result"}]), "messages.0.content.0.tool_use_id: Field required"),
-        (
-            {"thinking": {"type": "hard"}},
-            "thinking.type: Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'",
-        ),
-        (
-            {"output_config": {"format": {"type": "xml"}}},
-            "output_config.format.type: Input should be 'json_schema'",
-        ),
-        ({"output_format": {"type": "json_schema"}}, "output_format.schema: Field required"),
-    ],
-)
-def test_errors_name_the_path(fields: Any, error: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**fields)
-    assert caught.value.message == error
-    assert caught.value.status == 400
-    assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")
+ERRORS: list[tuple[Any, str]] = [
+    ({"model": "absent"}, "model: Field required"),
+    ({"model": 3}, "model: Input should be a valid string"),
+    ({"max_tokens": "absent"}, "max_tokens: Field required"),
+    ({"max_tokens": True}, "max_tokens: Input should be a valid integer"),
+    ({"messages": "absent"}, "messages: Field required"),
+    ({"messages": "hi"}, "messages: Input should be a valid list"),
+    ({"messages": ["hi"]}, "messages.0: Input should be an object"),
+    (
+        {"messages": [{"role": ["tool"], "content": ""}]},
+        "messages.0.role: Input should be 'user', 'assistant' or 'system'",
+    ),
+    ({"messages": [{"role": "user"}]}, "messages.0.content: Field required"),
+    ({"messages": [{"role": "system"}]}, "messages.0.content: Field required"),
+    (
+        {"messages": [{"role": "system", "output_config": 1}]},
+        "messages.0.output_config: Input should be an object",
+    ),
+    (
+        {"messages": [{"role": "system", "output_config": {"effort": 1}}]},
+        "messages.0.output_config.effort: Input should be a valid string",
+    ),
+    (message(7), "messages.0.content: Input should be a valid string or list"),
+    (message(["x"]), "messages.0.content.0: Input should be an object"),
+    (message([{"text": "x"}]), "messages.0.content.0.type: Field required"),
+    (message([{"type": "text"}]), "messages.0.content.0.text: Field required"),
+    (message([{"type": "image"}]), "messages.0.content.0.source: Field required"),
+    (message([{"type": "image", "source": 1}]), "messages.0.content.0.source: Input should be an object"),
+    (
+        message([{"type": "tool_use", "id": "a", "name": "b", "input": []}]),
+        "messages.0.content.0.input: Input should be a valid dictionary",
+    ),
+    (message([{"type": "tool_result"}]), "messages.0.content.0.tool_use_id: Field required"),
+    (
+        {"thinking": {"type": "hard"}},
+        "thinking.type: Input should be 'adaptive', 'enabled', 'disabled' or 'between_tools'",
+    ),
+    (
+        {"output_config": {"format": {"type": "xml"}}},
+        "output_config.format.type: Input should be 'json_schema'",
+    ),
+    ({"output_format": {"type": "json_schema"}}, "output_format.schema: Field required"),
+]
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"temperature": "hot"}, "temperature: Input should be a valid number"),
-        ({"speed": 1}, "speed: Input should be a valid string"),
-        ({"stop_sequences": ["a", 1]}, "stop_sequences.1: Input should be a valid string"),
-        ({"metadata": "me"}, "metadata: Input should be an object"),
-        ({"metadata": {"user_id": 1}}, "metadata.user_id: Input should be a valid string"),
-        ({"cache_control": "on"}, "cache_control: Input should be an object"),
-        ({"context_management": []}, "context_management: Input should be an object"),
-        ({"context_management": {"edits": 1}}, "context_management.edits: Input should be a valid list"),
-        ({"context_management": {"edits": [1]}}, "context_management.edits.0: Input should be an object"),
-        (
-            {"context_management": {"edits": [{**COMPACT, "trigger": 1}]}},
-            "context_management.edits.0.trigger: Input should be an object",
-        ),
-        ({"compaction": {"type": "odd"}}, "compaction.type: Input should be 'summarize'"),
-    ],
-)
-def test_errors_of_settings(fields: Any, error: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**fields)
-    assert caught.value.message == error
-    assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")
+def test_errors_name_the_path(subtests: pytest.Subtests) -> None:
+    for fields, error in ERRORS:
+        with subtests.test(error=error):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**fields)
+            assert caught.value.message == error
+            assert caught.value.status == 400
+            assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")
+
+
+SETTINGS_ERRORS: list[tuple[Any, str]] = [
+    ({"temperature": "hot"}, "temperature: Input should be a valid number"),
+    ({"speed": 1}, "speed: Input should be a valid string"),
+    ({"stop_sequences": ["a", 1]}, "stop_sequences.1: Input should be a valid string"),
+    ({"metadata": "me"}, "metadata: Input should be an object"),
+    ({"metadata": {"user_id": 1}}, "metadata.user_id: Input should be a valid string"),
+    ({"cache_control": "on"}, "cache_control: Input should be an object"),
+    ({"context_management": []}, "context_management: Input should be an object"),
+    ({"context_management": {"edits": 1}}, "context_management.edits: Input should be a valid list"),
+    ({"context_management": {"edits": [1]}}, "context_management.edits.0: Input should be an object"),
+    (
+        {"context_management": {"edits": [{**COMPACT, "trigger": 1}]}},
+        "context_management.edits.0.trigger: Input should be an object",
+    ),
+    ({"compaction": {"type": "odd"}}, "compaction.type: Input should be 'summarize'"),
+]
+
+
+def test_errors_of_settings(subtests: pytest.Subtests) -> None:
+    for fields, error in SETTINGS_ERRORS:
+        with subtests.test(error=error):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**fields)
+            assert caught.value.message == error
+            assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")

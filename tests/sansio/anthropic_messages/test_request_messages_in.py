@@ -199,24 +199,25 @@ USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
 RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "a"}
 
 
-@pytest.mark.parametrize(
-    "common",
-    [
-        {"type": "text", "text": "a"},
-        USE,
-        {**USE, "input": {}},
-        RESULT,
-        {**RESULT, "content": ""},
-        {**RESULT, "content": []},
-        {**RESULT, "content": [{"type": "text", "text": "a"}]},
-        {**RESULT, "is_error": True},
-    ],
-)
-def test_shortcuts_read_the_same_as_the_general_way(common: Any) -> None:
-    [short], [long] = parts(common), parts({**common, **ODD})
-    assert short.extra is None
-    assert long.extra == ODD
-    assert short == msgspec.structs.replace(long, extra=None)
+SHORTCUTS: list[Any] = [
+    {"type": "text", "text": "a"},
+    USE,
+    {**USE, "input": {}},
+    RESULT,
+    {**RESULT, "content": ""},
+    {**RESULT, "content": []},
+    {**RESULT, "content": [{"type": "text", "text": "a"}]},
+    {**RESULT, "is_error": True},
+]
+
+
+def test_shortcuts_read_the_same_as_the_general_way(subtests: pytest.Subtests) -> None:
+    for common in SHORTCUTS:
+        with subtests.test(common=common):
+            [short], [long] = parts(common), parts({**common, **ODD})
+            assert short.extra is None
+            assert long.extra == ODD
+            assert short == msgspec.structs.replace(long, extra=None)
 
 
 @pytest.mark.parametrize(

@@ -168,11 +168,12 @@ def read(role: str, *blocks: Any) -> Request:
     return SPEC.read_request(body, Signer())
 
 
-@pytest.mark.parametrize(("block", "rendered"), BLOCKS, ids=lambda value: str(value)[:60])
-def test_an_opaque_part_has_the_block_and_its_text(block: Any, rendered: str | None) -> None:
-    assert read("assistant", block).messages == (
-        Message("assistant", (OpaquePart(NAME, block["type"], block, AT, rendered),), "/messages/0"),
-    )
+def test_an_opaque_part_has_the_block_and_its_text(subtests: pytest.Subtests) -> None:
+    for block, rendered in BLOCKS:
+        with subtests.test(block=block):
+            assert read("assistant", block).messages == (
+                Message("assistant", (OpaquePart(NAME, block["type"], block, AT, rendered),), "/messages/0"),
+            )
 
 
 def test_opaque_parts_are_written_unchanged() -> None:

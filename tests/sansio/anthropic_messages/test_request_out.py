@@ -66,76 +66,77 @@ def edits(*values: int) -> dict[str, Any]:
 HASH = sha256(b"ann@example.com").hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("params", "written", "losses"),
-    [
-        ({"max_output_tokens": 0}, {"max_tokens": 0}, []),
-        ({"temperature": 0}, {"temperature": 0}, []),
-        ({"temperature": 1.7}, {"temperature": 1}, [("altered", "/temperature")]),
-        ({"temperature": "hot"}, {"temperature": "hot"}, []),
-        ({"top_p": 0.5, "top_k": 3}, {"top_p": 0.5, "top_k": 3}, []),
-        ({"stop": "END"}, {"stop_sequences": ["END"]}, []),
-        ({"stop": ["END", "\n"]}, {"stop_sequences": ["END"]}, [("dropped", "/stop")]),
-        ({"stop": ["\n"]}, {}, [("dropped", "/stop")]),
-        ({"user": "u"}, {"metadata": {"user_id": "u"}}, []),
-        ({"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
-        ({"user": "s", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
-        ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, [("dropped", "/user")]),
-        ({"user": "ann@example.com"}, {"metadata": {"user_id": HASH}}, [("altered", "/user")]),
-        ({"user": 7}, {"metadata": {"user_id": 7}}, []),
-        ({"metadata": {"a": "b"}}, {}, [("dropped", "/metadata")]),
-        ({"metadata": {}, "store": False, "background": False, "frequency_penalty": 0.0}, {}, []),
-        ({"store": True, "seed": 7}, {}, [("dropped", "/store"), ("dropped", "/seed")]),
-        ({"include": ["reasoning.encrypted_content", "web_search_call.action.sources"]}, {}, []),
-        ({"include": ["message.output_text.logprobs"]}, {}, [("dropped", "/include")]),
-        ({"include": "odd"}, {}, [("dropped", "/include")]),
-        ({"service_tier": "auto"}, {"service_tier": "auto"}, []),
-        ({"service_tier": "default"}, {"service_tier": "standard_only"}, []),
-        ({"service_tier": "priority"}, {"service_tier": "auto"}, []),
-        ({"service_tier": "fast"}, {"speed": "fast"}, []),
-        ({"service_tier": "flex"}, {}, [("dropped", "/service_tier")]),
-        ({"context_management": [{"type": "compaction", "compact_threshold": 9000}]}, edits(9000), []),
-        ({"context_management": [{"type": "compaction"}]}, edits(150_000), []),
-        (
-            {"context_management": [{"type": "compaction", "compact_threshold": None, "odd": 1}]},
-            edits(150_000),
-            [("dropped", "/context_management/0/odd")],
-        ),
-        (
-            {"context_management": [{"type": "odd"}, 7]},
-            {},
-            [
-                ("dropped", "/context_management/0"),
-                ("dropped", "/context_management/1"),
-            ],
-        ),
-        ({"context_management": {"type": "odd"}}, {}, [("dropped", "/context_management/0")]),
-        ({"prompt_cache_options": {"mode": "implicit"}}, {"cache_control": {"type": "ephemeral"}}, []),
-        (
-            {"prompt_cache_options": {"mode": "implicit", "ttl": "12h", "prewarm": True}},
-            {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
-            [("dropped", "/prompt_cache_options/prewarm")],
-        ),
-        (
-            {"prompt_cache_options": {"mode": "implicit", "ttl": "9d"}},
-            {"cache_control": {"type": "ephemeral"}},
-            [("dropped", "/prompt_cache_options/ttl")],
-        ),
-        ({"prompt_cache_options": {"mode": "explicit", "ttl": None}}, {}, []),
-        (
-            {"prompt_cache_options": {"ttl": "30m"}},
-            {},
-            [("dropped", "/prompt_cache_options/ttl")],
-        ),
-        ({"prompt_cache_options": {"mode": "odd"}}, {}, [("dropped", "/prompt_cache_options")]),
-        ({"prompt_cache_options": 7}, {}, [("dropped", "/prompt_cache_options")]),
-    ],
-)
-def test_settings(params: Any, written: Any, losses: Any) -> None:
-    body, recorded = write(params=params)
-    plain = write()[0]
-    assert body == {**plain, **written}
-    assert recorded == losses
+SETTINGS: list[tuple[Any, Any, Any]] = [
+    ({"max_output_tokens": 0}, {"max_tokens": 0}, []),
+    ({"temperature": 0}, {"temperature": 0}, []),
+    ({"temperature": 1.7}, {"temperature": 1}, [("altered", "/temperature")]),
+    ({"temperature": "hot"}, {"temperature": "hot"}, []),
+    ({"top_p": 0.5, "top_k": 3}, {"top_p": 0.5, "top_k": 3}, []),
+    ({"stop": "END"}, {"stop_sequences": ["END"]}, []),
+    ({"stop": ["END", "\n"]}, {"stop_sequences": ["END"]}, [("dropped", "/stop")]),
+    ({"stop": ["\n"]}, {}, [("dropped", "/stop")]),
+    ({"user": "u"}, {"metadata": {"user_id": "u"}}, []),
+    ({"safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
+    ({"user": "s", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, []),
+    ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}, [("dropped", "/user")]),
+    ({"user": "ann@example.com"}, {"metadata": {"user_id": HASH}}, [("altered", "/user")]),
+    ({"user": 7}, {"metadata": {"user_id": 7}}, []),
+    ({"metadata": {"a": "b"}}, {}, [("dropped", "/metadata")]),
+    ({"metadata": {}, "store": False, "background": False, "frequency_penalty": 0.0}, {}, []),
+    ({"store": True, "seed": 7}, {}, [("dropped", "/store"), ("dropped", "/seed")]),
+    ({"include": ["reasoning.encrypted_content", "web_search_call.action.sources"]}, {}, []),
+    ({"include": ["message.output_text.logprobs"]}, {}, [("dropped", "/include")]),
+    ({"include": "odd"}, {}, [("dropped", "/include")]),
+    ({"service_tier": "auto"}, {"service_tier": "auto"}, []),
+    ({"service_tier": "default"}, {"service_tier": "standard_only"}, []),
+    ({"service_tier": "priority"}, {"service_tier": "auto"}, []),
+    ({"service_tier": "fast"}, {"speed": "fast"}, []),
+    ({"service_tier": "flex"}, {}, [("dropped", "/service_tier")]),
+    ({"context_management": [{"type": "compaction", "compact_threshold": 9000}]}, edits(9000), []),
+    ({"context_management": [{"type": "compaction"}]}, edits(150_000), []),
+    (
+        {"context_management": [{"type": "compaction", "compact_threshold": None, "odd": 1}]},
+        edits(150_000),
+        [("dropped", "/context_management/0/odd")],
+    ),
+    (
+        {"context_management": [{"type": "odd"}, 7]},
+        {},
+        [
+            ("dropped", "/context_management/0"),
+            ("dropped", "/context_management/1"),
+        ],
+    ),
+    ({"context_management": {"type": "odd"}}, {}, [("dropped", "/context_management/0")]),
+    ({"prompt_cache_options": {"mode": "implicit"}}, {"cache_control": {"type": "ephemeral"}}, []),
+    (
+        {"prompt_cache_options": {"mode": "implicit", "ttl": "12h", "prewarm": True}},
+        {"cache_control": {"type": "ephemeral", "ttl": "1h"}},
+        [("dropped", "/prompt_cache_options/prewarm")],
+    ),
+    (
+        {"prompt_cache_options": {"mode": "implicit", "ttl": "9d"}},
+        {"cache_control": {"type": "ephemeral"}},
+        [("dropped", "/prompt_cache_options/ttl")],
+    ),
+    ({"prompt_cache_options": {"mode": "explicit", "ttl": None}}, {}, []),
+    (
+        {"prompt_cache_options": {"ttl": "30m"}},
+        {},
+        [("dropped", "/prompt_cache_options/ttl")],
+    ),
+    ({"prompt_cache_options": {"mode": "odd"}}, {}, [("dropped", "/prompt_cache_options")]),
+    ({"prompt_cache_options": 7}, {}, [("dropped", "/prompt_cache_options")]),
+]
+
+
+def test_settings(subtests: pytest.Subtests) -> None:
+    for params, written, losses in SETTINGS:
+        with subtests.test(params=params):
+            body, recorded = write(params=params)
+            plain = write()[0]
+            assert body == {**plain, **written}
+            assert recorded == losses
 
 
 @pytest.mark.parametrize(
@@ -216,40 +217,41 @@ NEWEST = ("anthropic-version", "2026-10-21")
 MCP = "mcp-client-2025-11-20"
 
 
-@pytest.mark.parametrize(
-    ("body", "betas"),
-    [
-        ({}, None),
-        ({"tools": [{"name": "bash", "input_schema": {}}]}, None),
-        ({"mcp_servers": [{"type": "url"}]}, MCP),
-        ({"mcp_servers": None}, None),
-        ({"tools": [{"name": "a"}, {"type": "mcp_toolset", "mcp_server_name": "s"}]}, MCP),
-        ({"mcp_servers": [{}], "tools": [{"type": "mcp_toolset"}]}, MCP),
-        ({"tools": [{"type": "computer_20251124"}]}, "computer-use-2025-11-24"),
-        ({"tools": [{"type": "advisor_20260301"}]}, "advisor-tool-2026-03-01"),
-        ({"tools": [{"type": "web_search_20260318"}, {"type": "code_execution_20260521"}]}, None),
-        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "compact-2026-01-12"),
-        (
-            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}] * 2}},
-            "context-management-2025-06-27",
-        ),
-        ({"context_management": None}, None),
-        ({"context_management": {"edits": "all"}}, None),
-        ({"compaction": {"type": "summarize"}}, "compact-2026-09-04"),
-        ({"fallbacks": "default"}, "server-side-fallback-2026-07-01"),
-        ({"speed": "fast", "mcp_servers": []}, f"{MCP},fast-mode-2026-02-01"),
-        ({"output_config": {"effort": "low"}}, None),
-        ({"output_config": {"task_budget": {"type": "tokens", "total": 1}}}, "task-budgets-2026-03-13"),
-        # Content and schemas that only resemble such members.
-        ({"messages": [{"role": "user", "content": '{"mcp_servers":[1]}'}]}, None),
-        ({"tools": [{"name": "a", "input_schema": {"properties": {"x": {"type": "mcp_toolset"}}}}]}, None),
-        ({"messages": [{"role": "assistant", "content": [{"input": {"compaction": 1}}]}]}, None),
-        ({"tools": [{"type": 1}, "x"]}, None),
-    ],
-)  # fmt: skip
-def test_betas(body: Any, betas: str | None) -> None:
-    expected = (NEWEST,) if betas is None else (NEWEST, ("anthropic-beta", betas))
-    assert SPEC.request_headers({"model": "m", **body}) == expected
+BETAS: list[tuple[Any, str | None]] = [
+    ({}, None),
+    ({"tools": [{"name": "bash", "input_schema": {}}]}, None),
+    ({"mcp_servers": [{"type": "url"}]}, MCP),
+    ({"mcp_servers": None}, None),
+    ({"tools": [{"name": "a"}, {"type": "mcp_toolset", "mcp_server_name": "s"}]}, MCP),
+    ({"mcp_servers": [{}], "tools": [{"type": "mcp_toolset"}]}, MCP),
+    ({"tools": [{"type": "computer_20251124"}]}, "computer-use-2025-11-24"),
+    ({"tools": [{"type": "advisor_20260301"}]}, "advisor-tool-2026-03-01"),
+    ({"tools": [{"type": "web_search_20260318"}, {"type": "code_execution_20260521"}]}, None),
+    ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "compact-2026-01-12"),
+    (
+        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}] * 2}},
+        "context-management-2025-06-27",
+    ),
+    ({"context_management": None}, None),
+    ({"context_management": {"edits": "all"}}, None),
+    ({"compaction": {"type": "summarize"}}, "compact-2026-09-04"),
+    ({"fallbacks": "default"}, "server-side-fallback-2026-07-01"),
+    ({"speed": "fast", "mcp_servers": []}, f"{MCP},fast-mode-2026-02-01"),
+    ({"output_config": {"effort": "low"}}, None),
+    ({"output_config": {"task_budget": {"type": "tokens", "total": 1}}}, "task-budgets-2026-03-13"),
+    # Content and schemas that only resemble such members.
+    ({"messages": [{"role": "user", "content": '{"mcp_servers":[1]}'}]}, None),
+    ({"tools": [{"name": "a", "input_schema": {"properties": {"x": {"type": "mcp_toolset"}}}}]}, None),
+    ({"messages": [{"role": "assistant", "content": [{"input": {"compaction": 1}}]}]}, None),
+    ({"tools": [{"type": 1}, "x"]}, None),
+]  # fmt: skip
+
+
+def test_betas(subtests: pytest.Subtests) -> None:
+    for body, betas in BETAS:
+        with subtests.test(body=body):
+            expected = (NEWEST,) if betas is None else (NEWEST, ("anthropic-beta", betas))
+            assert SPEC.request_headers({"model": "m", **body}) == expected
 
 
 @pytest.mark.parametrize("name", ["temperature", "top_p", "top_k"])

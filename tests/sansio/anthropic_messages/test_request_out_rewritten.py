@@ -450,7 +450,7 @@ def test_a_tool_that_a_pass_added() -> None:
 
 
 def test_a_schema_that_a_pass_replaced_by_system_text() -> None:
-    """There is no setting for any JSON object, and the words are the system's."""
+    """There is no setting for any JSON object, and the instruction is system text."""
     request = read(
         system=[{"type": "text", "text": "S", "cache_control": MARK}],
         output_config={"format": {"type": "json_schema", "schema": SCHEMA}},

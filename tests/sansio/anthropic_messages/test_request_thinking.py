@@ -70,114 +70,103 @@ def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
     assert [loss.path for loss in ledger] == ([] if thinks else ["/thinking"])
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "config", "thinking", "written_effort", "losses"),
-    [
-        (ADAPTIVE, None, None, None, []),
-        (ADAPTIVE, effort("none"), {"type": "disabled"}, None, []),
-        (ADAPTIVE, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
-        (ADAPTIVE, effort("low"), {"type": "adaptive"}, "low", []),
-        (ADAPTIVE, effort("medium"), {"type": "adaptive"}, "medium", []),
-        (ADAPTIVE, effort("high"), {"type": "adaptive"}, "high", []),
-        (ADAPTIVE, effort("xhigh"), {"type": "adaptive"}, "xhigh", []),
+THINKING_EFFORT: list[tuple[Capabilities, Any, Any, Any, Any]] = [
+    (ADAPTIVE, None, None, None, []),
+    (ADAPTIVE, effort("none"), {"type": "disabled"}, None, []),
+    (ADAPTIVE, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
+    (ADAPTIVE, effort("low"), {"type": "adaptive"}, "low", []),
+    (ADAPTIVE, effort("medium"), {"type": "adaptive"}, "medium", []),
+    (ADAPTIVE, effort("high"), {"type": "adaptive"}, "high", []),
+    (ADAPTIVE, effort("xhigh"), {"type": "adaptive"}, "xhigh", []),
+    (
+        ADAPTIVE,
+        effort("max", display="summarized"),
+        {"type": "adaptive", "display": "summarized"},
+        "max",
+        [],
+    ),
+    # a word to come
+    (ADAPTIVE, effort("ultra"), {"type": "adaptive"}, "ultra", []),
+    (ADAPTIVE, ReasoningConfig("adaptive"), {"type": "adaptive"}, None, []),
+    (ADAPTIVE, ReasoningConfig(display="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),
+    (ADAPTIVE, ReasoningConfig("disabled"), {"type": "disabled"}, None, []),
+    # C5 off, so no effort
+    (
+        ADAPTIVE,
+        ReasoningConfig("disabled", "high", path="/r"),
+        {"type": "disabled"},
+        None,
+        [("altered", "/r")],
+    ),
+    # C5 off, so no budget
+    (
+        ADAPTIVE,
+        ReasoningConfig("disabled", budget=2048),
+        {"type": "disabled"},
+        None,
+        [("altered", "/reasoning")],
+    ),
+    # C10 effort wins over budget
+    (
+        ADAPTIVE,
+        ReasoningConfig("enabled", "low", 9, path="/r"),
+        {"type": "adaptive"},
+        "low",
+        [("altered", "/r")],
+    ),
+    *[
+        # C8 a budget in tokens is an effort
         (
             ADAPTIVE,
-            effort("max", display="summarized"),
-            {"type": "adaptive", "display": "summarized"},
-            "max",
-            [],
-        ),
-        pytest.param(ADAPTIVE, effort("ultra"), {"type": "adaptive"}, "ultra", [], id="a word to come"),
-        (ADAPTIVE, ReasoningConfig("adaptive"), {"type": "adaptive"}, None, []),
-        (ADAPTIVE, ReasoningConfig(display="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),
-        (ADAPTIVE, ReasoningConfig("disabled"), {"type": "disabled"}, None, []),
-        pytest.param(
-            ADAPTIVE,
-            ReasoningConfig("disabled", "high", path="/r"),
-            {"type": "disabled"},
-            None,
-            [("altered", "/r")],
-            id="C5 off, so no effort",
-        ),
-        pytest.param(
-            ADAPTIVE,
-            ReasoningConfig("disabled", budget=2048),
-            {"type": "disabled"},
-            None,
-            [("altered", "/reasoning")],
-            id="C5 off, so no budget",
-        ),
-        pytest.param(
-            ADAPTIVE,
-            ReasoningConfig("enabled", "low", 9, path="/r"),
+            ReasoningConfig("enabled", budget=budget),
             {"type": "adaptive"},
-            "low",
-            [("altered", "/r")],
-            id="C10 effort wins over budget",
-        ),
-        *[
-            pytest.param(
-                ADAPTIVE,
-                ReasoningConfig("enabled", budget=budget),
-                {"type": "adaptive"},
-                word,
-                [("altered", "/reasoning")],
-                id=f"C8 {budget} tokens are {word}",
-            )
-            for budget, word in (
-                (1024, "low"),
-                (4096, "low"),
-                (12288, "medium"),
-                (24576, "high"),
-                (49152, "xhigh"),
-                (49153, "max"),
-            )
-        ],
-        (TWO_EFFORTS, effort("max"), {"type": "adaptive"}, "high", [("altered", "/e")]),
-        (TWO_EFFORTS, effort("none"), None, "low", [("altered", "/e")]),
-        (FOUR_EFFORTS, effort("none"), {"type": "disabled"}, None, []),
-        (FOUR_EFFORTS, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
-        (Capabilities(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
-        (BUDGET, effort("none"), None, None, []),
-        (BUDGET, effort("minimal"), on(1024), None, []),
-        (BUDGET, effort("low"), on(2048), None, []),
-        (BUDGET, effort("medium"), on(8192), None, []),
-        (BUDGET, effort("high"), on(16384), None, []),
-        pytest.param(BUDGET, effort("xhigh"), on(19999), None, [("altered", "/e")], id="C8 below max_tokens"),
-        (BUDGET, effort("max"), on(19999), None, []),
-        (BUDGET, effort("ultra"), on(16384), None, [("altered", "/e")]),
-        pytest.param(
-            BUDGET,
-            ReasoningConfig(budget=100, path="/r"),
-            on(1024),
-            None,
-            [("altered", "/r")],
-            id="C8 not under 1024",
-        ),
-        (BUDGET, ReasoningConfig(budget=5000), on(5000), None, []),
-        pytest.param(
-            BUDGET,
-            ReasoningConfig("enabled", "low", 9, path="/r"),
-            on(2048),
-            None,
-            [("altered", "/r")],
-            id="C10 effort wins over budget, again",
-        ),
-        (BUDGET, ReasoningConfig("adaptive"), on(16384), None, []),
-        (BUDGET, ReasoningConfig(display="summarized"), None, None, [("dropped", "/reasoning")]),
-        (NO_THINKING, effort("none"), None, None, []),
-        (NO_THINKING, effort("high"), None, None, [("dropped", "/r")]),
+            word,
+            [("altered", "/reasoning")],
+        )
+        for budget, word in (
+            (1024, "low"),
+            (4096, "low"),
+            (12288, "medium"),
+            (24576, "high"),
+            (49152, "xhigh"),
+            (49153, "max"),
+        )
     ],
-)
-def test_thinking_and_effort(
-    capabilities: Capabilities, config: Any, thinking: Any, written_effort: Any, losses: Any
-) -> None:
-    body, recorded = write(capabilities=capabilities, reasoning=config)
-    assert body.get("thinking") == thinking
-    assert body.get("output_config", {}).get("effort") == written_effort
-    assert recorded == losses
-    if thinking is not None and "budget_tokens" in thinking:
-        assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
+    (TWO_EFFORTS, effort("max"), {"type": "adaptive"}, "high", [("altered", "/e")]),
+    (TWO_EFFORTS, effort("none"), None, "low", [("altered", "/e")]),
+    (FOUR_EFFORTS, effort("none"), {"type": "disabled"}, None, []),
+    (FOUR_EFFORTS, effort("minimal"), {"type": "adaptive"}, "low", [("altered", "/e")]),
+    (Capabilities(efforts=()), effort("max"), {"type": "adaptive"}, "max", []),
+    (BUDGET, effort("none"), None, None, []),
+    (BUDGET, effort("minimal"), on(1024), None, []),
+    (BUDGET, effort("low"), on(2048), None, []),
+    (BUDGET, effort("medium"), on(8192), None, []),
+    (BUDGET, effort("high"), on(16384), None, []),
+    # C8 below max_tokens
+    (BUDGET, effort("xhigh"), on(19999), None, [("altered", "/e")]),
+    (BUDGET, effort("max"), on(19999), None, []),
+    (BUDGET, effort("ultra"), on(16384), None, [("altered", "/e")]),
+    # C8 not under 1024
+    (BUDGET, ReasoningConfig(budget=100, path="/r"), on(1024), None, [("altered", "/r")]),
+    (BUDGET, ReasoningConfig(budget=5000), on(5000), None, []),
+    # C10 effort wins over budget, again
+    (BUDGET, ReasoningConfig("enabled", "low", 9, path="/r"), on(2048), None, [("altered", "/r")]),
+    (BUDGET, ReasoningConfig("adaptive"), on(16384), None, []),
+    (BUDGET, ReasoningConfig(display="summarized"), None, None, [("dropped", "/reasoning")]),
+    (NO_THINKING, effort("none"), None, None, []),
+    (NO_THINKING, effort("high"), None, None, [("dropped", "/r")]),
+]
+
+
+def test_thinking_and_effort(subtests: pytest.Subtests) -> None:
+    for capabilities, config, thinking, written_effort, losses in THINKING_EFFORT:
+        with subtests.test(capabilities=capabilities, config=config):
+            body, recorded = write(capabilities=capabilities, reasoning=config)
+            assert body.get("thinking") == thinking
+            assert body.get("output_config", {}).get("effort") == written_effort
+            assert recorded == losses
+            if thinking is not None and "budget_tokens" in thinking:
+                assert 1024 <= thinking["budget_tokens"] < body["max_tokens"]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +177,7 @@ def test_thinking_and_effort(
         (500, 1523, 1524, [("altered", "/limit"), ("altered", "/e")]),
     ],
 )
-def test_a_budget_beside_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
+def test_a_budget_with_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
     body, recorded = write(
         capabilities=BUDGET,
         reasoning=effort("high", display="omitted"),
@@ -219,7 +208,7 @@ def assistant(*parts: Part) -> Message:
         ([USER, assistant(Text("So."))], True),
     ],
 )
-def test_a_tool_loop_that_began_without_thinking_goes_on_without_it(messages: Any, thinks: bool) -> None:
+def test_a_tool_loop_that_began_without_thinking_continues_without_it(messages: Any, thinks: bool) -> None:
     body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
     assert ("thinking" in body) is thinks
     assert losses == ([] if thinks else [("altered", "/r")])

@@ -110,36 +110,37 @@ def signature(native: Any, block: int = 0) -> SignatureDelta:
     return SignatureDelta(block, Signature(NAME, native, "claude-x"))
 
 
-@pytest.mark.parametrize(
-    ("fields", "stop"),
-    [
-        ({"reason": "end_turn"}, Stopped(StopReason.END, "end_turn")),
-        ({"reason": "tool_use"}, Stopped(StopReason.TOOL_USE, "tool_use")),
-        ({"reason": "max_tokens"}, Stopped(StopReason.MAX_TOKENS, "max_tokens")),
-        (
-            {"reason": "model_context_window_exceeded"},
-            Stopped(StopReason.CONTEXT_WINDOW, "model_context_window_exceeded"),
+STOP_REASONS: list[tuple[Any, Stopped]] = [
+    ({"reason": "end_turn"}, Stopped(StopReason.END, "end_turn")),
+    ({"reason": "tool_use"}, Stopped(StopReason.TOOL_USE, "tool_use")),
+    ({"reason": "max_tokens"}, Stopped(StopReason.MAX_TOKENS, "max_tokens")),
+    (
+        {"reason": "model_context_window_exceeded"},
+        Stopped(StopReason.CONTEXT_WINDOW, "model_context_window_exceeded"),
+    ),
+    (
+        {"reason": "stop_sequence", "stop_sequence": "END"},
+        Stopped(StopReason.STOP_SEQUENCE, "stop_sequence", sequence="END"),
+    ),
+    ({"reason": "pause_turn"}, Stopped(StopReason.PAUSE, "pause_turn")),
+    ({"reason": "compaction"}, Stopped(StopReason.COMPACTION, "compaction")),
+    ({"reason": "refusal", "stop_details": None}, Stopped(StopReason.CONTENT_FILTER, "refusal")),
+    (
+        {"reason": "refusal", "stop_details": {"type": "refusal", "explanation": "No."}},
+        Stopped(
+            StopReason.CONTENT_FILTER,
+            "refusal",
+            explanation="No.",
+            details={"type": "refusal", "explanation": "No."},
         ),
-        (
-            {"reason": "stop_sequence", "stop_sequence": "END"},
-            Stopped(StopReason.STOP_SEQUENCE, "stop_sequence", sequence="END"),
-        ),
-        ({"reason": "pause_turn"}, Stopped(StopReason.PAUSE, "pause_turn")),
-        ({"reason": "compaction"}, Stopped(StopReason.COMPACTION, "compaction")),
-        ({"reason": "refusal", "stop_details": None}, Stopped(StopReason.CONTENT_FILTER, "refusal")),
-        (
-            {"reason": "refusal", "stop_details": {"type": "refusal", "explanation": "No."}},
-            Stopped(
-                StopReason.CONTENT_FILTER,
-                "refusal",
-                explanation="No.",
-                details={"type": "refusal", "explanation": "No."},
-            ),
-        ),
-    ],
-)
-def test_stop_reasons(fields: Any, stop: Stopped) -> None:
-    assert events_of(data_of(START, stopped(**fields), STOP)) == [STARTED, stop, ENDED]
+    ),
+]
+
+
+def test_stop_reasons(subtests: pytest.Subtests) -> None:
+    for fields, stop in STOP_REASONS:
+        with subtests.test(fields=fields):
+            assert events_of(data_of(START, stopped(**fields), STOP)) == [STARTED, stop, ENDED]
 
 
 def test_an_unknown_stop_reason_ends_the_turn_and_is_recorded() -> None:
@@ -248,31 +249,32 @@ def test_framing(data: bytes, size: int) -> None:
     assert events_of(data, size=size) == EVENTS
 
 
-@pytest.mark.parametrize(
-    ("frames", "words"),
-    [
-        ([], "ended before its stop reason"),
-        ([START, TEXT, delta("text_delta", text="a"), closed()], "ended before its stop reason"),
-        ([TEXT], "content_block_start came before message_start"),
-        ([STOP], "message_stop came before message_start"),
-        ([START, delta("text_delta", text="a")], "for a block that is not open"),
-        (
-            [START, TEXT, {"type": "content_block_delta", "index": [0], "delta": {}}],
-            "for a block that is not open",
-        ),
-        ([START, TEXT, {"type": "content_block_delta", "index": 0}], "for a block that is not open"),
-        ([START, TEXT, closed(), delta("text_delta", text="a")], "for a block that is not open"),
-        ([{"type": "message_start"}], "message_start has no message"),
-        ([{"type": "message_start", "message": {"content": {}}}], "is not a list"),
-        ([START, opened(None)], "a content block has no type"),
-        ([START, opened({"type": "text"}, index="0")], "a block has no index"),  # type: ignore[arg-type]
-        ([START, opened({"type": "tool_use", "id": "t1"})], "a tool call has no name"),
-    ],
-)
-def test_unreadable_streams(frames: list[Any], words: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=words) as caught:
-        events_of(data_of(*frames))
-    assert caught.value.status == 502
+UNREADABLE_STREAMS: list[tuple[list[Any], str]] = [
+    ([], "ended before its stop reason"),
+    ([START, TEXT, delta("text_delta", text="a"), closed()], "ended before its stop reason"),
+    ([TEXT], "content_block_start came before message_start"),
+    ([STOP], "message_stop came before message_start"),
+    ([START, delta("text_delta", text="a")], "for a block that is not open"),
+    (
+        [START, TEXT, {"type": "content_block_delta", "index": [0], "delta": {}}],
+        "for a block that is not open",
+    ),
+    ([START, TEXT, {"type": "content_block_delta", "index": 0}], "for a block that is not open"),
+    ([START, TEXT, closed(), delta("text_delta", text="a")], "for a block that is not open"),
+    ([{"type": "message_start"}], "message_start has no message"),
+    ([{"type": "message_start", "message": {"content": {}}}], "is not a list"),
+    ([START, opened(None)], "a content block has no type"),
+    ([START, opened({"type": "text"}, index="0")], "a block has no index"),  # type: ignore[arg-type]
+    ([START, opened({"type": "tool_use", "id": "t1"})], "a tool call has no name"),
+]
+
+
+def test_unreadable_streams(subtests: pytest.Subtests) -> None:
+    for frames, words in UNREADABLE_STREAMS:
+        with subtests.test(words=words):
+            with pytest.raises(RemoteProtocolError, match=words) as caught:
+                events_of(data_of(*frames))
+            assert caught.value.status == 502
 
 
 @pytest.mark.parametrize(

@@ -350,35 +350,40 @@ NO_DETAILS = {"type": "refusal", "category": None, "explanation": None}
 NATIVE_DETAILS = {"type": "refusal", "category": "bio", "explanation": "No."}
 
 
-@pytest.mark.parametrize(
-    ("events", "stop", "reason", "sequence", "details"),
-    [
-        ([], StopReason.END, "end_turn", None, None),
-        ([], StopReason.TOOL_USE, "tool_use", None, None),
-        (tool(0), StopReason.END, "tool_use", None, None),
-        (tool(0), StopReason.MAX_TOKENS, "max_tokens", None, None),
-        ([], StopReason.CONTEXT_WINDOW, "model_context_window_exceeded", None, None),
-        ([], Stopped(StopReason.STOP_SEQUENCE, sequence="END"), "stop_sequence", "END", None),
-        ([], StopReason.PAUSE, "pause_turn", None, None),
-        ([], StopReason.COMPACTION, "compaction", None, None),
-        ([], StopReason.CONTENT_FILTER, "refusal", None, NO_DETAILS),
-        (
-            [],
-            Stopped(StopReason.CONTENT_FILTER, explanation="No.", details={"reason": "x"}),
-            "refusal",
-            None,
-            {"type": "refusal", "category": None, "explanation": "No."},
-        ),
-        ([], Stopped(StopReason.CONTENT_FILTER, details=NATIVE_DETAILS), "refusal", None, NATIVE_DETAILS),
-        (text(0, "I cannot.", BlockKind.REFUSAL), StopReason.END, "refusal", None, NO_DETAILS),
-    ],
-)
-def test_stop_reasons(events: list[Event], stop: Any, reason: str, sequence: Any, details: Any) -> None:
-    end = stop if isinstance(stop, Stopped) else Stopped(stop)
-    delta = frames_of([STARTED, *events, end, COUNTED, ENDED])[-2][1]["delta"]
-    whole = whole_of(STARTED, *events, end, COUNTED, ENDED)
-    for one in (delta, whole):
-        assert (one["stop_reason"], one["stop_sequence"], one["stop_details"]) == (reason, sequence, details)
+STOP_REASONS: list[tuple[list[Event], Any, str, Any, Any]] = [
+    ([], StopReason.END, "end_turn", None, None),
+    ([], StopReason.TOOL_USE, "tool_use", None, None),
+    (tool(0), StopReason.END, "tool_use", None, None),
+    (tool(0), StopReason.MAX_TOKENS, "max_tokens", None, None),
+    ([], StopReason.CONTEXT_WINDOW, "model_context_window_exceeded", None, None),
+    ([], Stopped(StopReason.STOP_SEQUENCE, sequence="END"), "stop_sequence", "END", None),
+    ([], StopReason.PAUSE, "pause_turn", None, None),
+    ([], StopReason.COMPACTION, "compaction", None, None),
+    ([], StopReason.CONTENT_FILTER, "refusal", None, NO_DETAILS),
+    (
+        [],
+        Stopped(StopReason.CONTENT_FILTER, explanation="No.", details={"reason": "x"}),
+        "refusal",
+        None,
+        {"type": "refusal", "category": None, "explanation": "No."},
+    ),
+    ([], Stopped(StopReason.CONTENT_FILTER, details=NATIVE_DETAILS), "refusal", None, NATIVE_DETAILS),
+    (text(0, "I cannot.", BlockKind.REFUSAL), StopReason.END, "refusal", None, NO_DETAILS),
+]
+
+
+def test_stop_reasons(subtests: pytest.Subtests) -> None:
+    for events, stop, reason, sequence, details in STOP_REASONS:
+        with subtests.test(reason=reason):
+            end = stop if isinstance(stop, Stopped) else Stopped(stop)
+            delta = frames_of([STARTED, *events, end, COUNTED, ENDED])[-2][1]["delta"]
+            whole = whole_of(STARTED, *events, end, COUNTED, ENDED)
+            for one in (delta, whole):
+                assert (one["stop_reason"], one["stop_sequence"], one["stop_details"]) == (
+                    reason,
+                    sequence,
+                    details,
+                )
 
 
 def test_a_service_tier_that_comes_after_the_start() -> None:

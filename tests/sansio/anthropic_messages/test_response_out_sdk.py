@@ -229,7 +229,7 @@ def test_search_blocks_that_come_back_are_dropped_and_the_signature_is_unwrapped
 
 
 def test_no_upstream_gets_wrapped_signatures_or_search_blocks() -> None:
-    """It would refuse it: a body that carries any of it is read and written anew."""
+    """It would refuse it: a body that carries any of it is read and written again."""
     content = whole(*SEARCHED)["content"]
     for block in content[:3]:
         assert any(carrier in encode(block) for carrier in SPEC.wrapped_markers), block

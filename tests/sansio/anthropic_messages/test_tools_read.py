@@ -177,30 +177,31 @@ def test_tool_choice(choice: Any, read_as: ToolChoice | None, parallel: bool | N
     assert (request.tool_choice, request.parallel_tool_calls) == (read_as, parallel)
 
 
-@pytest.mark.parametrize(
-    ("fields", "error"),
-    [
-        ({"tools": {"a": 1}}, "tools: Input should be a valid list"),
-        ({"tools": ["f"]}, "tools.0: Input should be an object"),
-        ({"tools": [{"input_schema": {}}]}, "tools.0.name: Field required"),
-        ({"tools": [{**F, "defer_loading": 1}]}, "tools.0.defer_loading: Input should be a valid boolean"),
-        ({"tools": [{"type": "bash_20250124"}]}, "tools.0.name: Field required"),
-        ({"tools": [{"type": "mcp_toolset"}]}, "tools.0.mcp_server_name: Field required"),
-        (
-            {"tools": [{"type": "web_search_20250305", "max_uses": "3"}]},
-            "tools.0.max_uses: Input should be a valid integer",
-        ),
-        ({"mcp_servers": [{"name": "a"}]}, "mcp_servers.0.url: Field required"),
-        ({"mcp_servers": [{"url": "a"}]}, "mcp_servers.0.name: Field required"),
-        ({"tool_choice": {"type": "tool"}}, "tool_choice.name: Field required"),
-        (
-            {"tool_choice": {"type": "required"}},
-            "tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'",
-        ),
-    ],
-)
-def test_errors_name_the_path(fields: Any, error: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**fields)
-    assert caught.value.message == error
-    assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")
+ERRORS: list[tuple[Any, str]] = [
+    ({"tools": {"a": 1}}, "tools: Input should be a valid list"),
+    ({"tools": ["f"]}, "tools.0: Input should be an object"),
+    ({"tools": [{"input_schema": {}}]}, "tools.0.name: Field required"),
+    ({"tools": [{**F, "defer_loading": 1}]}, "tools.0.defer_loading: Input should be a valid boolean"),
+    ({"tools": [{"type": "bash_20250124"}]}, "tools.0.name: Field required"),
+    ({"tools": [{"type": "mcp_toolset"}]}, "tools.0.mcp_server_name: Field required"),
+    (
+        {"tools": [{"type": "web_search_20250305", "max_uses": "3"}]},
+        "tools.0.max_uses: Input should be a valid integer",
+    ),
+    ({"mcp_servers": [{"name": "a"}]}, "mcp_servers.0.url: Field required"),
+    ({"mcp_servers": [{"url": "a"}]}, "mcp_servers.0.name: Field required"),
+    ({"tool_choice": {"type": "tool"}}, "tool_choice.name: Field required"),
+    (
+        {"tool_choice": {"type": "required"}},
+        "tool_choice.type: Input should be 'auto', 'any', 'tool' or 'none'",
+    ),
+]
+
+
+def test_errors_name_the_path(subtests: pytest.Subtests) -> None:
+    for fields, error in ERRORS:
+        with subtests.test(error=error):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**fields)
+            assert caught.value.message == error
+            assert caught.value.path == "/" + error.split(":")[0].replace(".", "/")

@@ -97,7 +97,7 @@ ITERATIONS = [
         ),
     ],
 )
-def test_figures_of_a_stream(start: Any, later: Any, usages: list[Usage]) -> None:
+def test_usage_of_messages_streams(start: Any, later: Any, usages: list[Usage]) -> None:
     reader = UsageReader(Ledger())
     assert [reader.read(start), reader.read(later)] == usages
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, places
-from core.events import FAULT, STARTED, answers, start_of
-from core.toy_protocol import exchange_of, frame_of, stream_of, toy
+from core.events import ERROR, STARTED, responses, start_of
+from core.toy_protocol import context_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine.event_reader import NEED_DATA, EventReader
@@ -30,7 +30,7 @@ TOY = toy()
 
 
 def reader(spec: ProtocolSpec = TOY) -> EventReader:
-    return EventReader(spec, exchange_of())
+    return EventReader(spec, context_of())
 
 
 def test_a_name_is_enough() -> None:
@@ -46,7 +46,7 @@ def pulled(events: EventReader) -> list[Event]:
     return out
 
 
-def test_nothing_yet() -> None:
+def test_no_events_yet() -> None:
     assert reader().next_event() is NEED_DATA
 
 
@@ -64,13 +64,13 @@ def test_in_any_pieces() -> None:
 
 
 @PROPERTY
-@given(answers(choices=2), places)
-def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
+@given(responses(choices=2), places)
+def test_any_response(response: list[Event], cuts: list[int]) -> None:
     events = reader()
-    for piece in cut_at(stream_of(answer), cuts):
+    for piece in cut_at(stream_of(response), cuts):
         events.receive_data(piece)
     events.receive_eof()
-    assert pulled(events) == answer
+    assert pulled(events) == response
 
 
 def test_several_events_of_one_frame() -> None:
@@ -80,7 +80,7 @@ def test_several_events_of_one_frame() -> None:
     assert pulled(events) == HELLO
 
 
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
 def test_nothing_comes_after_the_end(end: Event) -> None:
     events = reader()
     events.receive_data(stream_of([STARTED, STOP, end, end]) + b"data: no json\n\n")
@@ -90,7 +90,7 @@ def test_nothing_comes_after_the_end(end: Event) -> None:
     assert events.next_event() is NEED_DATA
 
 
-def test_the_reader_may_end_the_answer_at_eof() -> None:
+def test_the_reader_may_end_the_response_at_eof() -> None:
     events = reader()
     events.receive_data(stream_of([STARTED, STOP]))
     assert pulled(events) == [STARTED, STOP]
@@ -99,14 +99,14 @@ def test_the_reader_may_end_the_answer_at_eof() -> None:
 
 
 def broken(events: EventReader, message: str) -> None:
-    """The error is told now and for ever."""
+    """The error stays."""
     for _ in range(2):
         with pytest.raises(RemoteProtocolError, match=message) as caught:
             events.next_event()
         assert caught.value.status in (400, 502)
 
 
-def test_what_was_good_comes_before_the_error() -> None:
+def test_complete_events_come_before_the_error() -> None:
     events = reader()
     events.receive_data(frame_of(STARTED) + b"data: no json\n\n" + frame_of(STOP))
     assert events.next_event() == STARTED
@@ -136,7 +136,7 @@ def test_an_early_end_of_which_the_protocol_says_nothing() -> None:
         def eof(self) -> list[Event]:
             return [STARTED]
 
-    events = reader(msgspec.structs.replace(toy(), stream_reader=lambda exchange, ledger: Mute()))
+    events = reader(msgspec.structs.replace(toy(), stream_reader=lambda context, ledger: Mute()))
     events.receive_eof()
     assert events.next_event() == STARTED
     broken(events, "ended before the response was complete")

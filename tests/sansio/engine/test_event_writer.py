@@ -49,7 +49,7 @@ def test_it_writes_what_a_translator_writes(client: str) -> None:
 
 
 @pytest.mark.parametrize(("wanted", "chunks"), [(True, 1), (False, 0)])
-def test_the_request_decides_whether_figures_are_in_the_stream(wanted: bool, chunks: int) -> None:
+def test_the_request_decides_whether_the_stream_has_usage(wanted: bool, chunks: int) -> None:
     request = Request("openai_chat", "m", (), {}, stream=True, include_usage=wanted)
     out = EventWriter("openai_chat", id="x1", now=1, model="m", request=request)
     events = [*TEXT, Stopped(StopReason.END), Usage(3), Usage(output=5), ENDED]

@@ -1,12 +1,12 @@
-"""Several answers put together as the choices of one."""
+"""Several responses put together as the choices of one."""
 
 from typing import Any
 
 import msgspec
 import pytest
 from core.chop import one_by_one
-from core.events import FAULT, SEAL, STARTED, start_of
-from core.toy_protocol import HEARTBEAT, events_of, exchange_of, stream_of, toy
+from core.events import ERROR, SIGNATURE, STARTED, start_of
+from core.toy_protocol import HEARTBEAT, context_of, events_of, stream_of, toy
 
 from dragoman._engine.fan_out import FanOut
 from dragoman._engine.response import Outcome
@@ -39,27 +39,27 @@ STOP = Stopped(StopReason.END)
 USED = Usage(3, 1)
 
 
-def answer(text: str, *more: Event, usage: Usage = USED) -> list[Event]:
+def upstream_response(text: str, *more: Event, usage: Usage = USED) -> list[Event]:
     said = [start_of(BlockKind.TEXT), TextDelta(0, text), BlockEnded(0)]
     return [Started(f"up-{text}", "big"), *said, *more, STOP, usage, ENDED]
 
 
 def fan(count: int = 2, client: Any = CLIENT, **options: Any) -> FanOut:
-    return FanOut(client=client, upstream=UPSTREAM, context=exchange_of(), count=count, **options)
+    return FanOut(client=client, upstream=UPSTREAM, context=context_of(), count=count, **options)
 
 
 def feed(machine: FanOut, number: int, events: list[Event], *, streams: bool = True) -> list[Event]:
-    leg = machine.start(number, upstream_streams=streams)
+    branch = machine.start(number, upstream_streams=streams)
     for piece in one_by_one(stream_of(events)):
-        leg.receive_data(piece)
-    leg.receive_eof()
+        branch.receive_data(piece)
+    branch.receive_eof()
     machine.merge()
     return events_of(machine.data_to_send())
 
 
-def test_two_answers_are_two_choices() -> None:
+def test_two_responses_are_two_choices() -> None:
     machine = fan()
-    assert feed(machine, 1, answer("b", usage=Usage(3, 2, cached=1))) == [
+    assert feed(machine, 1, upstream_response("b", usage=Usage(3, 2, cached=1))) == [
         Started("up-b", "big"),
         BlockStarted(1, BlockKind.TEXT, 1),
         TextDelta(1, "b"),
@@ -67,7 +67,7 @@ def test_two_answers_are_two_choices() -> None:
         Stopped(StopReason.END, choice=1),
     ]
     assert (machine.outcome, machine.committed, machine.heartbeat()) == (Outcome.OPEN, True, HEARTBEAT)
-    assert feed(machine, 0, answer("a")) == [
+    assert feed(machine, 0, upstream_response("a")) == [
         BlockStarted(0, BlockKind.TEXT, 0),
         TextDelta(0, "a"),
         BlockEnded(0),
@@ -80,19 +80,19 @@ def test_two_answers_are_two_choices() -> None:
     assert (machine.stop_reason, machine.heartbeat()) == (StopReason.END, b"")
 
 
-def test_f9_what_comes_before_the_content_commits_to_nothing() -> None:
+def test_f9_events_before_the_content_commit_nothing() -> None:
     machine = fan()
     out = feed(machine, 0, [Started("up", "big"), Usage(3), Failed(WireError(ErrorKind.SERVER, "broken"))])
     assert [type(each) for each in out] == [Started, Failed]
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
 
 
-def test_blocks_of_legs_never_share_a_number() -> None:
+def test_blocks_of_branches_never_share_an_index() -> None:
     blocks: list[Event] = [start_of(BlockKind.TEXT, 1), TextDelta(1, "x"), BlockEnded(1)]
     machine = fan(3)
     numbers: list[int] = []
     for number in range(3):
-        out = feed(machine, number, answer("t", *blocks))
+        out = feed(machine, number, upstream_response("t", *blocks))
         numbers += [each.block for each in out if isinstance(each, BlockStarted)]
     assert sorted(numbers) == [0, 1, 2, 3, 4, 5]
 
@@ -100,43 +100,43 @@ def test_blocks_of_legs_never_share_a_number() -> None:
 def test_opaque_blocks_stay_with_their_choice() -> None:
     own = Opaque("client", "thing", {"x": 1})
     machine = fan()
-    out = feed(machine, 1, answer("b", own))
+    out = feed(machine, 1, upstream_response("b", own))
     assert msgspec.structs.replace(own, choice=1) in out
 
 
 def test_a_summary_stays_as_it_is() -> None:
     machine = fan()
-    assert Compacted("so far") in feed(machine, 0, answer("a", Compacted("so far")))
+    assert Compacted("so far") in feed(machine, 0, upstream_response("a", Compacted("so far")))
 
 
-def test_losses_are_told_of_each_choice() -> None:
+def test_losses_of_each_choice_are_recorded() -> None:
     machine = fan()
     foreign = Opaque("upstream", "thing", {"x": 1}, "/blocks/1")
-    feed(machine, 0, answer("a"))
-    feed(machine, 1, answer("b", foreign))
+    feed(machine, 0, upstream_response("a"))
+    feed(machine, 1, upstream_response("b", foreign))
     assert [(loss.code, loss.path) for loss in machine.losses] == [
         (LossCode.UNKNOWN_KIND, "/choices/1/blocks/1")
     ]
 
 
-def test_calls_of_two_legs_have_ids_of_their_own() -> None:
-    """Both answers may number their calls from 0; each leg makes them distinct with a token of its own."""
+def test_calls_of_two_branches_have_distinct_ids() -> None:
+    """Both responses may number their calls from 0; each branch makes them distinct with a token of its own."""
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
     machine = fan(client=toy("client", clients_drop_signatures=True))
-    thought: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SEAL), BlockEnded(2)]
+    reasoning: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SIGNATURE), BlockEnded(2)]
     assert machine.cached_reasoning() is None
-    feed(machine, 0, answer("a", *call, *thought))
+    feed(machine, 0, upstream_response("a", *call, *reasoning))
     kept = machine.cached_reasoning()
     assert kept is not None
     assert kept[0] == ("call-1",)
 
 
-def test_a_whole_answer() -> None:
+def test_a_whole_response() -> None:
     machine = fan(client_streams=False)
     for number in range(2):
-        leg = machine.start(number, upstream_streams=True)
-        leg.receive_data(stream_of(answer("ab"[number])))
-        leg.receive_eof()
+        branch = machine.start(number, upstream_streams=True)
+        branch.receive_data(stream_of(upstream_response("ab"[number])))
+        branch.receive_eof()
         assert machine.whole_body() is None
         machine.merge()
     body = decode(machine.data_to_send())
@@ -149,8 +149,8 @@ def test_a_whole_answer() -> None:
 
 def test_the_whole_body_of_a_stream() -> None:
     machine = fan(store_response=True)
-    feed(machine, 0, answer("a"))
-    feed(machine, 1, answer("b"))
+    feed(machine, 0, upstream_response("a"))
+    feed(machine, 1, upstream_response("b"))
     body = machine.whole_body()
     assert body is not None
     assert len(body["blocks"]) == 2
@@ -159,26 +159,26 @@ def test_the_whole_body_of_a_stream() -> None:
 
 def test_one_failure_fails_all() -> None:
     machine = fan()
-    feed(machine, 0, answer("a"))
-    out = feed(machine, 1, [STARTED, Failed(FAULT)])
-    assert out == [Failed(FAULT)]
-    assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
-    machine.fail(FAULT)
+    feed(machine, 0, upstream_response("a"))
+    out = feed(machine, 1, [STARTED, Failed(ERROR)])
+    assert out == [Failed(ERROR)]
+    assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
+    machine.fail(ERROR)
     machine.receive_eof()
     assert machine.data_to_send() == b""
 
 
-def test_a_leg_that_breaks_off() -> None:
+def test_a_branch_that_breaks_off() -> None:
     machine = fan()
-    out = feed(machine, 0, answer("a")[:3])
+    out = feed(machine, 0, upstream_response("a")[:3])
     assert isinstance(out[-1], Failed)
     assert machine.error is not None
     assert machine.error.kind is ErrorKind.TRUNCATED
 
 
-def test_a_leg_that_never_came() -> None:
+def test_a_branch_that_never_started() -> None:
     machine = fan()
-    feed(machine, 0, answer("a"))
+    feed(machine, 0, upstream_response("a"))
     machine.receive_eof()
     assert [type(each) for each in events_of(machine.data_to_send())] == [Failed]
     assert machine.error is not None
@@ -188,16 +188,16 @@ def test_a_leg_that_never_came() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_any_number(count: int) -> None:
     machine = fan(count)
-    out = [each for number in range(count) for each in feed(machine, number, answer("a"))]
+    out = [each for number in range(count) for each in feed(machine, number, upstream_response("a"))]
     assert out[-1] == ENDED
     assert [each.choice for each in out if isinstance(each, Stopped)] == list(range(count))
     assert machine.usage == Usage(3 * count, count)
 
 
-def test_nothing_is_taken_after_a_failure() -> None:
+def test_nothing_is_accepted_after_a_failure() -> None:
     machine = fan()
-    for number, events in enumerate(([STARTED, Failed(FAULT)], answer("b"))):
-        leg = machine.start(number, upstream_streams=True)
-        leg.receive_data(stream_of(events))
+    for number, events in enumerate(([STARTED, Failed(ERROR)], upstream_response("b"))):
+        branch = machine.start(number, upstream_streams=True)
+        branch.receive_data(stream_of(events))
     machine.merge()
-    assert events_of(machine.data_to_send()) == [STARTED, Failed(FAULT)]
+    assert events_of(machine.data_to_send()) == [STARTED, Failed(ERROR)]

@@ -2,7 +2,7 @@
 
 import pytest
 from core.chop import PROPERTY
-from core.events import FAULT, STARTED, answers, start_of
+from core.events import ERROR, STARTED, responses, start_of
 from hypothesis import given
 
 from dragoman._engine.interleave import Linearizer
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
         [C, B, A, BlockEnded(0), BlockEnded(1), BlockEnded(2)],
         [C, BlockEnded(2), B, BlockEnded(1), A, BlockEnded(0)],
     ),
-    "an opaque block alone": ([opaque(1)], [opaque(1)]),
+    "only an opaque block": ([opaque(1)], [opaque(1)]),
     "an opaque block waits in its place": (
         [A, opaque(1), B, opaque(2), BlockEnded(1), BlockEnded(0)],
         [A, BlockEnded(0), opaque(1), B, BlockEnded(1), opaque(2)],
@@ -70,8 +70,8 @@ CASES: dict[str, tuple[list[Event], list[Event]]] = {
         [start_of(BlockKind.TEXT, 0, 1), BlockEnded(0), B, BlockEnded(1), Stopped(StopReason.END)],
     ),
     "a failure drops what waits": (
-        [A, B, TextDelta(1, "b"), opaque(1), TextDelta(0, "a"), Failed(FAULT)],
-        [A, TextDelta(0, "a"), Failed(FAULT)],
+        [A, B, TextDelta(1, "b"), opaque(1), TextDelta(0, "a"), Failed(ERROR)],
+        [A, TextDelta(0, "a"), Failed(ERROR)],
     ),
 }
 
@@ -81,7 +81,7 @@ def test_order(events: list[Event], expected: list[Event]) -> None:
     assert sent(Linearizer(), *events) == expected
 
 
-def test_passes_tells_of_the_open_block_alone() -> None:
+def test_passes_is_about_the_open_block_only() -> None:
     linear = Linearizer()
     delta = ArgumentsDelta(3, "{")
     assert not linear.passes_through(TOOL)
@@ -100,7 +100,7 @@ def of_block(events: list[Event], block: int) -> list[Event]:
 
 
 @PROPERTY
-@given(answers(choices=2, parallel=5))
+@given(responses(choices=2, parallel=5))
 def test_laws(events: list[Event]) -> None:
     linear, checker = Linearizer(), EventOrderChecker()
     out: list[Event] = []
@@ -126,8 +126,8 @@ def test_laws(events: list[Event]) -> None:
 
 
 @PROPERTY
-@given(answers(parallel=1))
-def test_what_is_sequential_already_passes_as_it_is(events: list[Event]) -> None:
+@given(responses(parallel=1))
+def test_sequential_blocks_pass_unchanged(events: list[Event]) -> None:
     waits = (Opaque, Usage)  # an opaque block inside of another comes after it
     out = sent(Linearizer(), *events)
     assert [each for each in out if not isinstance(each, waits)] == [

@@ -14,7 +14,7 @@ def test_due_when_the_silence_has_lasted() -> None:
     assert keepalive.due(200)
 
 
-def test_bytes_begin_the_silence_anew() -> None:
+def test_bytes_restart_the_silence() -> None:
     keepalive = Keepalive(15, now=100)
     keepalive.sent(110)
     assert keepalive.next_deadline() == 125
@@ -27,7 +27,7 @@ def test_one_heartbeat_an_interval() -> None:
     keepalive = Keepalive(10, now=0)
     beats = []
     for now in range(1, 60):
-        if now == 25:  # the answer sent something by itself
+        if now == 25:  # the response sent something by itself
             keepalive.sent(now)
         if keepalive.due(now):
             beats.append(now)
@@ -36,7 +36,7 @@ def test_one_heartbeat_an_interval() -> None:
 
 
 @pytest.mark.parametrize("interval", [0, -1])
-def test_never(interval: float) -> None:
+def test_no_heartbeats_without_an_interval(interval: float) -> None:
     keepalive = Keepalive(interval, now=100)
     assert keepalive.next_deadline() is None
     assert not keepalive.due(1e9)

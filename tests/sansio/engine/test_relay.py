@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places, two_parts
-from core.events import FAULT, STARTED, answers, start_of
-from core.toy_protocol import HEARTBEAT, ToyTap, events_of, exchange_of, frame_of, stream_of, toy
+from core.events import ERROR, STARTED, responses, start_of
+from core.toy_protocol import HEARTBEAT, ToyTap, context_of, events_of, frame_of, stream_of, toy
 from hypothesis import given
 
 from dragoman._engine import relay as _relay
@@ -43,11 +43,11 @@ TRUNCATED = WireError(ErrorKind.TRUNCATED, "the upstream's response ended before
 
 
 def relay(*, streams: bool = True) -> Relay:
-    return Relay(protocol=toy(), context=exchange_of(), streams=streams)
+    return Relay(protocol=toy(), context=context_of(), streams=streams)
 
 
 def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    """What the client got, taken after every piece, and the relay after the end."""
+    """Return the bytes for the client, read after every piece, and the relay after the end."""
     machine = relay(streams=streams)
     out = b""
     for piece in pieces:
@@ -94,7 +94,7 @@ STREAMS = {
 def test_the_bytes_pass(data: bytes) -> None:
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
-        # The answer may end before the LF of its last CRLF has come.
+        # The response may end before the LF of its last CRLF has come.
         assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
@@ -103,14 +103,14 @@ TAILS = {
     "a comment": b": bye\n\n",
     "an event": frame_of(TextDelta(0, "more")),
     "another end": frame_of(ENDED),
-    "an error": frame_of(Failed(FAULT)),
+    "an error": frame_of(Failed(ERROR)),
     "half a frame": b"data: left ov",
     "blank lines": b"\n\n\n",
 }
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_nothing_passes_behind_the_end(tail: bytes) -> None:
+def test_nothing_is_relayed_after_the_end(tail: bytes) -> None:
     data = stream_of(HELLO)
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
@@ -118,12 +118,12 @@ def test_nothing_passes_behind_the_end(tail: bytes) -> None:
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
 
-ERROR = WireError(ErrorKind.SERVER, "an error")
+STREAM_ERROR = WireError(ErrorKind.SERVER, "an error")
 # What an upstream sends behind an error, and whether it passes.
 BEHIND = {
     "nothing": (b"", True),
     "figures": (frame_of(USAGE), True),
-    "the error again": (frame_of(Failed(ERROR)), True),
+    "the error again": (frame_of(Failed(STREAM_ERROR)), True),
     "an end mark": (frame_of(ENDED), True),
     "content": (frame_of(TextDelta(0, "more")), False),
     "a good end": (frame_of(STOP), False),
@@ -132,26 +132,26 @@ BEHIND = {
 
 @pytest.mark.promise("R3")
 @pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
-def test_no_content_and_no_other_end_pass_behind_an_error(tail: bytes, passes: bool) -> None:
-    data = stream_of([*HELLO[:3], Failed(ERROR)])
+def test_no_content_and_no_other_end_is_relayed_after_an_error(tail: bytes, passes: bool) -> None:
+    data = stream_of([*HELLO[:3], Failed(STREAM_ERROR)])
     for pieces in all_ways(data + tail):
         out, machine = relayed(pieces)
         assert out == (data + tail if passes else data)
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, STREAM_ERROR)
 
 
 @pytest.mark.promise("R3")
-def test_the_last_frame_ends_an_answer_that_failed() -> None:
+def test_the_last_frame_ends_a_failed_response() -> None:
     machine = relay()
-    machine.receive_data(stream_of([*HELLO[:3], Failed(ERROR)]))
+    machine.receive_data(stream_of([*HELLO[:3], Failed(STREAM_ERROR)]))
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(stream_of([USAGE, ENDED, TextDelta(0, "more")]))
     assert machine.outcome is Outcome.FAILED
-    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(ERROR), USAGE, ENDED])
+    assert machine.data_to_send() == stream_of([*HELLO[:3], Failed(STREAM_ERROR), USAGE, ENDED])
 
 
-def test_the_last_event_completes_the_answer() -> None:
-    """Nobody has to wait for the end of the connection."""
+def test_the_last_event_completes_the_response() -> None:
+    """The outcome does not wait for the end of the connection."""
     machine = relay()
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.outcome is Outcome.OPEN
@@ -171,7 +171,7 @@ def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
 
 
 @pytest.mark.parametrize("before", [b"", b": hello\n\n"], ids=["alone", "behind a comment"])
-def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
+def test_an_end_without_content_is_a_failure(before: bytes) -> None:
     out, machine = relayed([before + frame_of(ENDED)])
     assert (machine.outcome, machine.committed) == (Outcome.FAILED, False)
     assert machine.error is not None
@@ -183,7 +183,7 @@ def test_an_end_of_nothing_is_a_failure(before: bytes) -> None:
 
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
 def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
-    """What was sent, at any time, has all the frames of what was received and ends between two frames."""
+    """At any time the sent bytes are all complete frames of the received ones."""
     machine, sent, received = relay(), b"", b""
     for piece in one_by_one(data):
         machine.receive_data(piece)
@@ -196,42 +196,42 @@ def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
 
 
 @PROPERTY
-@given(answers(choices=2), places)
-def test_any_answer(answer: list[Event], cuts: list[int]) -> None:
-    data = stream_of(answer)
+@given(responses(choices=2), places)
+def test_any_response(upstream_response: list[Event], cuts: list[int]) -> None:
+    data = stream_of(upstream_response)
     out, machine = relayed(cut_at(data, cuts))
     assert out == data
     assert machine.outcome is Outcome.COMPLETED
 
 
 def test_an_error_in_the_stream_passes() -> None:
-    data = stream_of([STARTED, USAGE, Failed(FAULT)])
+    data = stream_of([STARTED, USAGE, Failed(ERROR)])
     for pieces in all_ways(data):
         out, machine = relayed(pieces)
         assert out == data
         assert machine.outcome is Outcome.FAILED
-        assert machine.error == FAULT
+        assert machine.error == ERROR
         assert machine.usage == USAGE
 
 
-def test_f8_an_error_before_the_content_is_told_and_commits_to_nothing() -> None:
+def test_f8_an_error_before_the_content_is_sent_and_commits_nothing() -> None:
     machine = relay()
-    machine.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    machine.receive_data(stream_of([STARTED, Failed(ERROR)]))
     machine.receive_eof()
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.FAILED, ERROR, False)
 
 
-def test_f9_an_error_before_the_content_is_known_before_the_end() -> None:
-    """Some servers say nothing more after it and leave the connection open; what they do say passes."""
+def test_f9_an_error_before_the_content_is_reported_at_once() -> None:
+    """Some servers send nothing after it and leave the connection open; other bytes are relayed."""
     machine = relay()
-    data = stream_of([STARTED, Failed(FAULT)])
+    data = stream_of([STARTED, Failed(ERROR)])
     machine.receive_data(data)
-    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, FAULT, False)
+    assert (machine.outcome, machine.error, machine.committed) == (Outcome.OPEN, ERROR, False)
     machine.receive_data(b": more\n\n")
     assert machine.data_to_send() == data + b": more\n\n"
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_no_data_gives_no_events() -> None:
     machine = relay()
     machine.receive_data(b"")
     assert (machine.data_to_send(), machine.committed, machine.outcome) == (b"", False, Outcome.OPEN)
@@ -251,13 +251,13 @@ def test_committed_however_many_frames_come_before_the_content() -> None:
     assert machine.committed
 
 
-def test_committed_with_the_end_of_an_empty_answer() -> None:
+def test_committed_with_the_end_of_an_empty_response() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + frame_of(ENDED))
     assert (machine.committed, machine.outcome) == (True, Outcome.COMPLETED)
 
 
-def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
+def test_events_before_the_content_are_not_held_for_ever() -> None:
     machine = relay()
     announced = frame_of(STARTED)
     count = _relay._MAX_OPENING_BYTES // len(announced)
@@ -268,7 +268,7 @@ def test_what_comes_before_the_content_is_not_held_for_ever() -> None:
 
 
 @pytest.mark.promise("S7")
-def test_so_much_without_an_event_is_no_stream() -> None:
+def test_too_many_bytes_without_an_event_are_not_a_stream() -> None:
     comments = b": x\n\n" * (MAX_IDLE_BYTES // 10)
     machine = relay()
     for _ in range(3):
@@ -282,7 +282,7 @@ def test_so_much_without_an_event_is_no_stream() -> None:
     assert machine.error.message.endswith("bytes without a server-sent event")
 
 
-def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
+def test_an_unfinished_frame_that_is_no_end_is_dropped() -> None:
     """The client does not get it, so nothing is committed by it and the tap does not count it."""
     _, machine = relayed([frame_of(STARTED)[:-2]])
     assert (machine.committed, machine.usage, machine.error) == (False, Usage(), TRUNCATED)
@@ -290,7 +290,7 @@ def test_an_unfinished_frame_that_ends_nothing_was_never_there() -> None:
     assert (machine.committed, machine.usage, machine.error) == (True, Usage(), TRUNCATED)
 
 
-def test_an_unfinished_frame_behind_the_end_counts() -> None:
+def test_an_unfinished_frame_after_the_end_is_a_failure() -> None:
     """As of servers that end with a stop reason, and send no end event."""
     data = stream_of(HELLO[:-1])[:-2]
     out, machine = relayed([data])
@@ -303,7 +303,7 @@ LONG: list[Event] = [*HELLO[:2], *[TextDelta(0, f"word {number}") for number in 
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("size", [50, 5_000, 20_000, 10**9])
 @pytest.mark.promise("R9")
-def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None:
+def test_only_the_end_of_a_long_stream_is_buffered(size: int, ending: bytes) -> None:
     data = stream_of(LONG).replace(b"\n", ending)
     machine, out = relay(), b""
     for at in range(0, len(data), size):
@@ -317,7 +317,7 @@ def test_of_a_long_stream_only_the_end_is_kept(size: int, ending: bytes) -> None
 
 @pytest.mark.parametrize("size", [50, 5_000, 10**9])
 def test_a_long_stream_that_fails(size: int) -> None:
-    data = stream_of([*LONG[:-2], Failed(FAULT)])
+    data = stream_of([*LONG[:-2], Failed(ERROR)])
     out, machine = relayed([data[at : at + size] for at in range(0, len(data), size)])
     assert out == data
     assert machine.outcome is Outcome.FAILED
@@ -328,7 +328,7 @@ def test_a_long_stream_that_fails(size: int) -> None:
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r")], ids=["LF", "CRLF", "CR"])
 def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
-    """At every place before the stop reason: what came of the last frame is dropped, an error follows."""
+    """At every place before the stop reason: the unfinished frame is dropped, and an error follows."""
     end = data.index(b'{"e":"stop"')
     for head, _ in two_parts(data[:end]):
         out, machine = relayed([head])
@@ -342,20 +342,20 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         assert kept.receive_eof() == []
 
 
-ERROR_LINE = b"error: " + frame_of(Failed(FAULT)).strip().removeprefix(b"data: ")
+ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: ")
 
 
 @pytest.mark.parametrize("tail", [b"\n\n", b"\n\n" + frame_of(ENDED), b"\r\n\r\n", b"\n", b""])
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
-def test_an_error_that_clients_skip_is_told_in_their_form(before: list[Event], tail: bytes) -> None:
+def test_an_error_that_clients_skip_is_rewritten_in_their_form(before: list[Event], tail: bytes) -> None:
     content_started = stream_of(before)
     for pieces in all_ways(content_started + ERROR_LINE + tail):
         out, machine = relayed(pieces)
-        assert out == content_started + frame_of(Failed(FAULT))
-        assert (machine.outcome, machine.error) == (Outcome.FAILED, FAULT)
+        assert out == content_started + frame_of(Failed(ERROR))
+        assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
 
 
-def test_an_error_behind_the_end_says_nothing() -> None:
+def test_an_error_after_the_end_is_ignored() -> None:
     out, machine = relayed([stream_of(HELLO[:-1]) + ERROR_LINE + b"\n\n"])
     assert (out, machine.outcome) == (stream_of(HELLO[:-1]), Outcome.COMPLETED)
 
@@ -368,13 +368,13 @@ def test_an_error_beside_data_is_another_field() -> None:
         assert (out, machine.outcome) == (data, Outcome.COMPLETED)
 
 
-def test_an_error_without_words_is_one_all_the_same() -> None:
+def test_an_error_without_a_message_is_an_error() -> None:
     _, machine = relayed([b"error:\n\n"])
     assert machine.error is not None
     assert machine.error.kind is ErrorKind.UNREADABLE
 
 
-def test_the_driver_fails_it() -> None:
+def test_the_server_reports_a_failure() -> None:
     machine = relay()
     machine.receive_data(frame_of(STARTED) + b"data: half")
     assert machine.data_to_send() == frame_of(STARTED)
@@ -388,14 +388,14 @@ def test_nothing_comes_after_a_failure() -> None:
     machine.fail(GONE)
     machine.data_to_send()
     machine.receive_data(frame_of(STARTED))
-    machine.fail(FAULT)
+    machine.fail(ERROR)
     machine.receive_eof()
     assert machine.data_to_send() == b""
     assert machine.error == GONE
 
 
 def test_no_error_after_the_end() -> None:
-    """The upstream resets the connection when all was said, but for the end event."""
+    """The upstream resets the connection after everything but the end event."""
     data = stream_of(HELLO[:-1])
     machine = relay()
     machine.receive_data(data)
@@ -407,7 +407,7 @@ def test_no_error_after_the_end() -> None:
 
 
 def test_no_second_error() -> None:
-    data = stream_of([STARTED, Failed(FAULT)])
+    data = stream_of([STARTED, Failed(ERROR)])
     machine = relay()
     machine.receive_data(data)
     machine.fail(GONE)
@@ -418,8 +418,8 @@ def test_no_second_error() -> None:
 
 
 def test_an_event_that_never_ends() -> None:
-    """What is held of one event has a limit. A whole one is passed on whatever its size: it is not held."""
-    machine = Relay(protocol=toy(), context=exchange_of(), max_event_bytes=400)
+    """The buffer for one event has a limit. A whole event is relayed whatever its size, because it is not buffered."""
+    machine = Relay(protocol=toy(), context=context_of(), max_event_bytes=400)
     machine.receive_data(frame_of(STARTED) + b"data: " + b"x" * 300)
     assert machine.outcome is Outcome.OPEN
     machine.receive_data(b"x" * 200)
@@ -443,7 +443,7 @@ def test_heartbeats_while_it_streams() -> None:
 
 
 @pytest.mark.promise("R8")
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
 def test_no_heartbeat_after_the_last_event(end: Event) -> None:
     machine = relay()
     machine.receive_data(frame_of(end))
@@ -451,7 +451,7 @@ def test_no_heartbeat_after_the_last_event(end: Event) -> None:
 
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
-def test_heartbeats_between_any_two_pieces_do_no_harm(data: bytes) -> None:
+def test_heartbeats_between_any_two_pieces_change_nothing(data: bytes) -> None:
     machine, out = relay(), b""
     for piece in one_by_one(data):
         machine.receive_data(piece)
@@ -461,17 +461,17 @@ def test_heartbeats_between_any_two_pieces_do_no_harm(data: bytes) -> None:
     assert SSEParser().receive_data(out) == SSEParser().receive_data(data)
 
 
-# Whole answers
+# Whole responses
 
 
 def whole_body() -> bytes:
     fold = Fold()
     for event in [*HELLO[:3], BlockEnded(0), USAGE, STOP]:
         fold.send(event)
-    return b" " + encode(toy().write_whole(fold.response(), exchange_of(), Ledger())) + b"\n"
+    return b" " + encode(toy().write_whole(fold.response(), context_of(), Ledger())) + b"\n"
 
 
-def test_a_whole_answer_passes_as_it_comes() -> None:
+def test_a_whole_response_is_relayed_as_it_comes() -> None:
     data = whole_body()
     for pieces in all_ways(data):
         out, machine = relayed(pieces, streams=False)
@@ -482,7 +482,7 @@ def test_a_whole_answer_passes_as_it_comes() -> None:
         assert machine.committed
 
 
-def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
+def test_only_the_first_choice_has_the_stop_reason() -> None:
     body = encode(
         {"started": {"id": "i", "model": "m"}, "blocks": [], "stops": [{"reason": "max_tokens", "choice": 1}]}
     )
@@ -490,13 +490,13 @@ def test_choices_other_than_the_first_do_not_say_why_it_stopped() -> None:
     assert (machine.stop_reason, machine.upstream_id) == (None, "i")
 
 
-def test_a_whole_answer_that_cannot_be_read_passes_too() -> None:
+def test_an_unreadable_whole_response_is_relayed() -> None:
     out, machine = relayed([b'{"blocks":5}'], streams=False)
     assert (out, machine.outcome, machine.usage) == (b'{"blocks":5}', Outcome.COMPLETED, Usage())
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"detail":"ok"}'])
-def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
+def test_a_document_without_a_response_is_a_failure(data: bytes) -> None:
     _, machine = relayed([data], streams=False)
     assert machine.outcome is Outcome.FAILED
     assert machine.error == WireError(
@@ -504,16 +504,16 @@ def test_a_document_that_holds_no_answer_is_a_failure(data: bytes) -> None:
     )
 
 
-def test_what_must_be_there_is_the_callers_to_say() -> None:
-    """Not every document that is relayed is an answer."""
-    machine = Relay(protocol=toy(), context=exchange_of(), streams=False, member="tokens")
+def test_the_required_member_of_a_whole_response() -> None:
+    """Not every document that is relayed is a response."""
+    machine = Relay(protocol=toy(), context=context_of(), streams=False, member="tokens")
     machine.receive_data(b'{"tokens":5}')
     machine.receive_eof()
     assert machine.outcome is Outcome.COMPLETED
 
 
 @pytest.mark.parametrize("data", [b"<html>", b'{"started":', b"[]", b""])
-def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> None:
+def test_a_whole_response_that_is_not_an_object_is_a_failure(data: bytes) -> None:
     """The bytes are there for a caller that had sent them already; one that held them back sends an error."""
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
@@ -522,14 +522,14 @@ def test_a_whole_answer_that_is_no_object_is_known_as_a_failure(data: bytes) -> 
     assert machine.error.message.startswith("the upstream's response cannot be read: it ")
 
 
-def test_f9_a_whole_answer_that_is_an_error_is_a_failure() -> None:
+def test_f9_a_whole_response_that_is_an_error_is_a_failure() -> None:
     data = encode({"failed": {"kind": "server", "message": "broken"}})
     out, machine = relayed([data], streams=False)
     assert (out, machine.outcome) == (data, Outcome.FAILED)
     assert machine.error == WireError(ErrorKind.SERVER, "broken")
 
 
-def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_limited_part_of_a_whole_response_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_body()
     monkeypatch.setattr(_relay, "MAX_DOCUMENT_BYTES", len(data) - 1)
     out, machine = relayed([data[:10], data[10:]], streams=False)
@@ -538,7 +538,7 @@ def test_of_a_whole_answer_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch)
     assert relayed([data], streams=False)[1].usage == USAGE
 
 
-def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
+def test_a_whole_response_has_no_heartbeat_and_no_error_event() -> None:
     machine = relay(streams=False)
     assert machine.heartbeat() == b""
     machine.receive_data(b'{"started":')
@@ -549,7 +549,7 @@ def test_a_whole_answer_has_no_heartbeat_and_no_error_form() -> None:
     assert machine.outcome is Outcome.FAILED
 
 
-def test_what_the_client_reads_is_what_was_said() -> None:
+def test_the_client_reads_what_the_upstream_sent() -> None:
     out, _ = relayed([stream_of(HELLO)])
     assert events_of(out) == HELLO
 
@@ -569,8 +569,8 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
             super().observe(frame)
             self.whole_body = {"seen": True} if self.stream_finished else None
 
-    spec = msgspec.structs.replace(toy(), observer=lambda exchange: Repeats())
-    machine = Relay(protocol=spec, context=exchange_of())
+    spec = msgspec.structs.replace(toy(), observer=lambda response_context: Repeats())
+    machine = Relay(protocol=spec, context=context_of())
     machine.receive_data(stream_of(HELLO[:-1]))
     assert machine.whole_body() is None
     machine.receive_data(stream_of(HELLO[-1:]))
@@ -583,20 +583,22 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
 
 SAID = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
 SHOWN = WireError(ErrorKind.SERVER, "no: a ****", code="****")
-TELLS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
+SENT_EVENTS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
 
 
 def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=exchange, streams=streams)
+    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(protocol=toy(), context=response_context, streams=streams)
     for piece in pieces:
         machine.receive_data(piece)
     machine.receive_eof()
     return machine.data_to_send(), machine
 
 
-@pytest.mark.parametrize("events", [[], [STARTED], TELLS], ids=["alone", "before content", "after content"])
-def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) -> None:
+@pytest.mark.parametrize(
+    "events", [[], [STARTED], SENT_EVENTS], ids=["alone", "before content", "after content"]
+)
+def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> None:
     content = stream_of(events)
     data = content + frame_of(Failed(SAID))
     for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
@@ -623,13 +625,13 @@ def test_an_error_is_masked_and_what_the_model_says_is_not(events: list[Event]) 
         (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
     ],
 )
-def test_frames_that_may_tell_an_error(said: bytes, shown: bytes | None) -> None:
-    out, _ = masking([stream_of(TELLS[:2]), said])
-    assert out.startswith(stream_of(TELLS[:2]) + (said if shown is None else shown))
+def test_frames_that_may_be_an_error(said: bytes, shown: bytes | None) -> None:
+    out, _ = masking([stream_of(SENT_EVENTS[:2]), said])
+    assert out.startswith(stream_of(SENT_EVENTS[:2]) + (said if shown is None else shown))
 
 
-def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -> None:
-    content_started = stream_of(TELLS)
+def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
+    content_started = stream_of(SENT_EVENTS)
     out, machine = masking([content_started, frame_of(Failed(SAID)).rstrip(b"\n")])
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
     line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
@@ -637,7 +639,7 @@ def test_an_error_that_is_not_ended_or_stands_in_a_line_of_its_own_is_masked() -
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
 
 
-def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
+def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
     data = encode({"failed": msgspec.to_builtins(SAID)})
     _, machine = masking([data], streams=False)
     assert machine.outcome is Outcome.FAILED
@@ -645,7 +647,7 @@ def test_a_whole_answer_that_is_an_error_tells_its_caller_no_secret() -> None:
 
 
 def test_the_callers_own_error_is_masked_too() -> None:
-    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    machine = Relay(protocol=toy(), context=exchange)
+    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
+    machine = Relay(protocol=toy(), context=response_context)
     machine.fail(SAID)
     assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)

@@ -78,7 +78,7 @@ def test_a_request() -> None:
     assert whole.prompt_tokens == len(body) // 4
 
 
-def test_the_upstreams_protocol_says_which_headers_a_body_demands() -> None:
+def test_the_upstreams_protocol_decides_which_headers_a_body_requires() -> None:
     upstream = toy("there", request_headers=lambda body: [("model-too", body["model"])])
     body = request_body()
     out = RequestTranslator(client=CLIENT, upstream=upstream).translate(body, model="wire-model")
@@ -93,7 +93,7 @@ def test_the_clients_model_name_stays_by_default() -> None:
     assert decode(out.body)["model"] == "alias"
 
 
-def test_the_exchange_of_a_request() -> None:
+def test_the_response_context_of_a_request() -> None:
     out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(request_body())
     signer = Signer(b"k")
     context = out.response_context(id="x1", now=7, signer=signer)
@@ -142,7 +142,7 @@ def test_policy_refuse() -> None:
     assert (caught.value.status, caught.value.path) == (400, "/new_field")
 
 
-def test_target_and_tools_are_obeyed() -> None:
+def test_capabilities_and_tools_are_respected() -> None:
     body = request_body(tools=[{"t": "custom", "name": "a.b"}])
     out, whole = translated(body, capabilities=Capabilities(custom_tools=True))
     assert out["tools"][0]["t"] == "custom"
@@ -152,7 +152,7 @@ def test_target_and_tools_are_obeyed() -> None:
     assert [origin.wrapped for origin in whole.undo.origins.values()] == [True]
 
 
-def test_the_sealer_reaches_the_reader() -> None:
+def test_the_signer_reaches_the_reader() -> None:
     seen: list[Signer] = []
 
     def read(body: dict[str, Any], signer: Signer) -> Request:
@@ -195,7 +195,7 @@ def test_a_request_that_is_nested_too_deep() -> None:
 
 
 @pytest.mark.promise("R12")
-def test_between_equals_the_bytes_stay() -> None:
+def test_a_relay_keeps_the_bytes() -> None:
     body = b'{ "new_field": 1.50, "model" : "alias", "stream":true }'
     out = RequestTranslator(client=CLIENT, upstream=toy("client"), policy=LossPolicy.REFUSE).translate(
         body, model="wire"
@@ -206,13 +206,13 @@ def test_between_equals_the_bytes_stay() -> None:
     assert out.prompt_tokens == len(body) // 4
 
 
-def test_between_equals_without_another_model() -> None:
+def test_a_relay_without_another_model() -> None:
     body = b'{"model":"alias"}'
     assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"model":null}', b'{"model":""}'])
-def test_a_relay_wants_a_model_too(body: bytes) -> None:
+def test_a_relay_requires_a_model(body: bytes) -> None:
     with pytest.raises(RequestRefused, match="model is required") as caught:
         RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, model="wire")
     assert (caught.value.path, caught.value.code) == ("/model", "missing_required_parameter")
@@ -223,7 +223,7 @@ def test_a_relay_wants_a_model_too(body: bytes) -> None:
 MEND = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
 
 
-def test_a_mended_request_goes_through_the_passes() -> None:
+def test_a_repaired_request_goes_through_the_passes() -> None:
     messages = [
         {"role": "assistant", "parts": [{"t": "call", "call_id": "c", "name": "f", "input": "{}"}]},
         {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
@@ -243,15 +243,15 @@ def test_a_mended_request_goes_through_the_passes() -> None:
     assert out.request.protocol == "client"
 
 
-def test_a_mended_request_has_not_left_its_protocol() -> None:
-    """What the protocol may define, and we do not know, is the writer's to print again. It sums nothing up either."""
+def test_a_repaired_request_stays_in_its_protocol() -> None:
+    """Unknown fields that the protocol may define are written again."""
     out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=MEND).translate(
         request_body(new_field=1, compact=True)
     )
     assert (losses_of(out.losses), out.undo.compacts, out.request.extra) == ([], False, {"new_field": 1})
 
 
-def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
+def test_a_translation_ignores_the_relay_setting() -> None:
     body = request_body(new_field=1)
     out = RequestTranslator(
         client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(relay="rewrite")
@@ -264,9 +264,9 @@ def test_others_do_not_care_how_the_upstreams_own_are_relayed() -> None:
 
 
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
-    sealed = {"origin": "upstream", "native": 1, "model": "wire"}
-    thought = {"t": "thought", "text": "hm", "signature": sealed}
-    body = request_body(messages=[{"role": "assistant", "parts": [thought]}])
+    with_signature = {"origin": "upstream", "native": 1, "model": "wire"}
+    reasoning = {"t": "thought", "text": "hm", "signature": with_signature}
+    body = request_body(messages=[{"role": "assistant", "parts": [reasoning]}])
     for signed, codes in ((True, []), (False, [LossCode.FOREIGN_SIGNATURE])):
         out = RequestTranslator(client=CLIENT, upstream=UPSTREAM).translate(
             body, model="wire", signed_reasoning=signed
@@ -281,13 +281,13 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
 OOPS = b'{"oops":{"kind":"rate_limit","message":"slow down"}}'
 
 
-def test_an_error_answer_in_the_clients_form() -> None:
+def test_an_error_response_in_the_clients_form() -> None:
     status, body, error = translate_error(429, OOPS, upstream=UPSTREAM, client=CLIENT, request_id="r1")
     assert (status, error) == (429, WireError(ErrorKind.RATE_LIMIT, "slow down", 429))
     assert decode(body)["oops"] == {"kind": "rate_limit", "message": "slow down", "param": None, "id": "r1"}
 
 
-def test_between_equals_an_error_keeps_its_bytes() -> None:
+def test_a_relayed_error_keeps_its_bytes() -> None:
     assert translate_error(429, OOPS, upstream=CLIENT, client=CLIENT) == (
         429,
         OOPS,
@@ -295,7 +295,7 @@ def test_between_equals_an_error_keeps_its_bytes() -> None:
     )
 
 
-def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
+def test_a_relayed_error_that_no_client_reads_is_rewritten() -> None:
     status, body, error = translate_error(502, b"<html>", upstream=CLIENT, client=CLIENT)
     assert (status, error.kind) == (502, ErrorKind.UNREACHABLE)
     assert decode(body)["oops"]["message"] == "the upstream answered 502"
@@ -304,11 +304,11 @@ def test_between_equals_an_error_that_no_client_reads_is_written_anew() -> None:
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("status", [600, 999])
 @pytest.mark.parametrize("upstream", [UPSTREAM, CLIENT], ids=["another", "the same"])
-def test_a_status_that_http_does_not_have_is_told_as_502(status: int, upstream: UpstreamSpec) -> None:
-    told, _, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
-    assert (told, error.status) == (502, 502)
-    told, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
-    assert told == 599
+def test_a_status_that_http_does_not_have_is_sent_as_502(status: int, upstream: UpstreamSpec) -> None:
+    reported, _, error = translate_error(status, OOPS, upstream=upstream, client=CLIENT)
+    assert (reported, error.status) == (502, 502)
+    reported, _, _ = translate_error(599, OOPS, upstream=upstream, client=CLIENT)
+    assert reported == 599
 
 
 class _Bottomless:
@@ -335,8 +335,8 @@ def test_a_body_that_is_too_deep_for_the_stack_is_an_error() -> None:
 # The passes
 
 
-def test_every_pass_is_made() -> None:
-    """What each of them does is its own test's matter; here it is that they are made, and in which order."""
+def test_every_pass_runs() -> None:
+    """Other tests are about what each pass does; this one is about which passes run, and in which order."""
     body = request_body(
         response_format={"schema": {"type": "object"}},
         stop=["a", "b"],
@@ -363,7 +363,7 @@ def test_every_pass_is_made() -> None:
     undo = whole.undo
     assert (undo.json_tool, undo.strip_code_fence, undo.stop_sequences, undo.compacts) == (
         "json_response",
-        True,  # a model that does not call the tool says it in words
+        True,  # a model that does not call the tool says it as text
         ("b",),
         False,
     )
@@ -378,7 +378,7 @@ def test_every_pass_is_made() -> None:
     assert (context.undo, context.upstream_model) == (undo, "wire-model")
 
 
-def test_a_summary_is_asked_for() -> None:
+def test_a_summary_is_requested() -> None:
     out, whole = translated(request_body(compact=True, tools=[{"t": "function", "name": "f"}]))
     assert out["tool_choice"]["mode"] == "none"
     assert "summary" in out["messages"][-1]["parts"][0]["text"]
@@ -386,7 +386,7 @@ def test_a_summary_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("structured", ["object", "none"])
-def test_bare_json_is_asked_for(structured: Any) -> None:
+def test_bare_json_is_requested(structured: Any) -> None:
     body = request_body(response_format={"schema": {"type": "array"}})
     _, whole = translated(body, capabilities=Capabilities(structured_output=structured))
     assert (whole.undo.json_tool, whole.undo.strip_code_fence) == (None, True)
@@ -399,7 +399,7 @@ SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalPropert
     ("enforces", "checked"),
     [(frozenset(), True), (frozenset({"schema", "tool_choice"}), False)],
 )
-def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
+def test_required_calls_are_checked_unless_the_upstream_enforces_them(enforces: Any, checked: bool) -> None:
     body = request_body(
         response_format={"schema": SCHEMA, "strict": True},
         tools=[{"t": "function", "name": "f"}],
@@ -413,7 +413,7 @@ def test_demands_are_noted_unless_the_upstream_enforces_them(enforces: Any, chec
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_thoughts_are_recalled_for_those_who_forget(forgets: bool) -> None:
+def test_cached_reasoning_is_restored_for_clients_that_drop_it(forgets: bool) -> None:
     client = toy("client", clients_drop_signatures=forgets)
     call = {"t": "call", "call_id": "c", "name": "f", "input": "{}"}
     result = {"t": "result", "call_id": "c", "parts": []}
@@ -438,7 +438,7 @@ def test_the_tool_of_another_provider_is_missed_unless_the_request_stays_in_its_
     assert whole.rewritten
 
 
-def test_a_session_is_named_where_the_target_keeps_caches_by_one() -> None:
+def test_a_session_is_sent_to_upstreams_with_caches_by_session() -> None:
     def losses(**capabilities: Any) -> list[tuple[LossCode, str]]:
         translator = RequestTranslator(
             client=CLIENT, upstream=UPSTREAM, capabilities=Capabilities(**capabilities)
@@ -468,7 +468,7 @@ def test_a_model_is_needed() -> None:
     )
 
 
-def test_pictures_are_not_counted_by_their_bytes() -> None:
+def test_images_are_not_counted_by_their_bytes() -> None:
     picture = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
     body = request_body(messages=[{"role": "user", "parts": [picture]}])
     assert translated(body)[1].prompt_tokens < 5_000

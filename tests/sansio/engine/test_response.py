@@ -1,4 +1,4 @@
-"""Answers from the upstream's bytes to the client's, between toy protocols of different habits."""
+"""Responses from the upstream's bytes to the client's, between toy protocols of different habits."""
 
 import json
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, one_by_one, places
-from core.events import FAULT, SEAL, STARTED, answers, start_of
+from core.events import ERROR, SIGNATURE, STARTED, responses, start_of
 from core.toy_protocol import (
     HEARTBEAT,
     ToyReader,
+    context_of,
     events_of,
-    exchange_of,
     frame_of,
     plain,
     stream_of,
@@ -20,7 +20,7 @@ from core.toy_protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._engine import response as _answer
+from dragoman._engine import response as _response
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._ir.assembly import AssembledResponse, Fold
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
@@ -77,13 +77,13 @@ def machine(
     return ResponseTranslator(
         client=client,
         upstream=upstream,
-        context=msgspec.structs.replace(exchange_of(stream=client_streams), undo=undo),
+        context=msgspec.structs.replace(context_of(stream=client_streams), undo=undo),
         upstream_streams=upstream_streams,
     )
 
 
 def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
-    """What the client got, taken after every piece and after the end."""
+    """Return the bytes for the client, read after every piece and after the end."""
     out = b""
     for piece in pieces:
         translator.receive_data(piece)
@@ -100,7 +100,7 @@ def folded(events: list[Event]) -> AssembledResponse:
 
 
 def whole_of(events: list[Event]) -> bytes:
-    return encode(UPSTREAM.write_whole(folded(events), exchange_of(), Ledger()))
+    return encode(UPSTREAM.write_whole(folded(events), context_of(), Ledger()))
 
 
 def test_a_stream() -> None:
@@ -127,7 +127,7 @@ def test_a_reader_without_a_fast_lane() -> None:
         def template_for(self, delta: object) -> None:
             return None
 
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Slow())
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda response_context, ledger: Slow())
     assert events_of(run(machine(upstream=upstream), [stream_of(HELLO)])) == HELLO
 
 
@@ -149,11 +149,11 @@ def test_committed_with_the_first_content() -> None:
 
 def test_a_failure_is_no_content() -> None:
     translator = machine()
-    translator.receive_data(stream_of([STARTED, Failed(FAULT)]))
+    translator.receive_data(stream_of([STARTED, Failed(ERROR)]))
     assert not translator.committed
 
 
-def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
+def test_an_unknown_field_of_the_first_event_is_not_content() -> None:
     translator = machine()
     translator.receive_data(
         stream_of([STARTED, Opaque("toy", "message", {"new": 1}, "/new", round_trip=False)])
@@ -163,7 +163,7 @@ def test_an_unknown_field_of_the_announcement_is_no_content() -> None:
     assert translator.committed
 
 
-def test_usage_is_shown_whole_and_consistent() -> None:
+def test_usage_is_complete_and_consistent() -> None:
     translator = machine()
     events = [STARTED, Usage(input=3), Usage(output=2, reasoning=9), STOP, ENDED]
     out = events_of(run(translator, [stream_of(events)]))
@@ -174,9 +174,9 @@ def test_usage_is_shown_whole_and_consistent() -> None:
 
 
 @PROPERTY
-@given(answers(choices=2, origin="client"), places)
-def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) -> None:
-    data = stream_of(answer)
+@given(responses(choices=2, origin="client"), places)
+def test_any_pieces_give_the_same_bytes(upstream_response: list[Event], cuts: list[int]) -> None:
+    data = stream_of(upstream_response)
     whole = run(machine(), [data])
     assert run(machine(), cut_at(data, cuts)) == whole
     assert run(machine(), one_by_one(data)) == whole
@@ -185,11 +185,11 @@ def test_any_pieces_give_the_same_bytes(answer: list[Event], cuts: list[int]) ->
 
 
 @PROPERTY
-@given(answers(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
-def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec) -> None:
+@given(responses(choices=3, origin="client"), st.sampled_from([CLIENT, NARROW]))
+def test_the_client_gets_a_legal_stream(upstream_response: list[Event], client: ProtocolSpec) -> None:
     translator = machine(client)
     checker = EventOrderChecker()
-    for event in events_of(run(translator, [stream_of(answer)])):
+    for event in events_of(run(translator, [stream_of(upstream_response)])):
         checker.check(event)
         assert not client.sequential or len(checker.open_blocks) <= 1
         assert client.choices or getattr(event, "choice", 0) == 0
@@ -198,18 +198,18 @@ def test_what_the_client_gets_is_legal(answer: list[Event], client: ProtocolSpec
 
 
 @PROPERTY
-@given(answers(choices=2, origin="client"), st.sampled_from([CLIENT, NARROW]))
-def test_streamed_and_whole_are_the_same(answer: list[Event], client: ProtocolSpec) -> None:
-    """All four mixtures of a streaming and a whole upstream and client tell the same answer."""
-    stream, whole = stream_of(answer), whole_of(answer)
+@given(responses(choices=2, origin="client"), st.sampled_from([CLIENT, NARROW]))
+def test_streamed_and_whole_are_the_same(upstream_response: list[Event], client: ProtocolSpec) -> None:
+    """All four mixtures of a streaming and a whole upstream and client give the same response."""
+    stream, whole = stream_of(upstream_response), whole_of(upstream_response)
     as_whole = run(machine(client, client_streams=False), [stream])
     assert run(machine(client, client_streams=False, upstream_streams=False), [whole]) == as_whole
     for data, streams in ((stream, True), (whole, False)):
         events = events_of(run(machine(client, upstream_streams=streams), [data]))
-        assert encode(client.write_whole(folded(events), exchange_of(), Ledger())) == as_whole
+        assert encode(client.write_whole(folded(events), context_of(), Ledger())) == as_whole
 
 
-def test_a_whole_answer_for_the_client_comes_at_the_end() -> None:
+def test_a_whole_response_for_the_client_is_sent_at_the_end() -> None:
     translator = machine(client_streams=False)
     translator.receive_data(stream_of(HELLO[:-1]))
     assert (translator.data_to_send(), translator.heartbeat()) == (b"", b"")
@@ -220,12 +220,12 @@ def test_a_whole_answer_for_the_client_comes_at_the_end() -> None:
 
 
 def test_the_request_decides_whether_the_client_streams() -> None:
-    as_asked = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=exchange_of(stream=False))
-    assert run(as_asked, [stream_of(HELLO)]).startswith(b"{")
-    told = ResponseTranslator(
-        client=CLIENT, upstream=UPSTREAM, context=exchange_of(stream=False), client_streams=True
+    as_requested = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=context_of(stream=False))
+    assert run(as_requested, [stream_of(HELLO)]).startswith(b"{")
+    reported = ResponseTranslator(
+        client=CLIENT, upstream=UPSTREAM, context=context_of(stream=False), client_streams=True
     )
-    assert run(told, [stream_of(HELLO)]).startswith(b"data: ")
+    assert run(reported, [stream_of(HELLO)]).startswith(b"data: ")
 
 
 def test_heartbeats_while_it_is_open() -> None:
@@ -241,7 +241,7 @@ def test_heartbeats_while_it_is_open() -> None:
 # The end, and nothing after it
 
 
-@pytest.mark.parametrize("end", [ENDED, Failed(FAULT)])
+@pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
 def test_nothing_comes_after_the_end(end: Event) -> None:
     data = stream_of([STARTED, STOP, end, end, STARTED]) + b"data: no json\n\n"
     for pieces in ([data], one_by_one(data)):
@@ -252,7 +252,7 @@ def test_nothing_comes_after_the_end(end: Event) -> None:
         translator.receive_eof()
         assert out + translator.data_to_send() == stream_of([STARTED, STOP, end])
         assert translator.outcome is (Outcome.COMPLETED if end is ENDED else Outcome.FAILED)
-        assert translator.error == (None if end is ENDED else FAULT)
+        assert translator.error == (None if end is ENDED else ERROR)
 
 
 def test_a_last_frame_without_its_blank_line() -> None:
@@ -263,7 +263,7 @@ def test_a_last_frame_without_its_blank_line() -> None:
         assert translator.outcome is Outcome.COMPLETED
 
 
-def test_the_reader_may_end_the_answer_at_eof() -> None:
+def test_the_reader_may_end_the_response_at_eof() -> None:
     translator = machine()
     assert events_of(run(translator, [stream_of(HELLO[:-1])])) == HELLO
     assert translator.outcome is Outcome.COMPLETED
@@ -273,7 +273,7 @@ def test_the_reader_may_end_the_answer_at_eof() -> None:
 
 
 def failed(translator: ResponseTranslator, out: bytes, *before: Event) -> WireError:
-    """The client got these events and then the error, and nobody was told of a success."""
+    """The client got these events and then the error, and no success was reported."""
     assert translator.outcome is Outcome.FAILED
     assert translator.error is not None
     assert events_of(out) == [*before, Failed(translator.error)]
@@ -296,12 +296,12 @@ def test_cut_before_anything() -> None:
     assert not translator.committed
 
 
-def test_a_reader_that_says_nothing_of_the_end() -> None:
+def test_a_reader_without_events_at_the_end() -> None:
     class Mute(ToyReader):
         def eof(self) -> list[Event]:
             return []
 
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Mute())
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda response_context, ledger: Mute())
     translator = machine(upstream=upstream)
     error = failed(translator, run(translator, [frame_of(STARTED)]), STARTED)
     assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete")
@@ -322,7 +322,7 @@ def test_a_reader_that_says_nothing_of_the_end() -> None:
         ),
     ],
 )
-def test_what_was_good_comes_before_the_error(bad: bytes, message: str) -> None:
+def test_complete_events_come_before_the_error(bad: bytes, message: str) -> None:
     data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
     for pieces in ([data], one_by_one(data)):
         translator = machine()
@@ -339,10 +339,10 @@ def test_a_last_frame_that_breaks_the_order() -> None:
 
 def test_an_error_of_the_upstream_passes_in_the_clients_form() -> None:
     translator = machine()
-    assert failed(translator, run(translator, [stream_of([STARTED, Failed(FAULT)])]), STARTED) == FAULT
+    assert failed(translator, run(translator, [stream_of([STARTED, Failed(ERROR)])]), STARTED) == ERROR
 
 
-def test_the_driver_fails_it_before_and_after_the_start() -> None:
+def test_the_server_reports_a_failure_before_and_after_the_start() -> None:
     for before in ([], HELLO[:1], HELLO[:3]):
         translator = machine()
         translator.receive_data(stream_of(before))
@@ -352,9 +352,9 @@ def test_the_driver_fails_it_before_and_after_the_start() -> None:
 
 
 def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
-    events: list[Event] = [STARTED, TEXT[0], start_of(BlockKind.TEXT, 1), TextDelta(1, "b"), Failed(FAULT)]
+    events: list[Event] = [STARTED, TEXT[0], start_of(BlockKind.TEXT, 1), TextDelta(1, "b"), Failed(ERROR)]
     translator = machine(NARROW)
-    assert failed(translator, run(translator, [stream_of(events)]), STARTED, TEXT[0]) == FAULT
+    assert failed(translator, run(translator, [stream_of(events)]), STARTED, TEXT[0]) == ERROR
 
 
 @pytest.mark.parametrize("tail", [b"", b"\n\n"])
@@ -367,7 +367,7 @@ def test_an_event_that_is_too_large(tail: bytes) -> None:
         assert "one server-sent event has more than 600 bytes" in error.message
 
 
-def test_a_failed_answer_gives_a_whole_client_nothing() -> None:
+def test_a_failed_response_sends_nothing_to_a_client_that_does_not_stream() -> None:
     translator = machine(client_streams=False)
     assert run(translator, [stream_of(HELLO[:3])]) == b""
     assert translator.outcome is Outcome.FAILED
@@ -380,22 +380,22 @@ def exhausted(*arguments: object) -> Any:
     raise RecursionError
 
 
-def test_an_answer_that_is_nested_too_deep() -> None:
+def test_a_response_that_is_nested_too_deep() -> None:
     class Deep(ToyReader):
         def read(self, frame: _sse.Frame) -> Any:
             return exhausted() if b"deep" in frame.data else super().read(frame)
 
-    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda exchange, ledger: Deep())
+    upstream = msgspec.structs.replace(UPSTREAM, stream_reader=lambda response_context, ledger: Deep())
     for end in (b"", b"\n\n"):
         translator = machine(upstream=upstream)
         out = run(translator, [frame_of(STARTED) + b'data: "deep"' + end])
         assert "nested too deep" in failed(translator, out, STARTED).message
 
 
-# Whole answers of the upstream
+# Whole responses of the upstream
 
 
-def test_a_whole_answer() -> None:
+def test_a_whole_response() -> None:
     for pieces in all_ways(whole_of(HELLO)):
         translator = machine(upstream_streams=False)
         out = events_of(run(translator, pieces))
@@ -423,28 +423,28 @@ def test_a_bad_whole_answer(body: bytes, message: str) -> None:
         assert translator.error.message.startswith(f"the upstream's response cannot be read: {message}")
 
 
-def test_a_whole_answer_without_its_end() -> None:
+def test_a_whole_response_without_its_end() -> None:
     translator = machine(upstream_streams=False)
     body = encode({"started": {"id": "i", "model": "m"}})
     error = failed(translator, run(translator, [body]), Started("i", "m"), Usage())
     assert error == WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete")
 
 
-def test_a_whole_answer_in_a_wrong_order() -> None:
+def test_a_whole_response_in_a_wrong_order() -> None:
     upstream = msgspec.structs.replace(UPSTREAM, read_whole=lambda *_: [STARTED, ENDED])
     translator = machine(upstream=upstream, upstream_streams=False)
     assert "choice 0 has not stopped" in failed(translator, run(translator, [b"{}"]), STARTED).message
 
 
-def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_of(HELLO)
-    monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data) - 1)
+    monkeypatch.setattr(_response, "MAX_DOCUMENT_BYTES", len(data) - 1)
     for pieces in ([data], one_by_one(data)):
         translator = machine(upstream_streams=False)
         error = failed(translator, run(translator, pieces))
         assert f"more than {len(data) - 1} bytes" in error.message
         assert translator._body == []
-    monkeypatch.setattr(_answer, "MAX_DOCUMENT_BYTES", len(data))
+    monkeypatch.setattr(_response, "MAX_DOCUMENT_BYTES", len(data))
     translator = machine(upstream_streams=False)
     run(translator, [data])
     assert translator.outcome is Outcome.COMPLETED
@@ -453,7 +453,7 @@ def test_a_whole_answer_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> No
 # Stages
 
 
-def test_choices_that_the_client_cannot_show() -> None:
+def test_choices_that_the_client_does_not_support() -> None:
     other: list[Event] = [
         start_of(BlockKind.TEXT, 1, 1),
         start_of(BlockKind.REASONING, 2, 1),
@@ -479,7 +479,7 @@ def test_choices_that_the_client_cannot_show() -> None:
     ]
 
 
-def test_choices_that_the_client_can_show() -> None:
+def test_choices_that_the_client_supports() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.TEXT, 1, 1),
@@ -503,7 +503,7 @@ def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
     assert losses_of(translator.losses) == [(LossCode.UNKNOWN_KIND, "/content/2")]
 
 
-def test_tool_calls_come_back_as_the_client_knows_them() -> None:
+def test_tool_calls_have_the_clients_names() -> None:
     undo = Undo({"p_1": ToolOrigin("pa.tch", None, ToolKind.CUSTOM, wrapped=True)}, frozenset({"c"}))
     events: list[Event] = [
         STARTED,
@@ -540,12 +540,12 @@ def test_a_client_without_custom_tools() -> None:
     assert json.loads(out.blocks[0].text) == {"input": "ls"}  # type: ignore[union-attr]
 
 
-def test_seals_pass() -> None:
+def test_signatures_pass() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.REASONING),
         ReasoningDelta(0, "hm"),
-        SignatureDelta(0, SEAL),
+        SignatureDelta(0, SIGNATURE),
         BlockEnded(0),
         STOP,
         ENDED,
@@ -565,23 +565,27 @@ class _Bottomless:
 @pytest.mark.parametrize("data", [b"data: {}\n\n", b""])
 def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None:
     bottomless = _Bottomless()
-    spec = msgspec.structs.replace(toy("bottomless"), stream_reader=lambda exchange, ledger: bottomless)
-    translator = ResponseTranslator(client=toy(), upstream=spec, context=exchange_of(), client_streams=True)
+    spec = msgspec.structs.replace(
+        toy("bottomless"), stream_reader=lambda response_context, ledger: bottomless
+    )
+    translator = ResponseTranslator(client=toy(), upstream=spec, context=context_of(), client_streams=True)
     translator.receive_data(data)
     translator.receive_eof()
     assert translator.error is not None
     assert "nested too deep" in translator.error.message
 
 
-# What a book asks for
+# What a file asks of a model
 
 
 def with_book(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
-    """What the client of a stream gets; pieces of all sizes give the same."""
-    exchange = msgspec.structs.replace(exchange_of(), undo=undo, upstream_model="asked", prompt_tokens=7)
+    """Return the bytes for a streaming client; check that pieces of all sizes give the same."""
+    response_context = msgspec.structs.replace(
+        context_of(), undo=undo, upstream_model="asked", prompt_tokens=7
+    )
     outs = []
     for pieces in all_ways(stream_of(events)):
-        translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=exchange, **options)
+        translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=response_context, **options)
         outs.append(events_of(run(translator, pieces)))
     assert all(out == outs[0] for out in outs)
     return outs[0], translator
@@ -593,7 +597,7 @@ WORDS: list[Event] = [
 ]
 
 
-def test_a_stop_sequence_ends_the_answer() -> None:
+def test_a_stop_sequence_ends_the_response() -> None:
     out, translator = with_book(Undo(stop_sequences=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
     assert out == [
         STARTED,
@@ -605,7 +609,7 @@ def test_a_stop_sequence_ends_the_answer() -> None:
     assert (translator.outcome, translator.stop_reason) == (Outcome.COMPLETED, StopReason.STOP_SEQUENCE)
 
 
-def test_the_figures_of_a_whole_answer_count_though_a_stop_sequence_ends_it() -> None:
+def test_usage_of_a_whole_response_counts_when_a_stop_sequence_ends_it() -> None:
     usage = Usage(input=3, output=4)
     translator = machine(undo=Undo(stop_sequences=("XY",)), upstream_streams=False)
     out = events_of(run(translator, [whole_of([STARTED, *WORDS, BlockEnded(0), STOP, usage, ENDED])]))
@@ -642,13 +646,13 @@ def test_a_tool_becomes_text() -> None:
     ]
 
 
-def test_a_fence_is_taken_off() -> None:
+def test_a_markdown_fence_is_removed() -> None:
     fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
     out, _ = with_book(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
 
 
-def test_a_breach_of_a_grammar_is_told() -> None:
+def test_a_grammar_violation_is_recorded() -> None:
     grammar = Grammar("lark", "start: X")
     undo = Undo({"look": ToolOrigin("look", None, ToolKind.CUSTOM, wrapped=True, grammar=grammar)})
     call = [
@@ -657,15 +661,15 @@ def test_a_breach_of_a_grammar_is_told() -> None:
         ArgumentsDelta(0, 'pe"}'),
         BlockEnded(0),
     ]
-    asked: list[tuple[Grammar, str]] = []
+    requested: list[tuple[Grammar, str]] = []
 
     def check(grammar: Grammar, text: str) -> str | None:
-        asked.append((grammar, text))
+        requested.append((grammar, text))
         return "line 1, column 1"
 
     out, translator = with_book(undo, [STARTED, *call, STOP, ENDED], check_input=check)
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta)) == "nope"
-    assert set(map(str, asked)) == {str((grammar, "nope"))}
+    assert set(map(str, requested)) == {str((grammar, "nope"))}
     assert [(loss.code, loss.path) for loss in translator.losses] == [
         (LossCode.BREACH, "/tool_calls/call-0/input")
     ]
@@ -676,7 +680,7 @@ def test_a_breach_of_a_grammar_is_told() -> None:
 
 def test_the_whole_body_of_a_stream() -> None:
     translator = ResponseTranslator(
-        client=CLIENT, upstream=UPSTREAM, context=exchange_of(), store_response=True
+        client=CLIENT, upstream=UPSTREAM, context=context_of(), store_response=True
     )
     assert events_of(run(translator, one_by_one(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])))) == [
         STARTED, *WORDS, BlockEnded(0), STOP, ENDED,
@@ -686,7 +690,7 @@ def test_the_whole_body_of_a_stream() -> None:
     assert [each["block"]["text"] for each in body["blocks"]] == ["abcdXYe"]
 
 
-def test_the_whole_body_is_not_kept_unasked() -> None:
+def test_the_whole_body_is_kept_only_on_request() -> None:
     translator = machine()
     run(translator, [stream_of(HELLO)])
     assert translator.whole_body() is None
@@ -695,13 +699,13 @@ def test_the_whole_body_is_not_kept_unasked() -> None:
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_a_keepsake(forgets: bool) -> None:
+def test_signatures_are_cached_for_clients_that_drop_them(forgets: bool) -> None:
     client = toy("client", clients_drop_signatures=forgets)
     translator = machine(client)
-    thought: list[Event] = [start_of(BlockKind.REASONING), SignatureDelta(0, SEAL), BlockEnded(0)]
+    thinking_block: list[Event] = [start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE), BlockEnded(0)]
     call: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, "{}"), BlockEnded(1)]
-    run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
-    assert translator.cached_reasoning() == ((("call-1",), (Reasoning("", SEAL),)) if forgets else None)
+    run(translator, [stream_of([STARTED, *thinking_block, *call, STOP, ENDED])])
+    assert translator.cached_reasoning() == ((("call-1",), (Reasoning("", SIGNATURE),)) if forgets else None)
 
 
 # Figures that nobody told
@@ -711,7 +715,7 @@ ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
 
 
 @pytest.mark.parametrize(
-    ("told", "shown", "losses"),
+    ("reported", "shown", "losses"),
     [
         ([Usage(3, 4)], [Usage(3, 4)], []),
         ([], [Usage(7, 2)], ESTIMATED),
@@ -720,48 +724,48 @@ ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
         ([Usage(0, 0)], [Usage(0, 0)], []),  # it is what the upstream says
     ],
 )
-def test_estimates(told: list[Event], shown: list[Event], losses: list[Any]) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), prompt_tokens=7)
-    for pieces in all_ways(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, *told, ENDED])):
-        translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=exchange)
+def test_estimates(reported: list[Event], shown: list[Event], losses: list[Any]) -> None:
+    response_context = msgspec.structs.replace(context_of(), prompt_tokens=7)
+    for pieces in all_ways(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, *reported, ENDED])):
+        translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=response_context)
         out = events_of(run(translator, pieces))
         assert [each for each in out if isinstance(each, Usage)] == shown
         assert translator.usage == shown[-1]
         assert [(loss.code, loss.path) for loss in translator.losses] == losses
 
 
-def test_an_empty_answer_has_no_output() -> None:
-    exchange = msgspec.structs.replace(exchange_of(), prompt_tokens=7)
-    translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=exchange)
+def test_an_empty_response_has_no_output() -> None:
+    response_context = msgspec.structs.replace(context_of(), prompt_tokens=7)
+    translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=response_context)
     run(translator, [stream_of([STARTED, STOP, ENDED])])
     assert translator.usage == Usage(7, 0)
 
 
-def test_who_did_not_ask_gets_no_estimate() -> None:
-    asked = msgspec.structs.replace(exchange_of().request, include_usage=True)
+def test_clients_without_usage_get_no_estimate() -> None:
+    requested = msgspec.structs.replace(context_of().request, include_usage=True)
     for client, request, shown in (
-        (CLIENT, exchange_of().request, Usage()),
-        (CLIENT, asked, Usage(0, 2)),
-        (COUNTS, exchange_of().request, Usage(0, 2)),
+        (CLIENT, context_of().request, Usage()),
+        (CLIENT, requested, Usage(0, 2)),
+        (COUNTS, context_of().request, Usage(0, 2)),
     ):
-        exchange = msgspec.structs.replace(exchange_of(), request=request)
-        translator = ResponseTranslator(client=client, upstream=UPSTREAM, context=exchange)
+        response_context = msgspec.structs.replace(context_of(), request=request)
+        translator = ResponseTranslator(client=client, upstream=UPSTREAM, context=response_context)
         run(translator, [stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])])
         assert translator.usage == shown
 
 
 def test_arguments_and_reasoning_count_as_output() -> None:
-    thought = [start_of(BlockKind.REASONING), ReasoningDelta(0, "abcd"), BlockEnded(0)]
+    thinking_block = [start_of(BlockKind.REASONING), ReasoningDelta(0, "abcd"), BlockEnded(0)]
     call = [start_of(BlockKind.TOOL_CALL, 1), ArgumentsDelta(1, '{"a":"bc"}'), BlockEnded(1)]
     translator = machine(COUNTS)
-    run(translator, [stream_of([STARTED, *thought, *call, STOP, ENDED])])
+    run(translator, [stream_of([STARTED, *thinking_block, *call, STOP, ENDED])])
     assert translator.usage.output == 4
 
 
-def test_an_error_of_the_upstream_is_told_without_what_the_client_may_not_see() -> None:
+def test_an_error_of_the_upstream_is_sent_without_its_secrets() -> None:
     said = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
     shown = WireError(ErrorKind.SERVER, "no: a ****", code="****")
-    exchange = msgspec.structs.replace(exchange_of(), mask=lambda text: text.replace("secret", "****"))
-    translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=exchange)
+    response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
+    translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=response_context)
     out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(said)])])
     assert failed(translator, out, STARTED, TEXT[0], TextDelta(0, "a secret")) == shown

@@ -1,11 +1,11 @@
-"""Where events end up: the same answer as frames, as a document, as both, and as itself."""
+"""Sinks: the same response as frames, as a document, as both, and as events."""
 
 from typing import Any
 
 import msgspec
 import pytest
-from core.events import FAULT, STARTED, start_of
-from core.toy_protocol import HEARTBEAT, events_of, exchange_of, toy
+from core.events import ERROR, STARTED, start_of
+from core.toy_protocol import HEARTBEAT, context_of, events_of, toy
 
 from dragoman._engine.sinks import ListSink, StoringSink, StreamSink, WholeSink, sink_for
 from dragoman._ir.assembly import AssembledBlock, AssembledResponse
@@ -36,14 +36,14 @@ HELLO: list[Event] = [
 
 
 def test_frames_come_as_events_go() -> None:
-    sink = StreamSink(ANY, exchange_of(), Ledger())
+    sink = StreamSink(ANY, context_of(), Ledger())
     for event in HELLO:
         sink.send(event)
         assert events_of(sink.data_to_send()) == [event]
         assert sink.data_to_send() == b""
 
 
-def test_one_block_at_a_time_where_it_is_wanted() -> None:
+def test_one_block_at_a_time_where_it_is_required() -> None:
     events: list[Event] = [
         STARTED,
         start_of(BlockKind.TEXT),
@@ -53,15 +53,15 @@ def test_one_block_at_a_time_where_it_is_wanted() -> None:
         BlockEnded(0),
     ]
     for spec, order in ((ANY, [0, 1, 2, 3, 4, 5]), (NARROW, [0, 1, 4, 5, 2, 3])):
-        sink = StreamSink(spec, exchange_of(), Ledger())
+        sink = StreamSink(spec, context_of(), Ledger())
         for event in events:
             sink.send(event)
         assert events_of(sink.data_to_send()) == [events[at] for at in order]
 
 
 @pytest.mark.parametrize("spec", [ANY, NARROW])
-def test_the_short_way_for_the_open_block(spec: object) -> None:
-    sink = StreamSink(spec, exchange_of(), Ledger())  # type: ignore[arg-type]
+def test_the_fast_path_for_the_open_block(spec: object) -> None:
+    sink = StreamSink(spec, context_of(), Ledger())  # type: ignore[arg-type]
     for event in HELLO[:2]:
         sink.send(event)
     sink.data_to_send()
@@ -69,8 +69,8 @@ def test_the_short_way_for_the_open_block(spec: object) -> None:
     assert events_of(sink.data_to_send()) == [HELLO[2]]
 
 
-def test_a_block_that_waits_has_no_short_way() -> None:
-    sink = StreamSink(NARROW, exchange_of(), Ledger())
+def test_a_waiting_block_has_no_fast_path() -> None:
+    sink = StreamSink(NARROW, context_of(), Ledger())
     for event in [STARTED, start_of(BlockKind.TEXT), start_of(BlockKind.TEXT, 1)]:
         sink.send(event)
     sink.data_to_send()
@@ -79,7 +79,7 @@ def test_a_block_that_waits_has_no_short_way() -> None:
 
 
 def test_the_heartbeat_is_the_endpoints() -> None:
-    context = exchange_of()
+    context = context_of()
     assert StreamSink(ANY, context, Ledger()).heartbeat == HEARTBEAT
     other = Endpoint("/x", heartbeat=b"\n")
     context = msgspec.structs.replace(context, endpoint=other)
@@ -87,7 +87,7 @@ def test_the_heartbeat_is_the_endpoints() -> None:
 
 
 def test_a_document_comes_at_the_end() -> None:
-    sink = WholeSink(ANY, exchange_of(), Ledger())
+    sink = WholeSink(ANY, context_of(), Ledger())
     for event in HELLO[:2]:
         sink.send(event)
     sink.delta_sender(0)(HELLO[2])
@@ -101,14 +101,14 @@ def test_a_document_comes_at_the_end() -> None:
 
 
 def test_a_failure_gives_no_document() -> None:
-    sink = WholeSink(ANY, exchange_of(), Ledger())
-    for event in [*HELLO[:3], Failed(FAULT)]:
+    sink = WholeSink(ANY, context_of(), Ledger())
+    for event in [*HELLO[:3], Failed(ERROR)]:
         sink.send(event)
     assert (sink.data_to_send(), sink.body) == (b"", None)
 
 
 def test_frames_and_a_document() -> None:
-    sink = sink_for(ANY, exchange_of(), Ledger(), streams=True, store_response=True)
+    sink = sink_for(ANY, context_of(), Ledger(), streams=True, store_response=True)
     assert isinstance(sink, StoringSink)
     for event in HELLO[:2]:
         sink.send(event)
@@ -121,26 +121,26 @@ def test_frames_and_a_document() -> None:
     assert sink.heartbeat == HEARTBEAT
 
 
-def _told(answer: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:
-    texts = [block.text for block in answer.blocks if isinstance(block, AssembledBlock)]
-    error = None if answer.error is None else answer.error.message
-    return {"model": answer.started.model, "texts": texts, "fault": error}
+def _recorded(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> dict[str, Any]:
+    texts = [block.text for block in response.blocks if isinstance(block, AssembledBlock)]
+    error = None if response.error is None else response.error.message
+    return {"model": response.started.model, "texts": texts, "fault": error}
 
 
 @pytest.mark.parametrize(
     ("events", "body"),
     [
-        ([*HELLO[:3], Failed(FAULT)], {"model": "big-model", "texts": ["hi"], "fault": FAULT.message}),
+        ([*HELLO[:3], Failed(ERROR)], {"model": "big-model", "texts": ["hi"], "fault": ERROR.message}),
         # Before it began, all that is known of the model is its name.
-        ([Failed(FAULT)], {"model": "theirs", "texts": [], "fault": FAULT.message}),
+        ([Failed(ERROR)], {"model": "theirs", "texts": [], "fault": ERROR.message}),
     ],
 )
 @pytest.mark.parametrize("prints", [True, False])
 def test_a_failed_stream_has_a_document_where_the_protocol_has_a_form_for_it(
     prints: bool, events: list[Event], body: dict[str, Any]
 ) -> None:
-    spec = msgspec.structs.replace(ANY, write_whole=_told, failed_bodies=prints)
-    context = msgspec.structs.replace(exchange_of(), upstream_model="theirs")
+    spec = msgspec.structs.replace(ANY, write_whole=_recorded, failed_bodies=prints)
+    context = msgspec.structs.replace(context_of(), upstream_model="theirs")
     sink = sink_for(spec, context, Ledger(), streams=True, store_response=True)
     assert isinstance(sink, StoringSink)
     for event in events:
@@ -165,7 +165,5 @@ def test_events_as_they_are() -> None:
         (True, True, StoringSink),
     ],
 )
-def test_which_one(streams: bool, store_response: bool, kind: type[object]) -> None:
-    assert (
-        type(sink_for(ANY, exchange_of(), Ledger(), streams=streams, store_response=store_response)) is kind
-    )
+def test_the_class_of_a_sink(streams: bool, store_response: bool, kind: type[object]) -> None:
+    assert type(sink_for(ANY, context_of(), Ledger(), streams=streams, store_response=store_response)) is kind

@@ -36,11 +36,11 @@ def request(*parts: Part, **more: Any) -> Request:
 
 
 def cost(part: Part) -> int:
-    """What a part adds to a message that has a word already."""
+    """Return the tokens that a part adds to a message of one word."""
     return estimate_tokens(request(Text("word"), part)) - estimate_tokens(request(Text("word")))
 
 
-def test_nothing_is_not_zero() -> None:
+def test_absent_counts_are_not_zero() -> None:
     assert estimate_tokens(request()) > 0
 
 
@@ -58,10 +58,11 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_text_is_counted_by_its_characters(name: str) -> None:
-    text, least, most = TEXTS[name]
-    assert least <= cost(Text(text)) <= most
+def test_text_is_counted_by_its_characters(subtests: pytest.Subtests) -> None:
+    for name in TEXTS:
+        with subtests.test(name=name):
+            text, least, most = TEXTS[name]
+            assert least <= cost(Text(text)) <= most
 
 
 def test_text_of_rare_scripts_is_denser() -> None:
@@ -108,10 +109,11 @@ PARTS: dict[str, tuple[Part, int]] = {
 }
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_parts(name: str) -> None:
-    part, tokens = PARTS[name]
-    assert cost(part) == tokens
+def test_parts(subtests: pytest.Subtests) -> None:
+    for name in PARTS:
+        with subtests.test(name=name):
+            part, tokens = PARTS[name]
+            assert cost(part) == tokens
 
 
 def test_each_message_has_a_frame() -> None:
@@ -137,13 +139,14 @@ TOOLS = {
 }
 
 
-@pytest.mark.parametrize("name", TOOLS)
-def test_a_tool_counts(name: str) -> None:
-    assert estimate_tokens(request(Text("Hi"), tools=(TOOLS[name],))) > 100
+def test_a_tool_counts(subtests: pytest.Subtests) -> None:
+    for name in TOOLS:
+        with subtests.test(name=name):
+            assert estimate_tokens(request(Text("Hi"), tools=(TOOLS[name],))) > 100
 
 
 def test_i11_system_tools_and_images_count() -> None:
-    """The case: 48 tokens were told where there were 728, for only the text of messages had been counted."""
+    """The case: 48 tokens were reported where there were 728, because only the text of messages was counted."""
     text = request(Text("What is in this picture?"))
     system = Message("system", (Text(LONG),))
     full = Request(
@@ -158,7 +161,7 @@ def test_i11_system_tools_and_images_count() -> None:
     assert 275 + 275 + 250 + 100 < estimate_tokens(full) < 1100
 
 
-def test_what_says_more_costs_more() -> None:
+def test_longer_input_costs_more() -> None:
     bare = estimate_tokens(request(tools=(TOOLS["function without a word"],)))
     assert estimate_tokens(request(tools=(TOOLS["function"],))) > bare + 275
     custom = estimate_tokens(request(tools=(TOOLS["custom without a grammar"],)))

@@ -1,8 +1,8 @@
-"""Events to a whole answer: what came in pieces folds like what came at once."""
+"""Events to a whole response: deltas in pieces give the same as one delta."""
 
 import pytest
 from core.chop import PROPERTY
-from core.events import FAULT, SEAL, STARTED, answers, start_of
+from core.events import ERROR, SIGNATURE, STARTED, responses, start_of
 from core.toy_protocol import events_of_block
 from hypothesis import given
 
@@ -42,7 +42,7 @@ def folded(*events: Event) -> AssembledResponse:
     return fold.response()
 
 
-def test_whether_it_has_started() -> None:
+def test_started() -> None:
     fold = Fold()
     assert not fold.started
     fold.send(STARTED)
@@ -90,7 +90,7 @@ BLOCKS: dict[str, tuple[list[Event], AssembledBlock]] = {
             ReasoningDelta(0, "s", 0, ReasoningForm.SUMMARY),
             ReasoningDelta(0, "b", 1),
             ReasoningDelta(0, "c"),
-            SignatureDelta(0, SEAL),
+            SignatureDelta(0, SIGNATURE),
             BlockEnded(0),
         ],
         AssembledBlock(
@@ -102,7 +102,7 @@ BLOCKS: dict[str, tuple[list[Event], AssembledBlock]] = {
                 ReasoningPart(ReasoningForm.SUMMARY, "s"),
                 ReasoningPart(ReasoningForm.FULL, "b"),
             ),
-            signature=SEAL,
+            signature=SIGNATURE,
         ),
     ),
 }
@@ -113,9 +113,9 @@ def test_block(events: list[Event], block: AssembledBlock) -> None:
     assert folded(STARTED, *events, STOP, ENDED) == AssembledResponse(STARTED, (block,), (STOP,), Usage())
 
 
-def test_blocks_stand_in_the_order_of_their_starts() -> None:
+def test_blocks_are_in_the_order_of_their_starts() -> None:
     aside, other = Opaque("other", "thing", 1), Opaque("other", "thing", 2)
-    answer = folded(
+    assembled = folded(
         STARTED,
         start_of(BlockKind.TEXT, 7),
         aside,
@@ -126,7 +126,7 @@ def test_blocks_stand_in_the_order_of_their_starts() -> None:
         STOP,
         ENDED,
     )
-    assert answer.blocks == (
+    assert assembled.blocks == (
         AssembledBlock(7, BlockKind.TEXT, ""),
         aside,
         AssembledBlock(2, BlockKind.TEXT, ""),
@@ -147,9 +147,9 @@ def test_choices_stop_each() -> None:
 
 
 def test_after_a_failure_open_blocks_are_incomplete() -> None:
-    answer = folded(STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), Failed(FAULT))
-    assert answer == AssembledResponse(
-        STARTED, (AssembledBlock(0, BlockKind.TEXT, "a", complete=False),), (), Usage(), FAULT
+    assembled = folded(STARTED, start_of(BlockKind.TEXT), TextDelta(0, "a"), Failed(ERROR))
+    assert assembled == AssembledResponse(
+        STARTED, (AssembledBlock(0, BlockKind.TEXT, "a", complete=False),), (), Usage(), ERROR
     )
 
 
@@ -163,7 +163,7 @@ def test_finished() -> None:
     assert fold.finished(0) == AssembledBlock(0, BlockKind.TEXT, "")
 
 
-def test_no_answer_before_the_start() -> None:
+def test_no_response_before_the_start() -> None:
     with pytest.raises(LocalProtocolError, match="has not started"):
         Fold().response()
 
@@ -172,25 +172,25 @@ def test_no_answer_before_the_start() -> None:
     ("first", "later", "tier"), [("auto", "flex", "flex"), ("auto", None, "auto"), (None, "flex", "flex")]
 )
 def test_the_last_service_tier_counts(first: str | None, later: str | None, tier: str) -> None:
-    answer = folded(Started("i", "m", service_tier=first), Usage(service_tier=later), ENDED)
-    assert answer.service_tier == tier
+    assembled = folded(Started("i", "m", service_tier=first), Usage(service_tier=later), ENDED)
+    assert assembled.service_tier == tier
 
 
 @PROPERTY
-@given(answers(choices=2))
+@given(responses(choices=2))
 def test_pieces_fold_like_the_whole(events: list[Event]) -> None:
-    """The shortest events for the folded answer fold to it again, whatever the deltas were."""
-    answer = folded(*events)
-    short: list[Event] = [answer.started]
-    for block in answer.blocks:
+    """The shortest events for the folded response fold to it again, whatever the deltas were."""
+    assembled = folded(*events)
+    short: list[Event] = [assembled.started]
+    for block in assembled.blocks:
         short += [block] if isinstance(block, Opaque) else events_of_block(block)
-    again = folded(*short, *answer.stops, answer.usage, ENDED)
-    assert _unnumbered(again) == _unnumbered(answer)
-    assert again.usage == answer.usage
-    assert again.stops == answer.stops
+    again = folded(*short, *assembled.stops, assembled.usage, ENDED)
+    assert _unnumbered(again) == _unnumbered(assembled)
+    assert again.usage == assembled.usage
+    assert again.stops == assembled.stops
 
 
-def _unnumbered(answer: AssembledResponse) -> list[tuple[object, ...]]:
+def _unnumbered(assembled: AssembledResponse) -> list[tuple[object, ...]]:
     """The blocks without the numbers of reasoning parts, which the fold does not keep."""
     return [
         (block,)
@@ -204,5 +204,5 @@ def _unnumbered(answer: AssembledResponse) -> list[tuple[object, ...]]:
             block.annotations,
             block.logprobs,
         )
-        for block in answer.blocks
+        for block in assembled.blocks
     ]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from core.chop import PROPERTY
-from core.events import FAULT, HEAD, SAMPLES, SEAL, STARTED, answers, arbitrary, start_of
+from core.events import ERROR, HEAD, SAMPLES, SIGNATURE, STARTED, arbitrary, responses, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +32,9 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import LocalProtocolError
 
 STOP = Stopped(StopReason.END)
-FILLINGS = frozenset({TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs})
+FILLINGS: frozenset[type[Event]] = frozenset(
+    {TextDelta, ReasoningDelta, ArgumentsDelta, SignatureDelta, Annotation, Logprobs}
+)
 
 
 def checked(*events: Event) -> EventOrderChecker:
@@ -57,7 +59,7 @@ IN_PHASE: dict[ResponseState, tuple[Event, ...]] = {
     ResponseState.IDLE: (),
     ResponseState.ACTIVE: (STARTED,),
     ResponseState.ENDED: (STARTED, STOP, ENDED),
-    ResponseState.FAILED: (STARTED, Failed(FAULT)),
+    ResponseState.FAILED: (STARTED, Failed(ERROR)),
 }
 # What has to come before an event so that nothing but the phase can forbid it.
 BEFORE: dict[type[Event], tuple[Event, ...]] = {
@@ -77,18 +79,23 @@ def test_every_event_type_has_a_sample() -> None:
     assert set(TRANSITIONS) == set(IN_PHASE) == set(ResponseState)
 
 
-@pytest.mark.parametrize("phase", ResponseState)
-@pytest.mark.parametrize("kind", SAMPLES)
-def test_every_phase_with_every_event(phase: ResponseState, kind: type[Event]) -> None:
-    before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is ResponseState.ACTIVE else ())
-    checker = checked(*before)
-    assert checker.state is phase
-    after = TRANSITIONS[phase].get(kind)
-    if after is None:
-        refused(checker, SAMPLES[kind], f"{kind.__name__} is not allowed while the response is {phase.value}")
-    else:
-        checker.check(SAMPLES[kind])
-        assert checker.state is after
+def test_every_phase_with_every_event(subtests: pytest.Subtests) -> None:
+    for phase in ResponseState:
+        for kind in SAMPLES:
+            with subtests.test(phase=phase, kind=kind):
+                before = IN_PHASE[phase] + (BEFORE.get(kind, ()) if phase is ResponseState.ACTIVE else ())
+                checker = checked(*before)
+                assert checker.state is phase
+                after = TRANSITIONS[phase].get(kind)
+                if after is None:
+                    refused(
+                        checker,
+                        SAMPLES[kind],
+                        f"{kind.__name__} is not allowed while the response is {phase.value}",
+                    )
+                else:
+                    checker.check(SAMPLES[kind])
+                    assert checker.state is after
 
 
 def test_the_transitions_are_those_of_the_design() -> None:
@@ -103,27 +110,29 @@ def test_the_transitions_are_those_of_the_design() -> None:
     assert TRANSITIONS[ResponseState.ENDED] == TRANSITIONS[ResponseState.FAILED] == {}
 
 
-@pytest.mark.parametrize("block", BlockKind)
-@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
-def test_every_block_kind_with_every_delta(block: BlockKind, delta: type[Event]) -> None:
-    checker = checked(STARTED, start_of(block))
-    if delta in DELTAS[block]:
-        checker.check(SAMPLES[delta])
-    else:
-        refused(checker, SAMPLES[delta], f"{delta.__name__} does not fit the kind of block 0")
+def test_every_block_kind_with_every_delta(subtests: pytest.Subtests) -> None:
+    for block in BlockKind:
+        for delta in sorted(FILLINGS, key=lambda kind: kind.__name__):
+            with subtests.test(block=block, delta=delta):
+                checker = checked(STARTED, start_of(block))
+                if delta in DELTAS[block]:
+                    checker.check(SAMPLES[delta])
+                else:
+                    refused(checker, SAMPLES[delta], f"{delta.__name__} does not fit the kind of block 0")
 
 
-@pytest.mark.parametrize("delta", sorted(FILLINGS, key=lambda kind: kind.__name__))
-def test_a_delta_needs_its_block(delta: type[Event]) -> None:
-    text = f"{delta.__name__} for block 0, which is not open"
-    refused(checked(STARTED), SAMPLES[delta], text)
-    before = BEFORE[delta]
-    refused(checked(STARTED, *before, BlockEnded(0)), SAMPLES[delta], text)
+def test_a_delta_needs_its_block(subtests: pytest.Subtests) -> None:
+    for delta in sorted(FILLINGS, key=lambda kind: kind.__name__):
+        with subtests.test(delta=delta):
+            text = f"{delta.__name__} for block 0, which is not open"
+            refused(checked(STARTED), SAMPLES[delta], text)
+            before = BEFORE[delta]
+            refused(checked(STARTED, *before, BlockEnded(0)), SAMPLES[delta], text)
 
 
 @pytest.mark.parametrize("delta", [TextDelta, ReasoningDelta, ArgumentsDelta])
 def test_nothing_fills_a_block_after_the_failure(delta: type[Event]) -> None:
-    checker = checked(STARTED, *BEFORE[delta], Failed(FAULT))
+    checker = checked(STARTED, *BEFORE[delta], Failed(ERROR))
     assert checker.open_blocks == []
     refused(checker, SAMPLES[delta], "is not allowed while the response is failed")
 
@@ -144,8 +153,8 @@ REFUSED: dict[str, tuple[tuple[Event, ...], Event, str]] = {
     ),
     "a text with a head": ((), BlockStarted(0, BlockKind.TEXT, tool=HEAD), "no other block may have one"),
     "a second seal": (
-        (start_of(BlockKind.REASONING), SignatureDelta(0, SEAL)),
-        SignatureDelta(0, SEAL),
+        (start_of(BlockKind.REASONING), SignatureDelta(0, SIGNATURE)),
+        SignatureDelta(0, SIGNATURE),
         "block 0 has its signature already",
     ),
     "the end of no block": ((), BlockEnded(0), "block 0 ends but is not open"),
@@ -203,7 +212,7 @@ def test_open_blocks_are_given_oldest_first() -> None:
 
 
 class Model:
-    """The same grammar in other words: what a sequence so far allows, from its history alone."""
+    """The same grammar in another form: which events a sequence allows next, only from its history."""
 
     def __init__(self) -> None:
         self.history: list[Event] = []
@@ -257,7 +266,7 @@ class Model:
 
 
 def agree(events: list[Event]) -> None:
-    """EventOrderChecker and model take and refuse the same events; what is refused leaves no trace."""
+    """EventOrderChecker and model accept and refuse the same events; a refused event changes nothing."""
     checker, model = EventOrderChecker(), Model()
     for event in events:
         allowed = model.allows(event)
@@ -278,15 +287,15 @@ def test_arbitrary_sequences(events: list[Event]) -> None:
 
 
 @PROPERTY
-@given(answers(choices=2))
-def test_legal_answers_are_legal(events: list[Event]) -> None:
+@given(responses(choices=2))
+def test_generated_responses_are_legal(events: list[Event]) -> None:
     assert checked(*events).state is ResponseState.ENDED
     agree(events)
 
 
 @PROPERTY
-@given(answers(choices=2), st.data())
-def test_legal_answers_with_intruders(events: list[Event], data: st.DataObject) -> None:
+@given(responses(choices=2), st.data())
+def test_responses_with_an_illegal_event(events: list[Event], data: st.DataObject) -> None:
     for event in data.draw(st.lists(arbitrary, min_size=1, max_size=4)):
         events.insert(data.draw(st.integers(0, len(events))), event)
     agree(events)

@@ -5,15 +5,16 @@ import gc
 import pytest
 from core.events import SAMPLES
 
-from dragoman._ir.events import Annotation, Event, Usage
+from dragoman._ir.events import Annotation, Usage
 
 
-@pytest.mark.parametrize("event", SAMPLES.values(), ids=lambda event: type(event).__name__)
-def test_frozen_and_light(event: Event) -> None:
-    for name in event.__struct_fields__:
-        with pytest.raises(AttributeError):
-            setattr(event, name, None)
-    assert not hasattr(event, "__dict__")
+def test_events_are_frozen_and_slotted(subtests: pytest.Subtests) -> None:
+    for event in SAMPLES.values():
+        with subtests.test(event=event):
+            for name in event.__struct_fields__:
+                with pytest.raises(AttributeError):
+                    setattr(event, name, None)
+            assert not hasattr(event, "__dict__")
 
 
 def test_the_commonest_events_are_not_tracked_by_the_collector() -> None:
@@ -42,7 +43,7 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         (Usage(), Usage()),
         (Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex"), Usage(9, 9, 4, 5, 9, {"a": 1}, 1, "flex")),
@@ -54,8 +55,8 @@ def test_usage_replaces_field_by_field(before: Usage, later: Usage, after: Usage
         (Usage(cached=9, cache_write=9, reasoning=9), Usage(cached=9, cache_write=9, reasoning=9)),
     ],
 )
-def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
-    assert told.consistent() == shown
+def test_no_part_is_larger_than_its_whole(reported: Usage, shown: Usage) -> None:
+    assert reported.consistent() == shown
     assert shown.consistent() == shown
 
 
@@ -71,7 +72,7 @@ def test_no_part_is_larger_than_its_whole(told: Usage, shown: Usage) -> None:
         ),
     ],
 )
-def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
+def test_usage_of_two_responses(one: Usage, other: Usage, both: Usage) -> None:
     assert one.plus(other) == both
     assert other.plus(one) == both
 
@@ -89,5 +90,5 @@ def test_figures_of_two_answers(one: Usage, other: Usage, both: Usage) -> None:
         ({"url": "u", "flag": False}, True),
     ],
 )
-def test_whether_an_annotation_says_more(native: dict[str, object], more: bool) -> None:
+def test_which_annotations_are_more_than_a_link(native: dict[str, object], more: bool) -> None:
     assert Annotation(0, "toy", native, "u", "t", 1, 9).has_unmapped_fields() is more

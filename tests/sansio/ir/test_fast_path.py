@@ -1,4 +1,4 @@
-"""The fast lane: what it takes, what it leaves, and that it agrees with the reader in everything."""
+"""The fast path: the frames that it reads, those that it leaves to the reader, and that both give the same events."""
 
 import json
 import time
@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from core.chop import PROPERTY, cut_at, places
 from core.events import STARTED, start_of
-from core.toy_protocol import ToyReader, exchange_of, frame_of, toy
+from core.toy_protocol import ToyReader, context_of, frame_of, toy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -155,50 +155,50 @@ DELTAS: list[Delta] = [
 ]
 
 
-def taken(lane: FastPath, frame: bytes) -> bool:
-    """What the lane's owner does with each frame."""
-    text = None if lane.extract_text is None else lane.extract_text(frame)
+def taken(learned: FastPath, frame: bytes) -> bool:
+    """Read one frame as the owner of the fast path does."""
+    text = None if learned.extract_text is None else learned.extract_text(frame)
     if text is None:
         return False
-    lane.emit(text)
+    learned.emit(text)
     return True
 
 
 @pytest.mark.parametrize("delta", DELTAS)
 @pytest.mark.parametrize("noted", [True, False])
 def test_the_delta_is_of_the_same_kind(delta: Delta, noted: bool) -> None:
-    lane = FastPath()
+    learned = FastPath()
     notes: list[str] = []
     put: list[Delta] = []
-    lane.learn_from(
+    learned.learn_from(
         b'data: {"text":"a"}', delta, DeltaTemplate(b"text", notes.append if noted else None), put.append
     )
-    assert taken(lane, b'data: {"text":"b"}')
-    assert not taken(lane, b'data: {"t":"b"}')
+    assert taken(learned, b'data: {"text":"b"}')
+    assert not taken(learned, b'data: {"t":"b"}')
     assert put == [msgspec.structs.replace(delta, text="b")]
     assert notes == (["b"] if noted else [])
 
 
-def test_nothing_is_known_at_first_and_after_forget() -> None:
-    lane = FastPath()
+def test_nothing_is_cached_at_first_and_after_forget() -> None:
+    learned = FastPath()
     put: list[Delta] = []
     frame = b'data: {"text":"a"}'
-    assert not taken(lane, frame)
+    assert not taken(learned, frame)
     with pytest.raises(AssertionError, match="nothing was learned"):
-        lane.emit("a")
-    lane.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
-    assert taken(lane, frame)
-    lane.reset()
-    assert not taken(lane, frame)
+        learned.emit("a")
+    learned.learn_from(frame, DELTAS[0], DeltaTemplate(b"text"), put.append)
+    assert taken(learned, frame)
+    learned.reset()
+    assert not taken(learned, frame)
     assert put == [DELTAS[0]]
 
 
 def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
-    lane = FastPath()
+    learned = FastPath()
     tries = 0
-    while lane.should_learn():
-        lane.learn_from(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
-        assert not taken(lane, b'data: {"other":"a"}')
+    while learned.should_learn():
+        learned.learn_from(b'data: {"other":"a"}', DELTAS[0], HINT, [].append)
+        assert not taken(learned, b'data: {"other":"a"}')
         tries += 1
         assert tries < 100
     assert tries > 3
@@ -206,22 +206,22 @@ def test_a_stream_that_cannot_be_learned_is_given_up() -> None:
 
 def test_a_stream_of_shapes_that_never_come_again_is_given_up() -> None:
     """A clock in every frame: each can be learned, and none is like the next."""
-    lane = FastPath()
+    learned = FastPath()
     tries = 0
-    while lane.should_learn():
-        lane.learn_from(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
+    while learned.should_learn():
+        learned.learn_from(b'data: {"time":%d,"text":"a"}' % tries, DELTAS[0], HINT, [].append)
         tries += 1
-        assert not taken(lane, b'data: {"time":%d,"text":"a"}' % tries)
+        assert not taken(learned, b'data: {"time":%d,"text":"a"}' % tries)
         assert tries < 100
     assert tries > 3
 
 
-def test_one_that_can_is_not() -> None:
-    lane = FastPath()
+def test_a_stream_that_can_be_learned_is_not_given_up() -> None:
+    learned = FastPath()
     for _ in range(100):
-        lane.learn_from(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
-        assert taken(lane, b'data: {"text":"b"}')
-        assert lane.should_learn()
+        learned.learn_from(b'data: {"text":"a"}', DELTAS[0], HINT, [].append)
+        assert taken(learned, b'data: {"text":"b"}')
+        assert learned.should_learn()
 
 
 def test_a_text_of_megabytes() -> None:
@@ -242,7 +242,7 @@ class Slow(ToyReader):
         super().__init__()
         READERS.append(self)
 
-    def lane(self, delta: Delta) -> DeltaTemplate | None:
+    def learned(self, delta: Delta) -> DeltaTemplate | None:
         return None
 
 
@@ -253,15 +253,17 @@ class Quick(ToyReader):
 
 
 def with_reader(reader: type[ToyReader]) -> ProtocolSpec:
-    return msgspec.structs.replace(toy("upstream"), stream_reader=lambda exchange, ledger: reader())
+    return msgspec.structs.replace(toy("upstream"), stream_reader=lambda response_context, ledger: reader())
 
 
 SLOW, QUICK = with_reader(Slow), with_reader(Quick)
 
 
-def told(upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]) -> tuple[bytes, Any, list[str]]:
-    """What the client got, how it ended, and what the reader has kept of the texts."""
-    machine = ResponseTranslator(client=client, upstream=upstream, context=exchange_of())
+def reported(
+    upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]
+) -> tuple[bytes, Any, list[str]]:
+    """Return the bytes for the client, the outcome, and the texts that the reader has kept."""
+    machine = ResponseTranslator(client=client, upstream=upstream, context=context_of())
     reader = READERS.pop()
     out = b""
     for piece in pieces:
@@ -317,12 +319,12 @@ def frames(draw: Any) -> bytes:
 def test_both_ways_agree(lines: list[bytes], cuts: list[int], narrow: bool) -> None:
     client = toy("client", sequential=narrow, choices=not narrow)
     data = b"".join([*map(frame_of, STARTS), *lines, *map(frame_of, ENDS)])
-    slow = told(SLOW, client, [data])
-    assert told(QUICK, client, [data]) == slow
-    assert told(QUICK, client, cut_at(data, cuts)) == slow
+    slow = reported(SLOW, client, [data])
+    assert reported(QUICK, client, [data]) == slow
+    assert reported(QUICK, client, cut_at(data, cuts)) == slow
 
 
-def test_the_lane_is_taken() -> None:
+def test_the_fast_path_is_used() -> None:
     """Or the test above would prove nothing."""
     calls = 0
 
@@ -334,7 +336,7 @@ def test_the_lane_is_taken() -> None:
 
     deltas: list[Event] = [TextDelta(0, str(number)) for number in range(100)]
     data = [frame_of(event) for event in [*STARTS, *deltas, *ENDS]]
-    out, _, kept = told(with_reader(Counting), toy("client"), data)
+    out, _, kept = reported(with_reader(Counting), toy("client"), data)
     added = frame_of(ArgumentsDelta(2, "{}"))  # for the call that had no arguments
     assert out == b"".join(data).replace(frame_of(BlockEnded(2)), added + frame_of(BlockEnded(2)))
     assert kept == [str(number) for number in range(100)]

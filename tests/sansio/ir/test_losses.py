@@ -1,4 +1,4 @@
-"""The ledger: what it keeps, how it names places, and what the policies make of it."""
+"""The ledger: its losses, their paths, and the policies."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_unknown_fields() -> None:
     assert "secret" not in repr(list(ledger))
 
 
-def test_fields_that_are_defined_and_have_no_place_are_dropped() -> None:
+def test_defined_fields_without_a_counterpart_are_dropped() -> None:
     """An object is one of those when all that it holds is."""
     ledger = Ledger()
     extra = {"a": 1, "b": {"c": 1}, "d": {"c": 1, "e": 2}, "f": {}}
@@ -70,7 +70,7 @@ def test_record_never_refuses() -> None:
     ledger.enforce(LossPolicy.RECORD)
 
 
-def test_refuse_takes_what_is_whole() -> None:
+def test_refuse_allows_requests_without_losses() -> None:
     Ledger().enforce(LossPolicy.REFUSE)
 
 

@@ -54,14 +54,14 @@ def written(
     return out, [(loss.code, loss.path) for loss in ledger]
 
 
-def test_write_under_the_targets_name() -> None:
+def test_settings_are_written_under_the_upstreams_name() -> None:
     assert written({"seed": 7, "temperature": 0}, {"seed": "s", "temperature": "t"}, {}) == (
         {"s": 7, "t": 0},
         [],
     )
 
 
-def test_what_has_no_row_is_a_loss_at_its_place() -> None:
+def test_fields_without_a_row_are_losses_at_their_path() -> None:
     assert written({"seed": 7, "user": "u"}, {}, {}) == (
         {},
         [(LossCode.DROPPED, "/dice"), (LossCode.DROPPED, "/user")],
@@ -110,13 +110,22 @@ def test_a_long_name_of_a_user_is_hashed(value: JSON, sent: JSON) -> None:
 # Efforts
 
 
-@pytest.mark.parametrize(
-    ("budget", "effort"),
-    [(1, "minimal"), (1024, "minimal"), (1025, "low"), (4096, "low"), (8192, "medium"), (12288, "medium"),
-     (16384, "high"), (24576, "high"), (32768, "xhigh"), (49152, "xhigh"), (49153, "max")],
-)  # fmt: skip
-def test_budgets(budget: int, effort: str) -> None:
-    assert effort_of_budget(budget) == effort
+def test_budgets(subtests: pytest.Subtests) -> None:
+    for budget, effort in [
+        (1, "minimal"),
+        (1024, "minimal"),
+        (1025, "low"),
+        (4096, "low"),
+        (8192, "medium"),
+        (12288, "medium"),
+        (16384, "high"),
+        (24576, "high"),
+        (32768, "xhigh"),
+        (49152, "xhigh"),
+        (49153, "max"),
+    ]:
+        with subtests.test(budget=budget, effort=effort):
+            assert effort_of_budget(budget) == effort
 
 
 def test_each_budget_comes_back_as_its_effort() -> None:
@@ -140,5 +149,5 @@ def test_each_budget_comes_back_as_its_effort() -> None:
         ("ludicrous", ("low", "high"), "ludicrous"),
     ],
 )
-def test_the_nearest_that_is_taken(effort: str, taken: tuple[str, ...] | None, fitted: str) -> None:
+def test_the_nearest_supported_value(effort: str, taken: tuple[str, ...] | None, fitted: str) -> None:
     assert fit_effort(effort, taken) == fitted

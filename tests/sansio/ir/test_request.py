@@ -1,4 +1,4 @@
-"""The request document: frozen, and shared by nobody by accident."""
+"""The request document: frozen, without shared mutable defaults."""
 
 from typing import get_args
 
@@ -28,12 +28,13 @@ def test_equal_documents_are_equal() -> None:
     assert Message("user", (Text("a"),)) != Message("user", (Text("a", path="/x"),))
 
 
-@pytest.mark.parametrize("kind", [*get_args(Part), *get_args(Tool)])
-def test_every_part_knows_where_it_stood(kind: type) -> None:
-    assert "path" in kind.__struct_fields__
+def test_every_part_has_its_path(subtests: pytest.Subtests) -> None:
+    for kind in [*get_args(Part), *get_args(Tool)]:
+        with subtests.test(kind=kind):
+            assert "path" in kind.__struct_fields__
 
 
-def test_a_hosted_tool_that_others_have_too_is_no_unknown_kind() -> None:
+def test_a_hosted_tool_of_other_protocols_is_not_unknown() -> None:
     assert HostedTool("vendor", "odd_tool", {}).loss_code is LossCode.UNKNOWN_KIND
     assert HostedTool("vendor", "web_search", {}, use=WebSearch()).loss_code is LossCode.DROPPED
 
@@ -43,7 +44,7 @@ def test_neutral_names_are_unique_and_sorted() -> None:
     assert list(names) == sorted(set(names))
 
 
-def test_no_secret_is_shown() -> None:
+def test_no_secret_is_in_an_error() -> None:
     server = McpServer("files", "https://secret.example/?key=1", "token", ("read",))
     assert repr(server) == "McpServer(label='files', url=..., authorization=..., allowed_tools=('read',))"
 
@@ -60,5 +61,5 @@ def test_no_secret_is_shown() -> None:
         (ReasoningConfig(mode="enabled", budget=2000), True),
     ],
 )
-def test_whether_thinking_is_asked_for(config: ReasoningConfig, thinks: bool) -> None:
+def test_which_settings_enable_thinking(config: ReasoningConfig, thinks: bool) -> None:
     assert config.requests_reasoning is thinks

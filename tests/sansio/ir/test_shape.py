@@ -1,4 +1,4 @@
-"""The walk along a table of members: what nobody reads is entered at its own place."""
+"""The walk along a table of members: members that are not read are losses at their own path."""
 
 from typing import Any
 
@@ -57,14 +57,15 @@ CASES: dict[str, tuple[Any, Shape, list[tuple[LossCode, str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("value", "shape", "losses"), CASES.values(), ids=CASES)
-def test_walk(value: Any, shape: Shape, losses: list[tuple[LossCode, str]]) -> None:
-    ledger = Ledger()
-    note_unread(value, shape, "/r", ledger)
-    assert [(loss.code, loss.path) for loss in ledger] == losses
+def test_walk(subtests: pytest.Subtests) -> None:
+    for case, (value, shape, losses) in CASES.items():
+        with subtests.test(case=case):
+            ledger = Ledger()
+            note_unread(value, shape, "/r", ledger)
+            assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
-def test_the_reason_is_told() -> None:
+def test_the_reason_of_a_loss_is_recorded() -> None:
     ledger = Ledger()
     note_unread({"a": 1, "x": 2}, {"a": "no such thing there"}, "", ledger)
     assert [loss.detail for loss in ledger] == ["no such thing there", "not a field of this protocol version"]

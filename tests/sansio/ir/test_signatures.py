@@ -1,4 +1,4 @@
-"""Sealed reasoning: there and back unchanged, and nothing that was not wrapped here."""
+"""Wrapped signatures: there and back unchanged, and nothing that was not wrapped here."""
 
 from base64 import urlsafe_b64encode
 
@@ -11,7 +11,7 @@ from dragoman._ir.events import Signature
 from dragoman._ir.signatures import WRAPPED_PREFIX, Signer
 from dragoman._wire.json import encode
 
-SEAL = Signature(
+SIGNATURE = Signature(
     "anthropic_messages", {"type": "thinking", "thinking": "é😀", "signature": "abc=="}, "model-1"
 )
 PLAIN, KEYED, OTHER = Signer(), Signer(secret=b"hush-hush"), Signer(secret=b"another")
@@ -23,11 +23,11 @@ def packed(value: object) -> str:
 
 @pytest.mark.parametrize("signer", [PLAIN, KEYED], ids=["no secret", "secret"])
 def test_round_trip(signer: Signer) -> None:
-    text = signer.wrap(SEAL)
+    text = signer.wrap(SIGNATURE)
     assert Signer.is_wrapped(text)
     assert text.isascii()
-    assert signer.unwrap(text) == SEAL
-    assert signer.wrap(SEAL) == text  # the same turn gives the same bytes
+    assert signer.unwrap(text) == SIGNATURE
+    assert signer.wrap(SIGNATURE) == text  # the same turn gives the same bytes
 
 
 natives = st.recursive(
@@ -39,28 +39,28 @@ natives = st.recursive(
 
 @PROPERTY
 @given(st.text(max_size=8), natives, st.text(max_size=8), st.none() | st.binary(max_size=8))
-def test_any_seal(origin: str, native: object, model: str, secret: bytes | None) -> None:
-    seal = Signature(origin, native, model)
-    assert Signer(secret).unwrap(Signer(secret).wrap(seal)) == seal
+def test_any_signature(origin: str, native: object, model: str, secret: bytes | None) -> None:
+    signature = Signature(origin, native, model)
+    assert Signer(secret).unwrap(Signer(secret).wrap(signature)) == signature
 
 
 def test_lone_surrogates_travel() -> None:
-    seal = Signature("a", {"thinking": "cut \ud83d"})
-    assert KEYED.unwrap(KEYED.wrap(seal)) == seal
+    signature = Signature("a", {"thinking": "cut \ud83d"})
+    assert KEYED.unwrap(KEYED.wrap(signature)) == signature
 
 
 def test_the_mac() -> None:
-    text = KEYED.wrap(SEAL)
+    text = KEYED.wrap(SIGNATURE)
     assert OTHER.unwrap(text) is None
-    assert KEYED.unwrap(PLAIN.wrap(SEAL)) is None  # no MAC at all
-    assert KEYED.unwrap(OTHER.wrap(SEAL)) is None
+    assert KEYED.unwrap(PLAIN.wrap(SIGNATURE)) is None  # no MAC at all
+    assert KEYED.unwrap(OTHER.wrap(SIGNATURE)) is None
     assert KEYED.unwrap(text.rpartition(".")[0]) is None
     assert KEYED.unwrap(text.rpartition(".")[0] + ".") is None
-    assert PLAIN.unwrap(text) == SEAL  # without a secret nobody looks at it
+    assert PLAIN.unwrap(text) == SIGNATURE  # without a secret nobody looks at it
 
 
-def test_every_changed_character_is_seen() -> None:
-    text = KEYED.wrap(SEAL)
+def test_every_changed_character_is_detected() -> None:
+    text = KEYED.wrap(SIGNATURE)
     for at in range(len(WRAPPED_PREFIX), len(text)):
         changed = text[:at] + ("A" if text[at] != "A" else "B") + text[at + 1 :]
         assert KEYED.unwrap(changed) is None
@@ -69,37 +69,38 @@ def test_every_changed_character_is_seen() -> None:
     assert KEYED.unwrap(text + "é") is None
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "EqQBCkYIBRgCKkAx",  # a vendor's own signature
-        WRAPPED_PREFIX[:-1],
-        WRAPPED_PREFIX,
-        WRAPPED_PREFIX + "!!!!",
-        WRAPPED_PREFIX + "é",
-        WRAPPED_PREFIX + "A",
-        WRAPPED_PREFIX + urlsafe_b64encode(b"no json").decode(),
-        WRAPPED_PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
-        packed("text"),
-        packed(7),
-        packed([1]),
-        packed({}),
-        packed({"o": "a", "m": "b"}),
-        packed({"o": 1, "m": "b", "n": {}}),
-        packed({"o": "a", "m": None, "n": {}}),
-        PLAIN.wrap(SEAL) + "\n",
-        PLAIN.wrap(SEAL) + "!!!!",
-        PLAIN.wrap(SEAL).replace("drg1.", "drg1. "),
-        PLAIN.wrap(SEAL)[:-5],
-    ],
-)
-def test_not_ours(text: str) -> None:
-    assert PLAIN.unwrap(text) is None
-    assert KEYED.unwrap(text) is None
+NOT_OURS: list[str] = [
+    "",
+    "EqQBCkYIBRgCKkAx",  # a vendor's own signature
+    WRAPPED_PREFIX[:-1],
+    WRAPPED_PREFIX,
+    WRAPPED_PREFIX + "!!!!",
+    WRAPPED_PREFIX + "é",
+    WRAPPED_PREFIX + "A",
+    WRAPPED_PREFIX + urlsafe_b64encode(b"no json").decode(),
+    WRAPPED_PREFIX + urlsafe_b64encode(b"\xff\xff\xff").decode(),
+    packed("text"),
+    packed(7),
+    packed([1]),
+    packed({}),
+    packed({"o": "a", "m": "b"}),
+    packed({"o": 1, "m": "b", "n": {}}),
+    packed({"o": "a", "m": None, "n": {}}),
+    PLAIN.wrap(SIGNATURE) + "\n",
+    PLAIN.wrap(SIGNATURE) + "!!!!",
+    PLAIN.wrap(SIGNATURE).replace("drg1.", "drg1. "),
+    PLAIN.wrap(SIGNATURE)[:-5],
+]
 
 
-def test_is_wrapped_looks_at_the_form_alone() -> None:
+def test_not_ours(subtests: pytest.Subtests) -> None:
+    for text in NOT_OURS:
+        with subtests.test(text=text):
+            assert PLAIN.unwrap(text) is None
+            assert KEYED.unwrap(text) is None
+
+
+def test_is_wrapped_checks_only_the_form() -> None:
     assert Signer.is_wrapped(WRAPPED_PREFIX + "whatever")
     assert not Signer.is_wrapped("whatever")
 
@@ -108,4 +109,4 @@ def test_no_repr_shows_the_secret() -> None:
     assert repr(KEYED) == str(KEYED) == f"{KEYED}" == "Signer(secret=...)"
     assert repr(PLAIN) == "Signer(secret=None)"
     assert "hush" not in repr([KEYED])
-    assert "hush" not in KEYED.wrap(SEAL)
+    assert "hush" not in KEYED.wrap(SIGNATURE)

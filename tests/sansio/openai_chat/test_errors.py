@@ -18,61 +18,62 @@ def body(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-@pytest.mark.parametrize(
-    ("status", "sent", "expected"),
-    [
-        (
-            400,
-            body({"error": {"message": "m", "type": "invalid_request_error", "param": "n", "code": "unsupported"}}),
-            WireError(K.INVALID_REQUEST, "m", 400, "unsupported", "invalid_request_error", "n"),
-        ),
-        (
-            400,
-            body({"error": {"message": "m", "type": "x", "param": None, "code": "context_length_exceeded"}}),
-            WireError(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
-        ),
-        # Only the message tells the kind.
-        (
-            400,
-            body({"error": {"message": "This model's maximum context length is 5", "code": "invalid_request_error"}}),
-            WireError(K.CONTEXT_LENGTH, "This model's maximum context length is 5", 400, "invalid_request_error"),
-        ),
-        (400, body({"error": {"message": "m", "type": "too_many_prompt_tokens", "code": 400}}),
-         WireError(K.CONTEXT_LENGTH, "m", 400, None, "too_many_prompt_tokens")),
-        (429, body({"error": {"message": "m", "code": "insufficient_quota"}}),
-         WireError(K.BILLING, "m", 429, "insufficient_quota")),
-        (400, body({"error": {"message": "Your credit balance is too low", "type": "invalid_request_error"}}),
-         WireError(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error")),
-        (400, body([{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}}]),
-         WireError(K.AUTHENTICATION, "API key not valid.", 400)),
-        (400, body({"error": {"message": "m", "code": "model_not_found"}}),
-         WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
-        (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
-         WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
-        # OpenRouter adds the message of its provider.
-        (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
-         WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
-        (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), WireError(K.INVALID_REQUEST, "m", 400)),
-        # Other shapes.
-        (401, body({"detail": "Invalid API Key"}), WireError(K.AUTHENTICATION, "Invalid API Key", 401)),
-        (422, body({"detail": [{"loc": ["body"]}]}), WireError(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),
-        (400, body({"code": "invalid-argument", "error": "bad"}),
-         WireError(K.INVALID_REQUEST, "bad", 400, "invalid-argument")),
-        (400, body([{"error": {"message": "m"}}]), WireError(K.INVALID_REQUEST, "m", 400)),
-        (500, body({"odd": 1}), WireError(K.SERVER, "the upstream reported an error (status 500)", 500)),
-        (500, body("broken"), WireError(K.SERVER, "broken", 500)),
-        (404, b"no such page", WireError(K.NOT_FOUND, "no such page", 404)),
-        (413, b"prompt is too long", WireError(K.CONTEXT_LENGTH, "prompt is too long", 413)),
-        (502, b"<html>bad gateway</html>",
-         WireError(K.UNREACHABLE, "the upstream returned status 502 and no readable message", 502)),
-        (503, b"", WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
-        (503, b"\xff\xfe",
-         WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
-        (500, body([]), WireError(K.SERVER, "[]", 500)),
-    ],
-)  # fmt: skip
-def test_read_error(status: int, sent: bytes, expected: WireError) -> None:
-    assert SPEC.read_error(status, sent) == expected
+READ_ERRORS: list[tuple[int, bytes, WireError]] = [
+    (
+        400,
+        body({"error": {"message": "m", "type": "invalid_request_error", "param": "n", "code": "unsupported"}}),
+        WireError(K.INVALID_REQUEST, "m", 400, "unsupported", "invalid_request_error", "n"),
+    ),
+    (
+        400,
+        body({"error": {"message": "m", "type": "x", "param": None, "code": "context_length_exceeded"}}),
+        WireError(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
+    ),
+    # Only the message tells the kind.
+    (
+        400,
+        body({"error": {"message": "This model's maximum context length is 5", "code": "invalid_request_error"}}),
+        WireError(K.CONTEXT_LENGTH, "This model's maximum context length is 5", 400, "invalid_request_error"),
+    ),
+    (400, body({"error": {"message": "m", "type": "too_many_prompt_tokens", "code": 400}}),
+     WireError(K.CONTEXT_LENGTH, "m", 400, None, "too_many_prompt_tokens")),
+    (429, body({"error": {"message": "m", "code": "insufficient_quota"}}),
+     WireError(K.BILLING, "m", 429, "insufficient_quota")),
+    (400, body({"error": {"message": "Your credit balance is too low", "type": "invalid_request_error"}}),
+     WireError(K.BILLING, "Your credit balance is too low", 400, None, "invalid_request_error")),
+    (400, body([{"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT"}}]),
+     WireError(K.AUTHENTICATION, "API key not valid.", 400)),
+    (400, body({"error": {"message": "m", "code": "model_not_found"}}),
+     WireError(K.NOT_FOUND, "m", 400, "model_not_found")),
+    (401, body({"error": {"message": "m", "code": "401"}, "request_id": "r"}),
+     WireError(K.AUTHENTICATION, "m", 401, request_id="r")),
+    # OpenRouter adds the message of its provider.
+    (429, body({"error": {"code": 429, "message": "Provider returned error", "metadata": {"raw": "slow"}}}),
+     WireError(K.RATE_LIMIT, "Provider returned error: slow", 429)),
+    (400, body({"error": {"message": "m", "metadata": {"raw": 5}}}), WireError(K.INVALID_REQUEST, "m", 400)),
+    # Other shapes.
+    (401, body({"detail": "Invalid API Key"}), WireError(K.AUTHENTICATION, "Invalid API Key", 401)),
+    (422, body({"detail": [{"loc": ["body"]}]}), WireError(K.UNPROCESSABLE, '[{"loc":["body"]}]', 422)),
+    (400, body({"code": "invalid-argument", "error": "bad"}),
+     WireError(K.INVALID_REQUEST, "bad", 400, "invalid-argument")),
+    (400, body([{"error": {"message": "m"}}]), WireError(K.INVALID_REQUEST, "m", 400)),
+    (500, body({"odd": 1}), WireError(K.SERVER, "the upstream reported an error (status 500)", 500)),
+    (500, body("broken"), WireError(K.SERVER, "broken", 500)),
+    (404, b"no such page", WireError(K.NOT_FOUND, "no such page", 404)),
+    (413, b"prompt is too long", WireError(K.CONTEXT_LENGTH, "prompt is too long", 413)),
+    (502, b"<html>bad gateway</html>",
+     WireError(K.UNREACHABLE, "the upstream returned status 502 and no readable message", 502)),
+    (503, b"", WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
+    (503, b"\xff\xfe",
+     WireError(K.OVERLOADED, "the upstream returned status 503 and no readable message", 503)),
+    (500, body([]), WireError(K.SERVER, "[]", 500)),
+]  # fmt: skip
+
+
+def test_read_error(subtests: pytest.Subtests) -> None:
+    for status, sent, expected in READ_ERRORS:
+        with subtests.test(status=status, sent=sent):
+            assert SPEC.read_error(status, sent) == expected
 
 
 @pytest.mark.promise("S18")
@@ -95,40 +96,42 @@ def test_which_bodies_are_the_official_error_object(sent: bytes, expected: bool)
     assert SPEC.is_native_error(sent) is expected
 
 
-@pytest.mark.parametrize(
-    ("wire_error", "status", "named", "code"),
-    [
-        (WireError(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", None),
-        (
-            WireError(K.INVALID_REQUEST, "m", 422, "unsupported_value"),
-            422,
-            "invalid_request_error",
-            "unsupported_value",
-        ),
-        (
-            WireError(K.CONTEXT_LENGTH, "m", 413, "odd"),
-            413,
-            "invalid_request_error",
-            "context_length_exceeded",
-        ),
-        (WireError(K.BILLING, "m", 402, "odd"), 429, "insufficient_quota", "insufficient_quota"),
-        (WireError(K.BILLING, "m"), 429, "insufficient_quota", "insufficient_quota"),
-        (WireError(K.OVERLOADED, "m", 529), 503, "server_error", "overloaded"),
-        (WireError(K.RATE_LIMIT, "m", 200), 429, "rate_limit_error", "rate_limit_exceeded"),
-        (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
-        (WireError(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
-    ],
-)
-def test_write_error(wire_error: WireError, status: int, named: str, code: str | None) -> None:
-    got, sent = SPEC.write_error(wire_error, "req_1")
-    error = msgspec.json.decode(sent)["error"]
-    assert got == status
-    assert error == {"message": "m", "type": named, "param": wire_error.param, "code": code}
-    ErrorObject.model_validate(error, strict=True)
+WRITTEN_ERRORS: list[tuple[WireError, int, str, str | None]] = [
+    (WireError(K.INVALID_REQUEST, "m"), 400, "invalid_request_error", None),
+    (
+        WireError(K.INVALID_REQUEST, "m", 422, "unsupported_value"),
+        422,
+        "invalid_request_error",
+        "unsupported_value",
+    ),
+    (
+        WireError(K.CONTEXT_LENGTH, "m", 413, "odd"),
+        413,
+        "invalid_request_error",
+        "context_length_exceeded",
+    ),
+    (WireError(K.BILLING, "m", 402, "odd"), 429, "insufficient_quota", "insufficient_quota"),
+    (WireError(K.BILLING, "m"), 429, "insufficient_quota", "insufficient_quota"),
+    (WireError(K.OVERLOADED, "m", 529), 503, "server_error", "overloaded"),
+    (WireError(K.RATE_LIMIT, "m", 200), 429, "rate_limit_error", "rate_limit_exceeded"),
+    (WireError(K.TRUNCATED, "m"), 502, "server_error", "upstream_truncated"),
+    (WireError(K.AUTHENTICATION, "m", 401), 401, "invalid_request_error", "invalid_api_key"),
+]
 
 
-@pytest.mark.parametrize("kind", list(ErrorKind))
-def test_every_kind_is_written_as_an_official_error_object(kind: ErrorKind) -> None:
-    status, sent = SPEC.write_error(WireError(kind, "m"), None)
-    assert 400 <= status < 600
-    assert SPEC.is_native_error(sent)
+def test_write_error(subtests: pytest.Subtests) -> None:
+    for wire_error, status, named, code in WRITTEN_ERRORS:
+        with subtests.test(status=status, named=named):
+            got, sent = SPEC.write_error(wire_error, "req_1")
+            error = msgspec.json.decode(sent)["error"]
+            assert got == status
+            assert error == {"message": "m", "type": named, "param": wire_error.param, "code": code}
+            ErrorObject.model_validate(error, strict=True)
+
+
+def test_every_kind_is_written_as_an_official_error_object(subtests: pytest.Subtests) -> None:
+    for kind in list(ErrorKind):
+        with subtests.test(kind=kind):
+            status, sent = SPEC.write_error(WireError(kind, "m"), None)
+            assert 400 <= status < 600
+            assert SPEC.is_native_error(sent)

@@ -1,4 +1,4 @@
-"""What the observer reports of a relayed stream."""
+"""The observer of a relayed stream: its usage, end and error."""
 
 from __future__ import annotations
 
@@ -66,23 +66,26 @@ def test_only_done_is_the_last_frame(data: bytes, last: bool) -> None:
     assert not last or any(mark in data for mark in SPEC.end_markers)
 
 
-@pytest.mark.parametrize(
-    ("delta", "content_started"),
-    [
-        (b'{"role":"assistant"}', False),
-        (b'{"role":"assistant","content":""}', False),
-        (b'{"role":"assistant","content":null,"refusal":null}', False),
-        (b"{}", False),
-        (b"null", False),
-        (b'{"content":"a"}', True),
-        (b'{"reasoning_content":"a"}', True),
-        (b'{"tool_calls":[{"index":0}]}', True),
-    ],
-)
-def test_r5_a_response_starts_with_its_first_content(delta: bytes, content_started: bool) -> None:
-    observed = observer()
-    observed.observe(Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}'))
-    assert observed.content_started is content_started
+FIRST_CONTENT: list[tuple[bytes, bool]] = [
+    (b'{"role":"assistant"}', False),
+    (b'{"role":"assistant","content":""}', False),
+    (b'{"role":"assistant","content":null,"refusal":null}', False),
+    (b"{}", False),
+    (b"null", False),
+    (b'{"content":"a"}', True),
+    (b'{"reasoning_content":"a"}', True),
+    (b'{"tool_calls":[{"index":0}]}', True),
+]
+
+
+def test_r5_a_response_starts_with_its_first_content(subtests: pytest.Subtests) -> None:
+    for delta, content_started in FIRST_CONTENT:
+        with subtests.test(delta=delta, content_started=content_started):
+            observed = observer()
+            observed.observe(
+                Frame(b"", b'{"choices":[{"index":0,"delta":' + delta + b',"finish_reason":null}]}')
+            )
+            assert observed.content_started is content_started
 
 
 def test_f8_the_first_error_in_a_stream_counts() -> None:

@@ -1,4 +1,4 @@
-"""Earlier reasoning: what clients send back, and what goes back to upstreams."""
+"""Earlier reasoning: what clients send back, and what is sent to upstreams."""
 
 from __future__ import annotations
 

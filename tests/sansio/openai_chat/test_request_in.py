@@ -67,70 +67,71 @@ def test_names_and_unknown_fields_of_a_message_are_kept_and_null_is_absent() -> 
 PATH = "/messages/0/content/0"
 
 
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ({"type": "text", "text": "hi"}, Text("hi", path=PATH)),
-        ({"type": "text", "text": "hi", "x": 1}, Text("hi", extra={"x": 1}, path=PATH)),
-        (
-            {"type": "text", "text": "hi", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}},
-            Text("hi", CacheMark(f"{PATH}/prompt_cache_breakpoint", "long"), path=PATH),
-        ),
-        (
-            {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}},
-            Text("hi", CacheMark(f"{PATH}/cache_control"), path=PATH),
-        ),
-        (
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
-            Media("image", "base64", "QUJD", "image/png", detail="low", path=PATH),
-        ),
-        (
-            {"type": "image_url", "image_url": {"url": "https://a/b.png", "z": 2}, "y": 1},
-            Media("image", "url", "https://a/b.png", extra={"y": 1, "image_url": {"z": 2}}, path=PATH),
-        ),
-        # A plain string as image_url, and a data URI that is not base64.
-        ({"type": "image_url", "image_url": "https://a/b"}, Media("image", "url", "https://a/b", path=PATH)),
-        ({"type": "image_url", "image_url": "data:,x"}, Media("image", "url", "data:,x", path=PATH)),
-        (
-            {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "wav"}},
-            Media("audio", "base64", "QUJD", "audio/wav", path=PATH),
-        ),
-        (
-            {"type": "input_audio", "input_audio": {"data": "QUJD"}},
-            Media("audio", "base64", "QUJD", path=PATH),
-        ),
-        (
-            {"type": "file", "file": {"file_data": "data:application/pdf;base64,QUJD", "filename": "a.pdf"}},
-            Media("file", "base64", "QUJD", "application/pdf", "a.pdf", path=PATH),
-        ),
-        # Plain base64: the media type follows from the name.
-        (
-            {"type": "file", "file": {"file_data": "QUJD", "filename": "A.PDF"}},
-            Media("file", "base64", "QUJD", "application/pdf", "A.PDF", path=PATH),
-        ),
-        ({"type": "file", "file": {"file_data": "QUJD"}}, Media("file", "base64", "QUJD", path=PATH)),
-        (
-            {"type": "file", "file": {"file_data": "https://a/b"}},
-            Media("file", "url", "https://a/b", path=PATH),
-        ),
-        ({"type": "file", "file": {"file_id": "file-1"}}, Media("file", "file_id", "file-1", path=PATH)),
-        ({"type": "refusal", "refusal": "no"}, Refusal("no", path=PATH)),
-        (
-            {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
-            Reasoning(
-                "hm",
-                Signature(
-                    CHAT, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
-                ),
-                path=PATH,
+CONTENT_PARTS: list[tuple[Any, Any]] = [
+    ({"type": "text", "text": "hi"}, Text("hi", path=PATH)),
+    ({"type": "text", "text": "hi", "x": 1}, Text("hi", extra={"x": 1}, path=PATH)),
+    (
+        {"type": "text", "text": "hi", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}},
+        Text("hi", CacheMark(f"{PATH}/prompt_cache_breakpoint", "long"), path=PATH),
+    ),
+    (
+        {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}},
+        Text("hi", CacheMark(f"{PATH}/cache_control"), path=PATH),
+    ),
+    (
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD", "detail": "low"}},
+        Media("image", "base64", "QUJD", "image/png", detail="low", path=PATH),
+    ),
+    (
+        {"type": "image_url", "image_url": {"url": "https://a/b.png", "z": 2}, "y": 1},
+        Media("image", "url", "https://a/b.png", extra={"y": 1, "image_url": {"z": 2}}, path=PATH),
+    ),
+    # A plain string as image_url, and a data URI that is not base64.
+    ({"type": "image_url", "image_url": "https://a/b"}, Media("image", "url", "https://a/b", path=PATH)),
+    ({"type": "image_url", "image_url": "data:,x"}, Media("image", "url", "data:,x", path=PATH)),
+    (
+        {"type": "input_audio", "input_audio": {"data": "QUJD", "format": "wav"}},
+        Media("audio", "base64", "QUJD", "audio/wav", path=PATH),
+    ),
+    (
+        {"type": "input_audio", "input_audio": {"data": "QUJD"}},
+        Media("audio", "base64", "QUJD", path=PATH),
+    ),
+    (
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,QUJD", "filename": "a.pdf"}},
+        Media("file", "base64", "QUJD", "application/pdf", "a.pdf", path=PATH),
+    ),
+    # Plain base64: the media type follows from the name.
+    (
+        {"type": "file", "file": {"file_data": "QUJD", "filename": "A.PDF"}},
+        Media("file", "base64", "QUJD", "application/pdf", "A.PDF", path=PATH),
+    ),
+    ({"type": "file", "file": {"file_data": "QUJD"}}, Media("file", "base64", "QUJD", path=PATH)),
+    (
+        {"type": "file", "file": {"file_data": "https://a/b"}},
+        Media("file", "url", "https://a/b", path=PATH),
+    ),
+    ({"type": "file", "file": {"file_id": "file-1"}}, Media("file", "file_id", "file-1", path=PATH)),
+    ({"type": "refusal", "refusal": "no"}, Refusal("no", path=PATH)),
+    (
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        Reasoning(
+            "hm",
+            Signature(
+                CHAT, {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
             ),
+            path=PATH,
         ),
-        ({"type": "video_url", "v": 1}, OpaquePart(CHAT, "video_url", {"type": "video_url", "v": 1}, PATH)),
-        ({"type": 5}, OpaquePart(CHAT, "5", {"type": 5}, PATH)),
-    ],
-)
-def test_content_parts(part: Any, expected: Any) -> None:
-    assert content(part) == expected
+    ),
+    ({"type": "video_url", "v": 1}, OpaquePart(CHAT, "video_url", {"type": "video_url", "v": 1}, PATH)),
+    ({"type": 5}, OpaquePart(CHAT, "5", {"type": 5}, PATH)),
+]
+
+
+def test_content_parts(subtests: pytest.Subtests) -> None:
+    for part, expected in CONTENT_PARTS:
+        with subtests.test(part=part):
+            assert content(part) == expected
 
 
 def test_a_cache_mark_on_a_message_is_one_on_its_last_part() -> None:
@@ -143,7 +144,7 @@ def test_a_cache_mark_on_a_message_is_one_on_its_last_part() -> None:
     assert message.extra == {"cache_control": mark}
 
 
-def test_assistant_turns_with_calls_refusals_and_sound() -> None:
+def test_assistant_turns_with_calls_refusals_and_audio() -> None:
     calls = [
         {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}', "z": 1}, "y": 2},
         {"id": "c2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
@@ -320,9 +321,9 @@ def bare(part: Any) -> Any:
     return msgspec.structs.replace(part, extra=None, **inner)
 
 
-@pytest.mark.parametrize(
-    ("common", "odd"),
-    [
+# Common shapes, and each with a member more, so that the general code reads it.
+SHORTCUTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *[
         (each, {**each, **ODD})
         for each in (
             {"role": "system", "content": "a"},
@@ -334,16 +335,18 @@ def bare(part: Any) -> Any:
             {**TURN, "tool_calls": []},
             {"role": "tool", "tool_call_id": "c", "content": "a"},
         )
-    ]
-    + [
-        (TURN, {**TURN, "tool_calls": [{**CALL, **ODD}]}),
-        (TURN, {**TURN, "tool_calls": [{**CALL, "function": {**CALL["function"], **ODD}}]}),  # type: ignore[dict-item]
     ],
-)
-def test_the_shortcuts_read_the_same(common: Any, odd: Any) -> None:
-    short, long = read_messages(common), read_messages(odd)
-    assert short != long
-    assert short == tuple(map(bare, long))
+    (TURN, {**TURN, "tool_calls": [{**CALL, **ODD}]}),
+    (TURN, {**TURN, "tool_calls": [{**CALL, "function": {**CALL["function"], **ODD}}]}),  # type: ignore[dict-item]
+]
+
+
+def test_the_shortcuts_read_the_same(subtests: pytest.Subtests) -> None:
+    for common, odd in SHORTCUTS:
+        with subtests.test(common=common):
+            short, long = read_messages(common), read_messages(odd)
+            assert short != long
+            assert short == tuple(map(bare, long))
 
 
 def test_results_of_custom_calls_have_their_kind_in_the_shortcut() -> None:
@@ -377,61 +380,62 @@ def test_paths_beyond_those_made_once() -> None:
 USER = {"role": "user"}
 
 
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        ({"model": None}, "/model"),
-        ({"model": ""}, "/model"),
-        ({"messages": "hi"}, "/messages"),
-        ({"messages": ["hi"]}, "/messages/0"),
-        ({"messages": [{"role": "wizard", "content": "x"}]}, "/messages/0/role"),
-        ({"messages": [{"role": ["user"], "content": [], "x": 1}]}, "/messages/0/role"),
-        ({"messages": [{**USER, "content": 5}]}, "/messages/0/content"),
-        ({"messages": [{**USER, "content": ["x"]}]}, "/messages/0/content/0"),
-        ({"messages": [{**USER, "content": [{"type": "text"}]}]}, "/messages/0/content/0/text"),
-        ({"messages": [{**USER, "content": [{"type": "image_url"}]}]}, "/messages/0/content/0/image_url"),
-        ({"messages": [{**USER, "content": [{"type": "input_audio"}]}]}, "/messages/0/content/0/input_audio"),
-        ({"messages": [{**USER, "content": [{"type": "file"}]}]}, "/messages/0/content/0/file"),
-        (
-            {"messages": [{**USER, "content": [{"type": "file", "file": {}}]}]},
-            "/messages/0/content/0/file/file_id",
-        ),
-        ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "/messages/0/tool_calls"),
-        ({"messages": [{"role": "assistant", "tool_calls": [1]}]}, "/messages/0/tool_calls/0"),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]},
-            "/messages/0/tool_calls/0/function",
-        ),
-        ({"messages": [{"role": "assistant", "function_call": "f"}]}, "/messages/0/function_call"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "/messages/0/tool_call_id"),
-        ({"messages": [{"role": "function", "content": "x"}]}, "/messages/0/name"),
-        ({"tools": {}}, "/tools"),
-        ({"tools": [1]}, "/tools/0"),
-        ({"tools": [{"type": "function"}]}, "/tools/0/function"),
-        ({"tools": [{"type": "custom"}]}, "/tools/0/custom"),
-        ({"tool_choice": "maybe"}, "/tool_choice"),
-        ({"tool_choice": {"type": "function"}}, "/tool_choice"),
-        ({"tool_choice": 5}, "/tool_choice"),
-        (
-            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": 1}}},
-            "/tool_choice/allowed_tools/tools",
-        ),
-        (
-            {"tools": [{"type": "function", "function": {"name": "f", "description": 1}}]},
-            "/tools/0/function/description",
-        ),
-        (
-            {"tools": [{"type": "custom", "custom": {"name": "f", "description": [1]}}]},
-            "/tools/0/custom/description",
-        ),
-        ({"functions": [{"name": "f", "description": {}}]}, "/functions/0/description"),
-        ({"response_format": "json"}, "/response_format"),
-        ({"response_format": {"type": "json_schema"}}, "/response_format/json_schema"),
-        ({"stream_options": 5}, "/stream_options"),
-    ],
-)
-def test_wrong_types_of_required_members_are_refused_with_their_path(body: Any, path: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**body)
-    assert (caught.value.path, caught.value.status) == (path, 400)
-    assert caught.value.code in {"invalid_type", "invalid_value"}
+WRONG_TYPES: list[tuple[Any, str]] = [
+    ({"model": None}, "/model"),
+    ({"model": ""}, "/model"),
+    ({"messages": "hi"}, "/messages"),
+    ({"messages": ["hi"]}, "/messages/0"),
+    ({"messages": [{"role": "wizard", "content": "x"}]}, "/messages/0/role"),
+    ({"messages": [{"role": ["user"], "content": [], "x": 1}]}, "/messages/0/role"),
+    ({"messages": [{**USER, "content": 5}]}, "/messages/0/content"),
+    ({"messages": [{**USER, "content": ["x"]}]}, "/messages/0/content/0"),
+    ({"messages": [{**USER, "content": [{"type": "text"}]}]}, "/messages/0/content/0/text"),
+    ({"messages": [{**USER, "content": [{"type": "image_url"}]}]}, "/messages/0/content/0/image_url"),
+    ({"messages": [{**USER, "content": [{"type": "input_audio"}]}]}, "/messages/0/content/0/input_audio"),
+    ({"messages": [{**USER, "content": [{"type": "file"}]}]}, "/messages/0/content/0/file"),
+    (
+        {"messages": [{**USER, "content": [{"type": "file", "file": {}}]}]},
+        "/messages/0/content/0/file/file_id",
+    ),
+    ({"messages": [{"role": "assistant", "tool_calls": {}}]}, "/messages/0/tool_calls"),
+    ({"messages": [{"role": "assistant", "tool_calls": [1]}]}, "/messages/0/tool_calls/0"),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+        "/messages/0/tool_calls/0/function",
+    ),
+    ({"messages": [{"role": "assistant", "function_call": "f"}]}, "/messages/0/function_call"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "/messages/0/tool_call_id"),
+    ({"messages": [{"role": "function", "content": "x"}]}, "/messages/0/name"),
+    ({"tools": {}}, "/tools"),
+    ({"tools": [1]}, "/tools/0"),
+    ({"tools": [{"type": "function"}]}, "/tools/0/function"),
+    ({"tools": [{"type": "custom"}]}, "/tools/0/custom"),
+    ({"tool_choice": "maybe"}, "/tool_choice"),
+    ({"tool_choice": {"type": "function"}}, "/tool_choice"),
+    ({"tool_choice": 5}, "/tool_choice"),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": 1}}},
+        "/tool_choice/allowed_tools/tools",
+    ),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f", "description": 1}}]},
+        "/tools/0/function/description",
+    ),
+    (
+        {"tools": [{"type": "custom", "custom": {"name": "f", "description": [1]}}]},
+        "/tools/0/custom/description",
+    ),
+    ({"functions": [{"name": "f", "description": {}}]}, "/functions/0/description"),
+    ({"response_format": "json"}, "/response_format"),
+    ({"response_format": {"type": "json_schema"}}, "/response_format/json_schema"),
+    ({"stream_options": 5}, "/stream_options"),
+]
+
+
+def test_wrong_types_of_required_members_are_refused_with_their_path(subtests: pytest.Subtests) -> None:
+    for body, path in WRONG_TYPES:
+        with subtests.test(path=path):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**body)
+            assert (caught.value.path, caught.value.status) == (path, 400)
+            assert caught.value.code in {"invalid_type", "invalid_value"}

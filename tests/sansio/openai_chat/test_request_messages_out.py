@@ -50,91 +50,92 @@ def result_of(call_id: str) -> Message:
 # -- parts ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("media", "expected", "losses"),
-    [
-        (
-            Media("image", "url", "https://i", detail="high"),
-            [{"type": "image_url", "image_url": {"url": "https://i", "detail": "high"}}],
-            [],
+MEDIA: list[tuple[Media, Any, Any]] = [
+    (
+        Media("image", "url", "https://i", detail="high"),
+        [{"type": "image_url", "image_url": {"url": "https://i", "detail": "high"}}],
+        [],
+    ),
+    (
+        Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")),
+        [],
+        [("dropped", "/i"), ("dropped", "/i/c")],
+    ),
+    (
+        Media("file", "base64", "QQ==", "application/pdf", path="/d"),
+        [
+            {
+                "type": "file",
+                "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,QQ=="},
+            }
+        ],
+        [],
+    ),
+    (
+        Media("file", "base64", "QQ==", "application/pdf", "a.pdf", "high", path="/d"),
+        [
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,QQ=="},
+            }
+        ],
+        [("dropped", "/d/detail")],
+    ),
+    (
+        Media("file", "base64", "QQ==", None, path="/d"),
+        [{"type": "file", "file": {"filename": "document", "file_data": "QQ=="}}],
+        [],
+    ),
+    (
+        Media(
+            "file",
+            "base64",
+            "QQ==",
+            "text/csv",
+            "a.csv",
+            context="c",
+            citations={"enabled": True},
+            path="/d",
         ),
-        (
-            Media("image", "file_id", "f-1", path="/i", cache=CacheMark("/i/c")),
-            [],
-            [("dropped", "/i"), ("dropped", "/i/c")],
-        ),
-        (
-            Media("file", "base64", "QQ==", "application/pdf", path="/d"),
-            [
-                {
-                    "type": "file",
-                    "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,QQ=="},
-                }
-            ],
-            [],
-        ),
-        (
-            Media("file", "base64", "QQ==", "application/pdf", "a.pdf", "high", path="/d"),
-            [
-                {
-                    "type": "file",
-                    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,QQ=="},
-                }
-            ],
-            [("dropped", "/d/detail")],
-        ),
-        (
-            Media("file", "base64", "QQ==", None, path="/d"),
-            [{"type": "file", "file": {"filename": "document", "file_data": "QQ=="}}],
-            [],
-        ),
-        (
-            Media(
-                "file",
-                "base64",
-                "QQ==",
-                "text/csv",
-                "a.csv",
-                context="c",
-                citations={"enabled": True},
-                path="/d",
-            ),
-            [
-                text_part("c"),
-                {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}},
-            ],
-            [("altered", "/d/context"), ("dropped", "/d/citations")],
-        ),
-        (
-            Media("file", "file_id", "f-1", path="/d"),
-            [{"type": "file", "file": {"file_id": "f-1"}}],
-            [("altered", "/d")],
-        ),
-        (
-            Media("file", "url", "https://d", path="/d"),
-            [text_part("[document: https://d]")],
-            [("altered", "/d")],
-        ),
-        (Media("file", "text", "words", path="/d"), [text_part("words")], []),
-        (
-            Media("file", "text", "words", filename="T", path="/d"),
-            [text_part("T\n\nwords")],
-            [("altered", "/d/title")],
-        ),
-        (
-            Media("audio", "base64", "QQ==", "audio/wav"),
-            [{"type": "input_audio", "input_audio": {"data": "QQ==", "format": "wav"}}],
-            [],
-        ),
-    ],
-)
-def test_media(media: Media, expected: Any, losses: Any) -> None:
-    out, found = messages_of(user(Text("see"), media))
-    if all(part.keys() == {"type", "text"} for part in expected):
-        assert out[0]["content"] == "\n\n".join(["see", *[part["text"] for part in expected]])
-    else:
-        assert out[0]["content"] == [text_part("see"), *expected]
-    assert found == losses
+        [
+            text_part("c"),
+            {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,QQ=="}},
+        ],
+        [("altered", "/d/context"), ("dropped", "/d/citations")],
+    ),
+    (
+        Media("file", "file_id", "f-1", path="/d"),
+        [{"type": "file", "file": {"file_id": "f-1"}}],
+        [("altered", "/d")],
+    ),
+    (
+        Media("file", "url", "https://d", path="/d"),
+        [text_part("[document: https://d]")],
+        [("altered", "/d")],
+    ),
+    (Media("file", "text", "words", path="/d"), [text_part("words")], []),
+    (
+        Media("file", "text", "words", filename="T", path="/d"),
+        [text_part("T\n\nwords")],
+        [("altered", "/d/title")],
+    ),
+    (
+        Media("audio", "base64", "QQ==", "audio/wav"),
+        [{"type": "input_audio", "input_audio": {"data": "QQ==", "format": "wav"}}],
+        [],
+    ),
+]
+
+
+def test_media(subtests: pytest.Subtests) -> None:
+    for media, expected, losses in MEDIA:
+        with subtests.test(media=media):
+            out, found = messages_of(user(Text("see"), media))
+            if all(part.keys() == {"type", "text"} for part in expected):
+                assert out[0]["content"] == "\n\n".join(["see", *[part["text"] for part in expected]])
+            else:
+                assert out[0]["content"] == [text_part("see"), *expected]
+            assert found == losses
 
 
 def test_parts_without_a_counterpart_are_losses() -> None:

@@ -68,7 +68,7 @@ def test_texts_are_one_string_in_every_role() -> None:
     assert losses == []
 
 
-def test_texts_stay_parts_where_the_upstream_takes_them() -> None:
+def test_texts_stay_parts_where_the_upstream_accepts_them() -> None:
     out, losses = messages_of(*TEXTS, capabilities=Capabilities(text_content="parts"))
     parts = [[text_part(text) for text in texts] for texts in ("ab", ["hi", "there"], "xyz", "12")]
     assert [message["content"] for message in out[:4]] == parts
@@ -83,7 +83,7 @@ def test_texts_with_an_image_stay_parts() -> None:
 
 
 @pytest.mark.parametrize("param", ["previous_response_id", "conversation", "prompt", "background"])
-def test_what_needs_a_store_is_refused(param: Any) -> None:
+def test_requests_that_need_a_store_are_refused(param: Any) -> None:
     with pytest.raises(RequestRefused) as caught:
         write(params={param: "x"}, param_paths={param: f"/{param}"})
     assert (caught.value.status, caught.value.path, caught.value.code) == (
@@ -125,7 +125,7 @@ def test_user_text_after_results_is_a_message() -> None:
 
 
 @pytest.mark.parametrize("capabilities", [NO_USER, ALTERNATE])
-def test_user_text_after_results_is_merged_into_them_where_turns_require_it(
+def test_user_text_is_merged_into_results_where_turns_alternate(
     capabilities: Capabilities,
 ) -> None:
     # "Unexpected role 'user' after role 'tool'"
@@ -337,34 +337,35 @@ def written(*messages: Message) -> tuple[Any, list[str]]:
 MARK = CacheMark("/mark")
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
-@pytest.mark.parametrize(
-    "parts",
-    [
-        (Text("a"),),
-        (Text(""),),
-        (Text("a", cache=MARK),),
-        (Text("a", citations=[{}]),),
-        (Text("a"), Text("b")),
-        (ToolCall("c", "f", ""),),
-        (Text("a"), ToolCall("c", "f", "{}"), ToolCall("d", "f", "x", ToolKind.CUSTOM)),
-        (ToolCall("c", "f", "{}"), Text("a")),
-        (ToolCall("c", "f", "{}", cache=MARK),),
-        (ToolResult("c", (Text("a"),)),),
-        (ToolResult("c", (Text(""),)),),
-        (ToolResult("c", ()),),
-        (ToolResult("c", (Text("a"),), is_error=True),),
-        (ToolResult("c", (Text("a"),), cache=MARK),),
-        (ToolResult("c", (Text("a", cache=MARK),)),),
-        (),
-    ],
-)
-def test_the_short_paths_write_the_same(role: Any, parts: tuple[Part, ...]) -> None:
-    message = Message(role, parts, "/m")
-    assert written(message) == written(msgspec.structs.replace(message, phase="p"))
+SHORTCUTS: list[tuple[Part, ...]] = [
+    (Text("a"),),
+    (Text(""),),
+    (Text("a", cache=MARK),),
+    (Text("a", citations=[{}]),),
+    (Text("a"), Text("b")),
+    (ToolCall("c", "f", ""),),
+    (Text("a"), ToolCall("c", "f", "{}"), ToolCall("d", "f", "x", ToolKind.CUSTOM)),
+    (ToolCall("c", "f", "{}"), Text("a")),
+    (ToolCall("c", "f", "{}", cache=MARK),),
+    (ToolResult("c", (Text("a"),)),),
+    (ToolResult("c", (Text(""),)),),
+    (ToolResult("c", ()),),
+    (ToolResult("c", (Text("a"),), is_error=True),),
+    (ToolResult("c", (Text("a"),), cache=MARK),),
+    (ToolResult("c", (Text("a", cache=MARK),)),),
+    (),
+]
 
 
-def test_several_messages_between_two_turns_take_the_short_path() -> None:
+def test_the_shortcuts_write_the_same(subtests: pytest.Subtests) -> None:
+    for role in ["user", "assistant"]:
+        for parts in SHORTCUTS:
+            with subtests.test(role=role, parts=parts):
+                message = Message(role, parts, "/m")
+                assert written(message) == written(msgspec.structs.replace(message, phase="p"))
+
+
+def test_several_messages_between_two_turns_use_the_shortcut() -> None:
     result = Message("user", (ToolResult("c", (Text("a"),)),), "/m")
     assistant = Message("user", (Text("b"),), "/n")
     assert written(assistant, result) == (

@@ -1,4 +1,4 @@
-"""Chat requests that are repaired for a Chat upstream: what the protocol defines stays, and capabilities are obeyed."""
+"""Chat requests that are rewritten for a Chat upstream: defined fields stay, and capabilities are respected."""
 
 from __future__ import annotations
 
@@ -264,105 +264,104 @@ def test_reasoning_of_merged_turns_is_joined() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "before", "after", "losses"),
-    [
-        ({}, {"max_tokens": 5}, {"max_completion_tokens": 5}, []),
-        ({"max_tokens_field": "max_tokens"}, {"max_completion_tokens": 5}, {"max_tokens": 5}, []),
-        (
-            {"efforts": ("low", "high")},
-            {"reasoning_effort": "max"},
-            {"reasoning_effort": "high"},
-            ["/reasoning_effort"],
-        ),
-        (
-            {"reasoning_setting": "thinking"},
-            {"reasoning_effort": "none"},
-            {"thinking": {"type": "disabled"}},
-            [],
-        ),
-        (
-            {},
-            {"thinking": {"type": "disabled", "new": 1}},
-            {"reasoning_effort": "none", "thinking": {"new": 1}},
-            [],
-        ),
-        ({}, {"service_tier": "ludicrous"}, {"service_tier": "ludicrous"}, []),
-        ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
-        ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
-        ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
-        # Settings of a template are sent on, unless the upstream has another setting for reasoning.
-        ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
-        (
-            {"efforts": ("low", "high")},
-            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
-            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
-            [],
-        ),
-        (
-            {"efforts": ("low", "high")},
-            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "max"},
-            {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"},
-            ["/reasoning_effort"],
-        ),
-        (
-            {"reasoning_setting": "enable_thinking"},
-            {"chat_template_kwargs": {"thinking": False}},
-            {"enable_thinking": False},
-            [],
-        ),
-        ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
-        (
-            {},
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "n", "schema": {}, "new": 1},
-                }
-            },
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "n", "schema": {}, "new": 1},
-                }
-            },
-            [],
-        ),
-        # Tools.
-        ({}, {"tools": [FUNCTION], "tool_choice": "auto"}, {"tools": [FUNCTION]}, []),
-        ({}, {"tools": [{**FUNCTION, "new": 1}]}, {"tools": [{**FUNCTION, "new": 1}]}, []),
-        ({}, {"tools": [{"type": "odd", "odd": 1}]}, {"tools": [{"type": "odd", "odd": 1}]}, []),
-        ({}, {"web_search_options": {"new": 1}}, {"web_search_options": {"new": 1}}, []),
-        (
-            {},
-            {"tools": [{**FUNCTION, "cache_control": MARK}]},
-            {"tools": [FUNCTION]},
-            ["/tools/0/cache_control"],
-        ),
-        (
-            {"cache_marks": "cache_control"},
-            {"tools": [{**FUNCTION, "cache_control": MARK}]},
-            {"tools": [{**FUNCTION, "cache_control": MARK}]},
-            [],
-        ),
-        (
-            {},
-            {"functions": [FUNCTION["function"]], "function_call": {"name": "f"}},
-            {
-                "tools": [FUNCTION],
-                "tool_choice": {"type": "function", "function": {"name": "f"}},
-                "parallel_tool_calls": False,
-            },
-            [],
-        ),
-    ],
-)
-def test_settings_and_tools(
-    capabilities: dict[str, Any], before: dict[str, Any], after: dict[str, Any], losses: list[str]
-) -> None:
-    out, lost = rewrite({"messages": [HI], **before}, **capabilities)
-    assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
-    assert lost == losses
+SETTINGS_TOOLS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
+    ({}, {"max_tokens": 5}, {"max_completion_tokens": 5}, []),
+    ({"max_tokens_field": "max_tokens"}, {"max_completion_tokens": 5}, {"max_tokens": 5}, []),
+    (
+        {"efforts": ("low", "high")},
+        {"reasoning_effort": "max"},
+        {"reasoning_effort": "high"},
+        ["/reasoning_effort"],
+    ),
+    (
+        {"reasoning_setting": "thinking"},
+        {"reasoning_effort": "none"},
+        {"thinking": {"type": "disabled"}},
+        [],
+    ),
+    (
+        {},
+        {"thinking": {"type": "disabled", "new": 1}},
+        {"reasoning_effort": "none", "thinking": {"new": 1}},
+        [],
+    ),
+    ({}, {"service_tier": "ludicrous"}, {"service_tier": "ludicrous"}, []),
+    ({}, {"top_logprobs": 3, "logprobs": False}, {"top_logprobs": 3, "logprobs": False}, []),
+    ({}, {"prompt_cache_options": {"mode": "implicit"}}, {}, ["/prompt_cache_options"]),
+    ({}, {"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+    # Settings of a template are sent on, unless the upstream has another setting for reasoning.
+    ({}, {"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}, []),
+    (
+        {"efforts": ("low", "high")},
+        {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+        {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+        [],
+    ),
+    (
+        {"efforts": ("low", "high")},
+        {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "max"},
+        {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"},
+        ["/reasoning_effort"],
+    ),
+    (
+        {"reasoning_setting": "enable_thinking"},
+        {"chat_template_kwargs": {"thinking": False}},
+        {"enable_thinking": False},
+        [],
+    ),
+    ({}, {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}, []),
+    (
+        {},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {}, "new": 1},
+            }
+        },
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "n", "schema": {}, "new": 1},
+            }
+        },
+        [],
+    ),
+    # Tools.
+    ({}, {"tools": [FUNCTION], "tool_choice": "auto"}, {"tools": [FUNCTION]}, []),
+    ({}, {"tools": [{**FUNCTION, "new": 1}]}, {"tools": [{**FUNCTION, "new": 1}]}, []),
+    ({}, {"tools": [{"type": "odd", "odd": 1}]}, {"tools": [{"type": "odd", "odd": 1}]}, []),
+    ({}, {"web_search_options": {"new": 1}}, {"web_search_options": {"new": 1}}, []),
+    (
+        {},
+        {"tools": [{**FUNCTION, "cache_control": MARK}]},
+        {"tools": [FUNCTION]},
+        ["/tools/0/cache_control"],
+    ),
+    (
+        {"cache_marks": "cache_control"},
+        {"tools": [{**FUNCTION, "cache_control": MARK}]},
+        {"tools": [{**FUNCTION, "cache_control": MARK}]},
+        [],
+    ),
+    (
+        {},
+        {"functions": [FUNCTION["function"]], "function_call": {"name": "f"}},
+        {
+            "tools": [FUNCTION],
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "parallel_tool_calls": False,
+        },
+        [],
+    ),
+]
+
+
+def test_settings_and_tools(subtests: pytest.Subtests) -> None:
+    for capabilities, before, after, losses in SETTINGS_TOOLS:
+        with subtests.test(capabilities=capabilities, before=before):
+            out, lost = rewrite({"messages": [HI], **before}, **capabilities)
+            assert {name: value for name, value in out.items() if name not in ("model", "messages")} == after
+            assert lost == losses
 
 
 def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> None:

@@ -1,4 +1,4 @@
-"""Settings: the dialects in which clients ask for reasoning, and what each kind of upstream gets."""
+"""Settings: the dialects in which clients request reasoning, and what each kind of upstream gets."""
 
 from __future__ import annotations
 
@@ -23,59 +23,60 @@ def read(**body: Any) -> Request:
 # -- settings that clients send ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({}, None),
-        ({"reasoning_effort": "none"}, ReasoningConfig(effort="none", path="/reasoning_effort")),
-        (
-            {"reasoning": {"effort": "low"}},
-            ReasoningConfig(effort="low", path="/reasoning", effort_path="/reasoning/effort"),
+READ_REASONING: list[tuple[Any, Any]] = [
+    ({}, None),
+    ({"reasoning_effort": "none"}, ReasoningConfig(effort="none", path="/reasoning_effort")),
+    (
+        {"reasoning": {"effort": "low"}},
+        ReasoningConfig(effort="low", path="/reasoning", effort_path="/reasoning/effort"),
+    ),
+    (
+        {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
+        ReasoningConfig(
+            "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
         ),
-        (
-            {"reasoning": {"max_tokens": 2000, "exclude": True}, "reasoning_effort": "high"},
-            ReasoningConfig(
-                "enabled", "high", 2000, "omitted", path="/reasoning", effort_path="/reasoning_effort"
-            ),
-        ),
-        (
-            {"reasoning": {"enabled": True, "exclude": False}},
-            ReasoningConfig("adaptive", display="summarized", path="/reasoning"),
-        ),
-        (
-            {"reasoning": {"enabled": False, "max_tokens": 9}},
-            ReasoningConfig("disabled", None, 9, path="/reasoning"),
-        ),
-        # Switches of open servers and of their templates.
-        ({"enable_thinking": True}, ReasoningConfig("adaptive", path="/enable_thinking")),
-        ({"enable_thinking": False}, ReasoningConfig("disabled", path="/enable_thinking")),
-        (
-            {"enable_thinking": True, "thinking_budget": 4000},
-            ReasoningConfig("enabled", None, 4000, path="/thinking_budget"),
-        ),
-        (
-            {"chat_template_kwargs": {"enable_thinking": False}},
-            ReasoningConfig("disabled", path="/chat_template_kwargs"),
-        ),
-        (
-            {"chat_template_kwargs": {"thinking": True}},
-            ReasoningConfig("adaptive", path="/chat_template_kwargs"),
-        ),
-        ({"include_reasoning": False}, ReasoningConfig(display="omitted", path="/include_reasoning")),
-        ({"include_reasoning": True}, ReasoningConfig(display="summarized", path="/include_reasoning")),
-        ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
-        ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 5}},
-            ReasoningConfig("enabled", None, 5, path="/thinking"),
-        ),
-        ({"thinking": {"type": "odd"}}, None),
-        ({"thinking": True}, None),
-        ({"reasoning_effort": None, "reasoning": {}}, None),
-    ],
-)
-def test_read_reasoning(body: Any, expected: Any) -> None:
-    assert read(**body).reasoning == expected
+    ),
+    (
+        {"reasoning": {"enabled": True, "exclude": False}},
+        ReasoningConfig("adaptive", display="summarized", path="/reasoning"),
+    ),
+    (
+        {"reasoning": {"enabled": False, "max_tokens": 9}},
+        ReasoningConfig("disabled", None, 9, path="/reasoning"),
+    ),
+    # Switches of open servers and of their templates.
+    ({"enable_thinking": True}, ReasoningConfig("adaptive", path="/enable_thinking")),
+    ({"enable_thinking": False}, ReasoningConfig("disabled", path="/enable_thinking")),
+    (
+        {"enable_thinking": True, "thinking_budget": 4000},
+        ReasoningConfig("enabled", None, 4000, path="/thinking_budget"),
+    ),
+    (
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        ReasoningConfig("disabled", path="/chat_template_kwargs"),
+    ),
+    (
+        {"chat_template_kwargs": {"thinking": True}},
+        ReasoningConfig("adaptive", path="/chat_template_kwargs"),
+    ),
+    ({"include_reasoning": False}, ReasoningConfig(display="omitted", path="/include_reasoning")),
+    ({"include_reasoning": True}, ReasoningConfig(display="summarized", path="/include_reasoning")),
+    ({"reasoning": {"enabled": False}}, ReasoningConfig("disabled", path="/reasoning")),
+    ({"thinking": {"type": "disabled"}}, ReasoningConfig("disabled", path="/thinking")),
+    (
+        {"thinking": {"type": "enabled", "budget_tokens": 5}},
+        ReasoningConfig("enabled", None, 5, path="/thinking"),
+    ),
+    ({"thinking": {"type": "odd"}}, None),
+    ({"thinking": True}, None),
+    ({"reasoning_effort": None, "reasoning": {}}, None),
+]
+
+
+def test_read_reasoning(subtests: pytest.Subtests) -> None:
+    for body, expected in READ_REASONING:
+        with subtests.test(body=body):
+            assert read(**body).reasoning == expected
 
 
 @pytest.mark.parametrize(
@@ -93,72 +94,74 @@ def test_reasoning_settings_of_a_wrong_type(body: dict[str, Any], path: str) -> 
     assert caught.value.path == path
 
 
-@pytest.mark.parametrize(
-    ("body", "expected", "extra"),
-    [
-        # Of two that agree one is read; of two that do not, the first counts and the other one is extra.
-        ({"enable_thinking": False, "thinking": {"type": "disabled"}}, ("disabled", None, None), None),
-        ({"enable_thinking": True, "thinking": {"type": "enabled"}}, ("enabled", None, None), None),
-        (
-            {"enable_thinking": True, "thinking": {"type": "disabled"}},
-            ("disabled", None, None),
-            {"enable_thinking": True},
-        ),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 5}, "thinking_budget": 6},
-            ("enabled", None, 5),
-            {"thinking_budget": 6},
-        ),
-        (
-            {"chat_template_kwargs": {"enable_thinking": True, "thinking": False, "custom": 1}},
-            ("adaptive", None, None),
-            {"chat_template_kwargs": {"custom": 1, "thinking": False}},
-        ),
-        ({"chat_template_kwargs": {"custom": 1}}, None, {"chat_template_kwargs": {"custom": 1}}),
-        ({"enable_thinking": "yes"}, None, {"enable_thinking": "yes"}),
-        ({"include_reasoning": "yes"}, None, {"include_reasoning": "yes"}),
-        ({"reasoning": {"exclude": "yes"}}, None, {"reasoning": {"exclude": "yes"}}),
-        ({"reasoning_effort": "low", "enable_thinking": True}, ("adaptive", "low", None), None),
-    ],
-)
-def test_of_two_reasoning_settings_the_first_counts(body: Any, expected: Any, extra: Any) -> None:
-    request = read(**body)
-    config = request.reasoning
-    assert (config and (config.mode, config.effort, config.budget)) == expected
-    assert request.extra == extra
+TWO_REASONING: list[tuple[Any, Any, Any]] = [
+    # Of two that agree one is read; of two that do not, the first counts and the other one is extra.
+    ({"enable_thinking": False, "thinking": {"type": "disabled"}}, ("disabled", None, None), None),
+    ({"enable_thinking": True, "thinking": {"type": "enabled"}}, ("enabled", None, None), None),
+    (
+        {"enable_thinking": True, "thinking": {"type": "disabled"}},
+        ("disabled", None, None),
+        {"enable_thinking": True},
+    ),
+    (
+        {"thinking": {"type": "enabled", "budget_tokens": 5}, "thinking_budget": 6},
+        ("enabled", None, 5),
+        {"thinking_budget": 6},
+    ),
+    (
+        {"chat_template_kwargs": {"enable_thinking": True, "thinking": False, "custom": 1}},
+        ("adaptive", None, None),
+        {"chat_template_kwargs": {"custom": 1, "thinking": False}},
+    ),
+    ({"chat_template_kwargs": {"custom": 1}}, None, {"chat_template_kwargs": {"custom": 1}}),
+    ({"enable_thinking": "yes"}, None, {"enable_thinking": "yes"}),
+    ({"include_reasoning": "yes"}, None, {"include_reasoning": "yes"}),
+    ({"reasoning": {"exclude": "yes"}}, None, {"reasoning": {"exclude": "yes"}}),
+    ({"reasoning_effort": "low", "enable_thinking": True}, ("adaptive", "low", None), None),
+]
+
+
+def test_of_two_reasoning_settings_the_first_counts(subtests: pytest.Subtests) -> None:
+    for body, expected, extra in TWO_REASONING:
+        with subtests.test(body=body):
+            request = read(**body)
+            config = request.reasoning
+            assert (config and (config.mode, config.effort, config.budget)) == expected
+            assert request.extra == extra
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}
 ALLOWED = {"mode": "auto", "tools": [NAMED]}
 
 
-@pytest.mark.parametrize(
-    ("body", "extra"),
-    [
-        ({"max_tokens": 1, "max_completion_tokens": 2}, {"max_tokens": 1}),
-        ({"tool_choice": NAMED}, None),
-        ({"tool_choice": {**NAMED, "x": 1}}, {"tool_choice": {**NAMED, "x": 1}}),
-        ({"tool_choice": {"type": "auto"}}, None),
-        ({"tool_choice": {"type": "auto", "x": 1}}, {"tool_choice": {"type": "auto", "x": 1}}),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED}}, None),
-        (
-            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
-            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
-        ),
-        ({"tool_choice": "auto", "function_call": "none"}, {"function_call": "none"}),
-        ({"function_call": {"name": "f"}}, None),
-        ({"function_call": {"name": "f", "x": 1}}, {"function_call": {"name": "f", "x": 1}}),
-        ({"reasoning": {"effort": "low", "x": 1}}, {"reasoning": {"x": 1}}),
-        ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, {"reasoning": {"effort": "low"}}),
-        ({"reasoning": "deep"}, {"reasoning": "deep"}),
-        ({"thinking": {"type": "enabled", "x": 1}}, {"thinking": {"x": 1}}),
-        ({"thinking": True}, {"thinking": True}),
-        ({"response_format": {"type": "text", "x": 1}}, {"response_format": {"type": "text", "x": 1}}),
-        ({"response_format": {"type": "json_object", "x": 1}}, {"response_format": {"x": 1}}),
-    ],
-)
-def test_extra_of_settings(body: Any, extra: Any) -> None:
-    assert read(**body).extra == extra
+EXTRA_SETTINGS: list[tuple[Any, Any]] = [
+    ({"max_tokens": 1, "max_completion_tokens": 2}, {"max_tokens": 1}),
+    ({"tool_choice": NAMED}, None),
+    ({"tool_choice": {**NAMED, "x": 1}}, {"tool_choice": {**NAMED, "x": 1}}),
+    ({"tool_choice": {"type": "auto"}}, None),
+    ({"tool_choice": {"type": "auto", "x": 1}}, {"tool_choice": {"type": "auto", "x": 1}}),
+    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED}}, None),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"tools": ["f"]}}},
+    ),
+    ({"tool_choice": "auto", "function_call": "none"}, {"function_call": "none"}),
+    ({"function_call": {"name": "f"}}, None),
+    ({"function_call": {"name": "f", "x": 1}}, {"function_call": {"name": "f", "x": 1}}),
+    ({"reasoning": {"effort": "low", "x": 1}}, {"reasoning": {"x": 1}}),
+    ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, {"reasoning": {"effort": "low"}}),
+    ({"reasoning": "deep"}, {"reasoning": "deep"}),
+    ({"thinking": {"type": "enabled", "x": 1}}, {"thinking": {"x": 1}}),
+    ({"thinking": True}, {"thinking": True}),
+    ({"response_format": {"type": "text", "x": 1}}, {"response_format": {"type": "text", "x": 1}}),
+    ({"response_format": {"type": "json_object", "x": 1}}, {"response_format": {"x": 1}}),
+]
+
+
+def test_extra_of_settings(subtests: pytest.Subtests) -> None:
+    for body, extra in EXTRA_SETTINGS:
+        with subtests.test(body=body):
+            assert read(**body).extra == extra
 
 
 def test_a_switch_without_a_budget_turns_thinking_on() -> None:
@@ -178,34 +181,35 @@ OFF = ReasoningConfig("disabled", path="/thinking")
 NONE = ReasoningConfig(effort="none", path="/reasoning_effort")
 
 
-@pytest.mark.parametrize(
-    ("setting", "config", "expected", "losses"),
-    [
-        ("reasoning_effort", EFFORT, {"reasoning_effort": "xhigh"}, []),
-        ("reasoning_effort", BUDGET, {"reasoning_effort": "medium"}, [("altered", "/thinking")]),
-        ("reasoning_effort", BOTH, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
-        ("reasoning_effort", ADAPTIVE, {"reasoning_effort": "high"}, []),
-        ("reasoning_effort", OFF, {"reasoning_effort": "none"}, []),
-        ("reasoning_effort", NONE, {"reasoning_effort": "none"}, []),
-        ("reasoning", EFFORT, {"reasoning": {"effort": "xhigh"}}, []),
-        ("reasoning", BUDGET, {"reasoning": {"max_tokens": 9000}}, []),
-        ("reasoning", BOTH, {"reasoning": {"effort": "low"}}, [("altered", "/thinking")]),
-        ("reasoning", OFF, {"reasoning": {"effort": "none"}}, []),
-        ("thinking", EFFORT, {"thinking": {"type": "enabled"}}, [("altered", "/reasoning/effort")]),
-        ("thinking", BUDGET, {"thinking": {"type": "enabled"}}, [("altered", "/thinking")]),
-        ("thinking", ADAPTIVE, {"thinking": {"type": "enabled"}}, []),
-        ("thinking", OFF, {"thinking": {"type": "disabled"}}, []),
-        ("enable_thinking", ADAPTIVE, {"enable_thinking": True}, []),
-        ("enable_thinking", NONE, {"enable_thinking": False}, []),
-        (None, EFFORT, {}, [("dropped", "/reasoning/effort")]),
-        (None, OFF, {}, [("dropped", "/thinking")]),
-        (None, BOTH, {}, [("dropped", "/output_config/effort"), ("dropped", "/thinking")]),
-    ],
-)
-def test_write_reasoning(setting: Any, config: ReasoningConfig, expected: Any, losses: Any) -> None:
-    body, found = write(reasoning=config, capabilities=Capabilities(reasoning_setting=setting))
-    assert body == {"model": "m", "messages": [], **expected}
-    assert found == losses
+WRITE_REASONING: list[tuple[Any, ReasoningConfig, Any, Any]] = [
+    ("reasoning_effort", EFFORT, {"reasoning_effort": "xhigh"}, []),
+    ("reasoning_effort", BUDGET, {"reasoning_effort": "medium"}, [("altered", "/thinking")]),
+    ("reasoning_effort", BOTH, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
+    ("reasoning_effort", ADAPTIVE, {"reasoning_effort": "high"}, []),
+    ("reasoning_effort", OFF, {"reasoning_effort": "none"}, []),
+    ("reasoning_effort", NONE, {"reasoning_effort": "none"}, []),
+    ("reasoning", EFFORT, {"reasoning": {"effort": "xhigh"}}, []),
+    ("reasoning", BUDGET, {"reasoning": {"max_tokens": 9000}}, []),
+    ("reasoning", BOTH, {"reasoning": {"effort": "low"}}, [("altered", "/thinking")]),
+    ("reasoning", OFF, {"reasoning": {"effort": "none"}}, []),
+    ("thinking", EFFORT, {"thinking": {"type": "enabled"}}, [("altered", "/reasoning/effort")]),
+    ("thinking", BUDGET, {"thinking": {"type": "enabled"}}, [("altered", "/thinking")]),
+    ("thinking", ADAPTIVE, {"thinking": {"type": "enabled"}}, []),
+    ("thinking", OFF, {"thinking": {"type": "disabled"}}, []),
+    ("enable_thinking", ADAPTIVE, {"enable_thinking": True}, []),
+    ("enable_thinking", NONE, {"enable_thinking": False}, []),
+    (None, EFFORT, {}, [("dropped", "/reasoning/effort")]),
+    (None, OFF, {}, [("dropped", "/thinking")]),
+    (None, BOTH, {}, [("dropped", "/output_config/effort"), ("dropped", "/thinking")]),
+]
+
+
+def test_write_reasoning(subtests: pytest.Subtests) -> None:
+    for setting, config, expected, losses in WRITE_REASONING:
+        with subtests.test(setting=setting):
+            body, found = write(reasoning=config, capabilities=Capabilities(reasoning_setting=setting))
+            assert body == {"model": "m", "messages": [], **expected}
+            assert found == losses
 
 
 def test_the_thinking_type_is_the_upstreams() -> None:
@@ -290,47 +294,48 @@ def test_the_display_of_reasoning_is_a_loss(show: Any) -> None:
 # -- plain settings ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("params", "expected", "losses"),
-    [
-        ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
-        ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
-        ({"stop": "a"}, {"stop": "a"}, []),
-        ({"user": "u" * 64}, {"user": "u" * 64}, []),
-        # Claude Code's has device, account and session; OpenAI's limit is 64.
-        ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
-        ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
-        (
-            {"safety_identifier": "u" * 129},
-            {"safety_identifier": sha256(b"u" * 129).hexdigest()},
-            [("altered", "/safety_identifier")],
-        ),
-        ({"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
-        ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
-        ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
-        ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
-        ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
-        ({"speed": "fast"}, {"service_tier": "fast"}, []),
-        ({"speed": "standard"}, {}, []),
-        ({"speed": "slow"}, {}, [("dropped", "/speed")]),
-        ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
-        ({"service_tier": "auto", "speed": "fast"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
-        ({"prompt_cache_options": {"mode": "implicit"}}, {}, [("dropped", "/prompt_cache_options")]),
-        ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
-        (
-            {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
-            {"logprobs": True},
-            [("dropped", "/include/2")],
-        ),
-        ({"include": "x"}, {}, []),
-        ({"background": False}, {}, []),
-        ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
-    ],
-)
-def test_write_settings(params: Any, expected: Any, losses: Any) -> None:
-    body, found = write(params=params)
-    assert body == {"model": "m", "messages": [], **expected}
-    assert found == losses
+WRITE_SETTINGS: list[tuple[Any, Any, Any]] = [
+    ({"temperature": 0, "top_k": 5, "seed": 1}, {"temperature": 0, "top_k": 5, "seed": 1}, []),
+    ({"max_output_tokens": 9}, {"max_completion_tokens": 9}, []),
+    ({"stop": "a"}, {"stop": "a"}, []),
+    ({"user": "u" * 64}, {"user": "u" * 64}, []),
+    # Claude Code's has device, account and session; OpenAI's limit is 64.
+    ({"user": "u" * 65}, {"user": sha256(b"u" * 65).hexdigest()}, [("altered", "/user")]),
+    ({"safety_identifier": "u" * 128}, {"safety_identifier": "u" * 128}, []),
+    (
+        {"safety_identifier": "u" * 129},
+        {"safety_identifier": sha256(b"u" * 129).hexdigest()},
+        [("altered", "/safety_identifier")],
+    ),
+    ({"metadata": {"user_id": "u"}}, {"metadata": {"user_id": "u"}}, []),
+    ({"metadata": {"k": "v"}}, {"metadata": {"k": "v"}}, []),
+    ({"service_tier": "flex"}, {"service_tier": "flex"}, []),
+    ({"service_tier": "standard_only"}, {"service_tier": "default"}, [("altered", "/service_tier")]),
+    ({"service_tier": "odd"}, {}, [("dropped", "/service_tier")]),
+    ({"speed": "fast"}, {"service_tier": "fast"}, []),
+    ({"speed": "standard"}, {}, []),
+    ({"speed": "slow"}, {}, [("dropped", "/speed")]),
+    ({"speed": "fast", "service_tier": "auto"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+    ({"service_tier": "auto", "speed": "fast"}, {"service_tier": "fast"}, [("dropped", "/service_tier")]),
+    ({"prompt_cache_options": {"mode": "implicit"}}, {}, [("dropped", "/prompt_cache_options")]),
+    ({"top_logprobs": 2}, {"top_logprobs": 2, "logprobs": True}, []),
+    (
+        {"include": ["message.output_text.logprobs", "reasoning.encrypted_content", "x"]},
+        {"logprobs": True},
+        [("dropped", "/include/2")],
+    ),
+    ({"include": "x"}, {}, []),
+    ({"background": False}, {}, []),
+    ({"truncation": "auto"}, {}, [("dropped", "/truncation")]),
+]
+
+
+def test_write_settings(subtests: pytest.Subtests) -> None:
+    for params, expected, losses in WRITE_SETTINGS:
+        with subtests.test(params=params):
+            body, found = write(params=params)
+            assert body == {"model": "m", "messages": [], **expected}
+            assert found == losses
 
 
 def test_i7_the_limit_has_the_upstreams_name() -> None:

@@ -207,27 +207,30 @@ def test_logprobs_without_bytes_get_null() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("reason", "calls", "finish", "losses"),
-    [
-        (StopReason.END, False, "stop", 0),
-        (StopReason.END, True, "tool_calls", 0),
-        (StopReason.TOOL_USE, True, "tool_calls", 0),
-        (StopReason.TOOL_USE, False, "stop", 0),
-        (StopReason.MAX_TOKENS, True, "length", 0),
-        (StopReason.CONTEXT_WINDOW, False, "length", 0),
-        (StopReason.CONTENT_FILTER, False, "content_filter", 0),
-        (StopReason.STOP_SEQUENCE, False, "stop", 0),
-        (StopReason.PAUSE, False, "stop", 1),
-        (StopReason.COMPACTION, False, "stop", 1),
-    ],
-)
-def test_finish_reasons(reason: StopReason, calls: bool, finish: str, losses: int) -> None:
-    events = response(*(call(0, "c1", "f", "{}") if calls else []), stop=reason)
-    ledger = Ledger()
-    assert chunks(write_stream(events, context(), ledger))[-1]["choices"][0]["finish_reason"] == finish
-    assert whole(events)["choices"][0]["finish_reason"] == finish
-    assert len(ledger) == losses
+FINISH_REASONS: list[tuple[StopReason, bool, str, int]] = [
+    (StopReason.END, False, "stop", 0),
+    (StopReason.END, True, "tool_calls", 0),
+    (StopReason.TOOL_USE, True, "tool_calls", 0),
+    (StopReason.TOOL_USE, False, "stop", 0),
+    (StopReason.MAX_TOKENS, True, "length", 0),
+    (StopReason.CONTEXT_WINDOW, False, "length", 0),
+    (StopReason.CONTENT_FILTER, False, "content_filter", 0),
+    (StopReason.STOP_SEQUENCE, False, "stop", 0),
+    (StopReason.PAUSE, False, "stop", 1),
+    (StopReason.COMPACTION, False, "stop", 1),
+]
+
+
+def test_finish_reasons(subtests: pytest.Subtests) -> None:
+    for reason, calls, finish, losses in FINISH_REASONS:
+        with subtests.test(calls=calls, finish=finish):
+            events = response(*(call(0, "c1", "f", "{}") if calls else []), stop=reason)
+            ledger = Ledger()
+            assert (
+                chunks(write_stream(events, context(), ledger))[-1]["choices"][0]["finish_reason"] == finish
+            )
+            assert whole(events)["choices"][0]["finish_reason"] == finish
+            assert len(ledger) == losses
 
 
 def test_a_matched_stop_sequence_is_named() -> None:

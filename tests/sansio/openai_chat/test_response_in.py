@@ -59,35 +59,36 @@ def stop_of(stream: bytes, response_context: ResponseContext | None = None) -> S
     return stop
 
 
-@pytest.mark.parametrize(
-    ("stream", "reason", "native"),
-    [
-        (SOME + chunk(delta(finish="stop")) + DONE, StopReason.END, "stop"),
-        (SOME + chunk(delta(finish="stop")), StopReason.END, "stop"),  # no [DONE]
-        (SOME + chunk(delta(finish="length")) + DONE, StopReason.MAX_TOKENS, "length"),
-        (SOME + chunk(delta(finish="content_filter")) + DONE, StopReason.CONTENT_FILTER, "content_filter"),
-        (SOME + chunk(delta(finish="model_length")) + DONE, StopReason.CONTEXT_WINDOW, "model_length"),
-        (SOME + chunk(delta(finish="eos")) + DONE, StopReason.END, "eos"),
-        (SOME + chunk(delta(finish="LENGTH")) + DONE, StopReason.MAX_TOKENS, "LENGTH"),
-        (CALLED + chunk(delta(finish="stop")) + DONE, StopReason.TOOL_USE, "stop"),
-        (SOME + chunk(delta(finish="tool_calls")) + DONE, StopReason.END, "tool_calls"),
-        (CALLED + chunk(delta(finish="length")) + DONE, StopReason.MAX_TOKENS, "length"),
-        # A9: the last finish reason counts; "" is none.
-        (chunk(delta(content="x", finish="")) + chunk(delta(finish="stop")) + chunk(delta(finish="length")) + DONE,
-         StopReason.MAX_TOKENS, "length"),
-        # Content after the finish reason.
-        (chunk(delta(content="x", finish="stop")) + SOME + DONE, StopReason.END, "stop"),
-        # A17: all in one chunk.
-        (chunk(delta(content="x", finish="stop"), usage=USAGE) + DONE, StopReason.END, "stop"),
-        # D6: without one, [DONE] or a last chunk of usage must follow.
-        (SOME + DONE, StopReason.END, None),
-        (CALLED + DONE, StopReason.TOOL_USE, None),
-        (SOME + chunk(usage=USAGE), StopReason.END, None),
-    ],
-)  # fmt: skip
-def test_stop_reasons(stream: bytes, reason: StopReason, native: str | None) -> None:
-    stop = stop_of(stream)
-    assert (stop.reason, stop.native) == (reason, native)
+STOP_REASONS: list[tuple[bytes, StopReason, str | None]] = [
+    (SOME + chunk(delta(finish="stop")) + DONE, StopReason.END, "stop"),
+    (SOME + chunk(delta(finish="stop")), StopReason.END, "stop"),  # no [DONE]
+    (SOME + chunk(delta(finish="length")) + DONE, StopReason.MAX_TOKENS, "length"),
+    (SOME + chunk(delta(finish="content_filter")) + DONE, StopReason.CONTENT_FILTER, "content_filter"),
+    (SOME + chunk(delta(finish="model_length")) + DONE, StopReason.CONTEXT_WINDOW, "model_length"),
+    (SOME + chunk(delta(finish="eos")) + DONE, StopReason.END, "eos"),
+    (SOME + chunk(delta(finish="LENGTH")) + DONE, StopReason.MAX_TOKENS, "LENGTH"),
+    (CALLED + chunk(delta(finish="stop")) + DONE, StopReason.TOOL_USE, "stop"),
+    (SOME + chunk(delta(finish="tool_calls")) + DONE, StopReason.END, "tool_calls"),
+    (CALLED + chunk(delta(finish="length")) + DONE, StopReason.MAX_TOKENS, "length"),
+    # A9: the last finish reason counts; "" is none.
+    (chunk(delta(content="x", finish="")) + chunk(delta(finish="stop")) + chunk(delta(finish="length")) + DONE,
+     StopReason.MAX_TOKENS, "length"),
+    # Content after the finish reason.
+    (chunk(delta(content="x", finish="stop")) + SOME + DONE, StopReason.END, "stop"),
+    # A17: all in one chunk.
+    (chunk(delta(content="x", finish="stop"), usage=USAGE) + DONE, StopReason.END, "stop"),
+    # D6: without one, [DONE] or a last chunk of usage must follow.
+    (SOME + DONE, StopReason.END, None),
+    (CALLED + DONE, StopReason.TOOL_USE, None),
+    (SOME + chunk(usage=USAGE), StopReason.END, None),
+]  # fmt: skip
+
+
+def test_stop_reasons(subtests: pytest.Subtests) -> None:
+    for stream, reason, native in STOP_REASONS:
+        with subtests.test(stream=stream):
+            stop = stop_of(stream)
+            assert (stop.reason, stop.native) == (reason, native)
 
 
 @pytest.mark.parametrize("member", ["stop_reason", "matched_stop"])  # vLLM; SGLang
@@ -163,25 +164,26 @@ def test_usage_of_a_failed_response_counts() -> None:
     assert found[-2] == Usage(5, 2)
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        b"data: {\n\n",
-        b"data: 5\n\n",
-        chunk("x"),
-        chunk({"index": 0, "delta": 5}),
-        chunk(delta(content=5)),
-        chunk(delta(tool_calls=5)),
-        chunk(delta(tool_calls=[5])),
-        chunk(delta(tool_calls=[{"index": 0, "function": 5}])),
-        chunk(delta(tool_calls=[piece(0, "c1", "f", "{}"), piece(1, "c2", "g"), piece(0, None, None, "!")])),
-        chunk(delta(tool_calls=[piece(0, "c1")], finish="stop")) + DONE,
-    ],
-)
-def test_unreadable_chunks_are_errors_of_the_upstream(frame: bytes) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        events(SOME + frame)
-    assert caught.value.status == 502
+UNREADABLE_CHUNKS: list[bytes] = [
+    b"data: {\n\n",
+    b"data: 5\n\n",
+    chunk("x"),
+    chunk({"index": 0, "delta": 5}),
+    chunk(delta(content=5)),
+    chunk(delta(tool_calls=5)),
+    chunk(delta(tool_calls=[5])),
+    chunk(delta(tool_calls=[{"index": 0, "function": 5}])),
+    chunk(delta(tool_calls=[piece(0, "c1", "f", "{}"), piece(1, "c2", "g"), piece(0, None, None, "!")])),
+    chunk(delta(tool_calls=[piece(0, "c1")], finish="stop")) + DONE,
+]
+
+
+def test_unreadable_chunks_are_errors_of_the_upstream(subtests: pytest.Subtests) -> None:
+    for frame in UNREADABLE_CHUNKS:
+        with subtests.test(frame=frame):
+            with pytest.raises(RemoteProtocolError) as caught:
+                events(SOME + frame)
+            assert caught.value.status == 502
 
 
 # -- chunks around the content ----------------------------------------------------------------------------
@@ -203,7 +205,7 @@ def test_frames_without_content(noise: bytes) -> None:
     assert events(noise + stream_of({"content": "x"}) + noise) == events(stream_of({"content": "x"}))
 
 
-def test_what_a_server_leaves_out_is_filled_in() -> None:
+def test_missing_fields_of_the_upstream_are_filled_in() -> None:
     found = events(
         b'data: {"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}],"created":"now"}\n\n'
     )
@@ -355,7 +357,7 @@ def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
          calls({"index": 0, "function": None}), calls({"index": "0", "function": {"arguments": ""}})],
     ],
 )  # fmt: skip
-def test_the_short_path_reads_the_same(deltas: list[dict[str, Any]]) -> None:
+def test_the_shortcut_reads_the_same(deltas: list[dict[str, Any]]) -> None:
     def read(noise: dict[str, Any]) -> list[Event]:
         reader = SPEC.stream_reader(context(), Ledger())
         out: list[Event] = []

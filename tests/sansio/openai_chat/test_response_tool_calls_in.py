@@ -93,7 +93,7 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
           calls(piece(0, arguments=" \n")), calls(piece(0, arguments='{"a":1}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         ([calls({"index": 0})], []),
-        # Text between calls: a complete call ends before it, an incomplete one goes on after it.
+        # Text between calls: a complete call ends before it, an incomplete one continues after it.
         ([calls(piece(0, "c1", "add", '{"a":1}')), {"content": "\n"}, calls(piece(1, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), started(1, TEXT), TextDelta(1, "\n"), BlockEnded(1), call(2, "c2", "mul"),
           ArgumentsDelta(2, '{"b":2}'), BlockEnded(2)]),

@@ -13,44 +13,44 @@ from dragoman._ir.events import (
 )
 from dragoman._ir.losses import Ledger
 
+READ_USAGE: list[tuple[dict[str, Any], Usage | None]] = [
+    ({"usage": USAGE}, Usage(5, 2)),
+    ({"usage": {"prompt_tokens": 5.0, "completion_tokens": True, "total_tokens": "x"}}, Usage(5)),
+    ({"usage": {"prompt_tokens": -1, "completion_tokens": 0.5}}, Usage()),
+    ({"usage": None}, None),
+    ({"x_groq": {"usage": USAGE}}, Usage(5, 2)),
+    (
+        {
+            "usage": {
+                **USAGE,
+                "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1, "audio_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 1, "audio_tokens": 4},
+            }
+        },
+        Usage(5, 2, 3, 1, 1, {"completion_tokens_details": {"audio_tokens": 4}}),
+    ),
+    ({"usage": {**USAGE, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 1}}, Usage(5, 2, 4)),
+    (
+        {"usage": {**USAGE, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 1, "cost": 1}},
+        Usage(5, 2, 4, 1),
+    ),
+    # Reasoning that completion_tokens does not include, as the total shows.
+    (
+        {"usage": {**USAGE, "total_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 3}}},
+        Usage(5, 5, reasoning=3),
+    ),
+    ({"usage": {**USAGE, "reasoning_tokens": 1}}, Usage(5, 2, reasoning=1)),
+]
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"usage": USAGE}, Usage(5, 2)),
-        ({"usage": {"prompt_tokens": 5.0, "completion_tokens": True, "total_tokens": "x"}}, Usage(5)),
-        ({"usage": {"prompt_tokens": -1, "completion_tokens": 0.5}}, Usage()),
-        ({"usage": None}, None),
-        ({"x_groq": {"usage": USAGE}}, Usage(5, 2)),
-        (
-            {
-                "usage": {
-                    **USAGE,
-                    "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 1, "audio_tokens": 0},
-                    "completion_tokens_details": {"reasoning_tokens": 1, "audio_tokens": 4},
-                }
-            },
-            Usage(5, 2, 3, 1, 1, {"completion_tokens_details": {"audio_tokens": 4}}),
-        ),
-        ({"usage": {**USAGE, "prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 1}}, Usage(5, 2, 4)),
-        (
-            {"usage": {**USAGE, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 1, "cost": 1}},
-            Usage(5, 2, 4, 1),
-        ),
-        # Reasoning that completion_tokens does not include, as the total shows.
-        (
-            {"usage": {**USAGE, "total_tokens": 10, "completion_tokens_details": {"reasoning_tokens": 3}}},
-            Usage(5, 5, reasoning=3),
-        ),
-        ({"usage": {**USAGE, "reasoning_tokens": 1}}, Usage(5, 2, reasoning=1)),
-    ],
-)
-def test_read_usage(fields: dict[str, Any], expected: Usage | None) -> None:
-    for stream in (
-        SOME + chunk(delta(finish="stop")) + chunk(**fields) + DONE,
-        SOME + chunk(delta(finish="stop"), **fields) + DONE,
-    ):
-        assert next((event for event in events(stream) if isinstance(event, Usage)), None) == expected
+
+def test_read_usage(subtests: pytest.Subtests) -> None:
+    for fields, expected in READ_USAGE:
+        with subtests.test(fields=fields):
+            for stream in (
+                SOME + chunk(delta(finish="stop")) + chunk(**fields) + DONE,
+                SOME + chunk(delta(finish="stop"), **fields) + DONE,
+            ):
+                assert next((event for event in events(stream) if isinstance(event, Usage)), None) == expected
 
 
 def test_usage_in_every_chunk_counts_once_and_may_be_in_a_choice() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from responses_client import FOREIGN, STARTED, answer, call, kinds, output, stream, text
+from responses_client import FOREIGN, STARTED, call, kinds, output, response_payloads, stream, text
 
 from dragoman._ir.events import (
     ENDED,
@@ -87,7 +87,7 @@ def test_a_function_with_a_schema_replaces_the_tool(
     assert set(found.parameters["properties"]) == properties
 
 
-def test_the_description_has_what_the_tool_says_about_itself() -> None:
+def test_the_description_has_the_tools_own_description() -> None:
     skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
     shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
     screen = declared(STAND_INS[5][0]).function_fallback
@@ -228,7 +228,9 @@ CALLS: list[tuple[str, Any, str, str, dict[str, Any], dict[str, Any]]] = [
 def test_a_call_comes_back_as_its_own_item(
     kind: str, arguments: Any, item_type: str, prefix: str, fields: dict[str, Any], begun: dict[str, Any]
 ) -> None:
-    payloads = answer(*hosted_call(kind, encode_text(arguments)), stop=Stopped(StopReason.TOOL_USE))
+    payloads = response_payloads(
+        *hosted_call(kind, encode_text(arguments)), stop=Stopped(StopReason.TOOL_USE)
+    )
     head = {"id": f"{prefix}_x1_0", "type": item_type, "call_id": "c0"}
     assert output(payloads) == [{**head, **fields, "status": "completed"}]
     assert payloads[2]["item"] == {**head, **begun, "status": "in_progress"}
@@ -237,14 +239,14 @@ def test_a_call_comes_back_as_its_own_item(
 
 
 def test_the_commands_of_a_shell_have_events_of_their_own() -> None:
-    payloads = answer(*hosted_call("shell", '{"commands":["ls","pwd"]}'))
-    told = [
+    payloads = response_payloads(*hosted_call("shell", '{"commands":["ls","pwd"]}'))
+    reported = [
         {key: value for key, value in payload.items() if key != "sequence_number"}
         for payload in payloads
         if "command_index" in payload
     ]
     kind = "response.shell_call_command"
-    assert told == [
+    assert reported == [
         {"type": f"{kind}.{state}", "output_index": 0, "command_index": number, field: value}
         for number, command in enumerate(("ls", "pwd"))
         for state, field, value in (
@@ -256,7 +258,9 @@ def test_the_commands_of_a_shell_have_events_of_their_own() -> None:
 
 
 def test_a_call_among_other_items() -> None:
-    payloads = answer(*text(0), *hosted_call("apply_patch", encode_text(DELETE), 1), *call(2, "{}"), *text(3))
+    payloads = response_payloads(
+        *text(0), *hosted_call("apply_patch", encode_text(DELETE), 1), *call(2, "{}"), *text(3)
+    )
     assert [(each["type"], each["id"]) for each in output(payloads)] == [
         ("message", "msg_x1_0"),
         ("apply_patch_call", "apc_x1_1"),
@@ -276,7 +280,7 @@ def test_a_call_among_other_items() -> None:
     ],
 )
 def test_arguments_without_a_place_in_the_item_are_a_loss(kind: str, arguments: Any) -> None:
-    answer(*hosted_call(kind, encode_text(arguments)), lost=("/output/0/arguments",))
+    response_payloads(*hosted_call(kind, encode_text(arguments)), lost=("/output/0/arguments",))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +291,7 @@ def test_arguments_without_a_place_in_the_item_are_a_loss(kind: str, arguments: 
     ],
 )
 def test_arguments_with_a_place_in_the_item_are_no_loss(kind: str, arguments: Any) -> None:
-    answer(*hosted_call(kind, encode_text(arguments)))
+    response_payloads(*hosted_call(kind, encode_text(arguments)))
 
 
 BREACHES: list[tuple[str, str]] = [
@@ -313,35 +317,40 @@ BREACHES: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "arguments"), BREACHES)
-def test_arguments_of_another_form_stay_a_call_of_the_function(kind: str, arguments: str) -> None:
-    ledger = Ledger()
-    payloads = stream(
-        STARTED,
-        *hosted_call(kind, arguments),
-        Usage(1, 1),
-        Stopped(StopReason.TOOL_USE),
-        ENDED,
-        ledger=ledger,
-    )
-    assert output(payloads) == [
-        {
-            "id": "fc_x1_0",
-            "type": "function_call",
-            "call_id": "c0",
-            "name": "computer" if kind.startswith("computer") else kind,
-            "arguments": arguments,
-            "status": "completed",
-        }
-    ]
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.BREACH, "/output/0/arguments")]
-    answer(*hosted_call(kind, arguments), stop=Stopped(StopReason.TOOL_USE), lost=("/output/0/arguments",))
+def test_arguments_of_another_form_stay_a_call_of_the_function(subtests: pytest.Subtests) -> None:
+    for kind, arguments in BREACHES:
+        with subtests.test(kind=kind, arguments=arguments):
+            ledger = Ledger()
+            payloads = stream(
+                STARTED,
+                *hosted_call(kind, arguments),
+                Usage(1, 1),
+                Stopped(StopReason.TOOL_USE),
+                ENDED,
+                ledger=ledger,
+            )
+            assert output(payloads) == [
+                {
+                    "id": "fc_x1_0",
+                    "type": "function_call",
+                    "call_id": "c0",
+                    "name": "computer" if kind.startswith("computer") else kind,
+                    "arguments": arguments,
+                    "status": "completed",
+                }
+            ]
+            assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.BREACH, "/output/0/arguments")]
+            response_payloads(
+                *hosted_call(kind, arguments),
+                stop=Stopped(StopReason.TOOL_USE),
+                lost=("/output/0/arguments",),
+            )
 
 
 @pytest.mark.parametrize("arguments", ['{"commands":["rm', ""])
 def test_a12_a_call_that_was_cut_is_never_done(arguments: str) -> None:
     events = hosted_call("shell", arguments, complete=False)
-    payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS))
+    payloads = response_payloads(*events, stop=Stopped(StopReason.MAX_TOKENS))
     deltas = ["function_call_arguments.delta"] if arguments else []
     assert kinds(payloads)[2:] == ["output_item.added", *deltas, "incomplete"]
     assert [(each["arguments"], each["status"]) for each in output(payloads)] == [(arguments, "incomplete")]
@@ -389,7 +398,7 @@ def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
         )
         for each in stage.send(event)
     ]
-    payloads = answer(*events, stop=Stopped(StopReason.TOOL_USE), context=FOREIGN)
+    payloads = response_payloads(*events, stop=Stopped(StopReason.TOOL_USE), context=FOREIGN)
     assert output(payloads) == [
         {
             "id": "fc_x1_0",
@@ -420,7 +429,7 @@ def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
 
 def test_a_written_call_is_read_again_as_the_same_call() -> None:
     for kind, arguments, *_ in CALLS:
-        [item] = output(answer(*hosted_call(kind, encode_text(arguments))))
+        [item] = output(response_payloads(*hosted_call(kind, encode_text(arguments))))
         [found] = read(item).messages[0].parts
         assert isinstance(found, ToolCall)
         assert (found.call_id, found.hosted, found.kind) == ("c0", kind, ToolKind.FUNCTION)

@@ -135,9 +135,10 @@ BODIES: list[tuple[int, bytes, WireError]] = [
 
 
 @pytest.mark.promise("S18")
-@pytest.mark.parametrize(("status", "body", "error"), BODIES)
-def test_error_bodies_of_all_shapes(status: int, body: bytes, error: WireError) -> None:
-    assert SPEC.read_error(status, body) == error
+def test_error_bodies_of_all_shapes(subtests: pytest.Subtests) -> None:
+    for status, body, error in BODIES:
+        with subtests.test(status=status, body=body):
+            assert SPEC.read_error(status, body) == error
 
 
 @pytest.mark.parametrize(
@@ -154,15 +155,16 @@ def test_native_errors(body: bytes, is_one: bool) -> None:
     assert SPEC.is_native_error(body) is is_one
 
 
-@pytest.mark.parametrize("kind", ErrorKind)
-def test_every_kind_has_a_body_and_a_legal_code(kind: ErrorKind) -> None:
-    error = WireError(kind, "m")
-    status, body = SPEC.write_error(error, "req_1")
-    assert check_error_body(ORIGIN, body) == []
-    assert status == {402: 429}.get(STATUS_BY_KIND[kind], STATUS_BY_KIND[kind])
-    sort, code = ERRORS[kind]
-    assert json.loads(body)["error"] == {"message": "m", "type": sort, "param": None, "code": code}
-    ResponseError.model_validate(response_error(error))
+def test_every_kind_has_a_body_and_a_legal_code(subtests: pytest.Subtests) -> None:
+    for kind in ErrorKind:
+        with subtests.test(kind=kind):
+            error = WireError(kind, "m")
+            status, body = SPEC.write_error(error, "req_1")
+            assert check_error_body(ORIGIN, body) == []
+            assert status == {402: 429}.get(STATUS_BY_KIND[kind], STATUS_BY_KIND[kind])
+            sort, code = ERRORS[kind]
+            assert json.loads(body)["error"] == {"message": "m", "type": sort, "param": None, "code": code}
+            ResponseError.model_validate(response_error(error))
 
 
 def test_the_list_of_codes_is_the_vendors() -> None:

@@ -6,7 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from responses_client import FOREIGN, MESSAGES_SEAL, SEALER, answer, call, kinds, output, text, thought
+from responses_client import (
+    FOREIGN,
+    MESSAGES_SIGNATURE,
+    SIGNER,
+    call,
+    kinds,
+    output,
+    reasoning_block,
+    response_payloads,
+    text,
+)
 
 from dragoman._engine.response import Outcome, ResponseTranslator
 from dragoman._ir.events import (
@@ -34,7 +44,7 @@ ORIGIN = "openai_responses"
 def rich() -> list[Event]:
     """Events of a response with an item of every kind that other vendors have."""
     return [
-        *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, MESSAGES_SEAL)),
+        *reasoning_block(ReasoningDelta(0, "hm"), SignatureDelta(0, MESSAGES_SIGNATURE)),
         *text(1, "Be", "fore"),
         *call(2, '{"a"', ":1}"),
         BlockStarted(3, BlockKind.REFUSAL),
@@ -49,7 +59,9 @@ def of_item(payloads: list[dict[str, Any]], index: int) -> list[dict[str, Any]]:
 
 
 def test_h8_added_items_have_their_empty_arrays() -> None:
-    added = [each["item"] for each in answer(*rich()) if each["type"] == "response.output_item.added"]
+    added = [
+        each["item"] for each in response_payloads(*rich()) if each["type"] == "response.output_item.added"
+    ]
     assert [(item["type"], item.get("content"), item.get("summary")) for item in added] == [
         ("reasoning", None, []),
         ("message", [], None),
@@ -61,7 +73,7 @@ def test_h8_added_items_have_their_empty_arrays() -> None:
 
 
 def test_h9_added_parts_have_their_empty_texts() -> None:
-    parts = [each["part"] for each in answer(*rich()) if each["type"].endswith("part.added")]
+    parts = [each["part"] for each in response_payloads(*rich()) if each["type"].endswith("part.added")]
     assert parts == [
         {"type": "summary_text", "text": ""},
         {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
@@ -70,8 +82,8 @@ def test_h9_added_parts_have_their_empty_texts() -> None:
     ]
 
 
-def test_h10_an_item_has_one_id_and_one_index_all_its_life() -> None:
-    payloads = answer(*rich())
+def test_h10_an_item_has_one_id_and_one_index() -> None:
+    payloads = response_payloads(*rich())
     for index, item in enumerate(output(payloads)):
         events = of_item(payloads, index)
         ids = {each.get("item_id") or each["item"]["id"] for each in events}
@@ -81,7 +93,7 @@ def test_h10_an_item_has_one_id_and_one_index_all_its_life() -> None:
 
 
 def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
-    payloads = answer(*rich())
+    payloads = response_payloads(*rich())
     deltas = [each["delta"] for each in payloads if each["type"].endswith(".delta")]
     assert deltas == ["hm", "Be", "fore", '{"a"', ":1}", "No.", "After"]
     done = [each["item"] for each in payloads if each["type"] == "response.output_item.done"]
@@ -90,8 +102,10 @@ def test_h11_what_came_in_deltas_is_also_in_the_final_output() -> None:
 
 
 def test_c7_reasoning_has_its_full_life() -> None:
-    payloads = answer(
-        *thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SignatureDelta(0, MESSAGES_SEAL))
+    payloads = response_payloads(
+        *reasoning_block(
+            ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1), SignatureDelta(0, MESSAGES_SIGNATURE)
+        )
     )
     part = [
         "reasoning_summary_part.added",
@@ -105,26 +119,28 @@ def test_c7_reasoning_has_its_full_life() -> None:
 
 
 def test_c3_reasoning_of_another_vendor_can_be_sent_back() -> None:
-    [item] = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL))))
-    request = SPEC.read_request({"model": "m", "input": [item]}, SEALER)
+    [item] = output(response_payloads(*reasoning_block(SignatureDelta(0, MESSAGES_SIGNATURE))))
+    request = SPEC.read_request({"model": "m", "input": [item]}, SIGNER)
     [found] = request.messages[0].parts
     assert isinstance(found, Reasoning)
-    assert found.signature == MESSAGES_SEAL
+    assert found.signature == MESSAGES_SIGNATURE
 
 
 def test_a16_reasoning_after_a_call_is_an_item_of_its_own() -> None:
     again = [
         BlockStarted(2, BlockKind.REASONING),
         ReasoningDelta(2, "so"),
-        SignatureDelta(2, MESSAGES_SEAL),
+        SignatureDelta(2, MESSAGES_SIGNATURE),
         BlockEnded(2),
     ]
-    items = output(answer(*thought(SignatureDelta(0, MESSAGES_SEAL)), *call(1, "{}"), *again))
+    items = output(
+        response_payloads(*reasoning_block(SignatureDelta(0, MESSAGES_SIGNATURE)), *call(1, "{}"), *again)
+    )
     assert [item["id"] for item in items] == ["rs_x1_0", "fc_x1_1", "rs_x1_2"]
 
 
 def test_a11_b13_text_around_a_call_is_two_items_in_order_each_text_once() -> None:
-    payloads = answer(*text(0, "before"), *call(1, "{}"), *text(2, "after"))
+    payloads = response_payloads(*text(0, "before"), *call(1, "{}"), *text(2, "after"))
     items = output(payloads)
     assert [item["type"] for item in items] == ["message", "function_call", "message"]
     assert len({item["id"] for item in items}) == 3
@@ -142,7 +158,7 @@ def test_a11_b13_text_around_a_call_is_two_items_in_order_each_text_once() -> No
 
 
 def test_d8_an_incomplete_response_has_its_usage() -> None:
-    payloads = answer(*text(), stop=Stopped(StopReason.MAX_TOKENS))
+    payloads = response_payloads(*text(), stop=Stopped(StopReason.MAX_TOKENS))
     assert payloads[-1]["response"]["usage"]["total_tokens"] == 15
 
 

@@ -98,7 +98,7 @@ def test_the_last_frame(kind: str, last: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed", "error"])
-def test_an_event_whose_data_was_cut_ends_nothing(kind: str) -> None:
+def test_an_event_whose_data_was_cut_is_no_end(kind: str) -> None:
     observer = SPEC.observer(CONTEXT)
     observer.observe(Frame(kind.encode(), b'{"type":"response.compl'))
     assert (observer.ended, observer.error is not None, observer.whole_body) == (False, False, None)
@@ -111,42 +111,41 @@ def test_failures(kind: str) -> None:
     assert (observer.ended, observer.error is not None, observer.whole_body) == (False, True, None)
 
 
-@pytest.mark.parametrize("named", [True, False])
-@pytest.mark.parametrize(
-    ("kind", "fields", "content_started"),
-    [
-        ("response.created", {}, False),
-        ("response.in_progress", {}, False),
-        ("response.queued", {}, False),
-        ("error", {"message": "no"}, False),
-        ("response.failed", {}, False),
-        ("response.output_item.added", {"item": {**MESSAGE, "content": []}}, False),
-        ("response.output_item.added", {"item": {"type": "reasoning", "id": "rs_1", "summary": []}}, False),
-        (
-            "response.output_item.added",
-            {"item": {"type": "function_call", "name": "f", "arguments": ""}},
-            True,
-        ),
-        (
-            "response.content_part.added",
-            {"part": {"type": "output_text", "text": "", "annotations": []}},
-            False,
-        ),
-        ("response.output_text.delta", {"delta": "", "obfuscation": "xyz"}, False),
-        ("response.output_text.delta", {"delta": "a"}, True),
-        (
-            "response.output_item.done",
-            {"item": {**MESSAGE, "content": [{"type": "output_text", "text": "a"}]}},
-            True,
-        ),
-    ],
-)
-def test_r5_a_response_begins_with_its_first_content(
-    kind: str, fields: dict[str, Any], content_started: bool, named: bool
-) -> None:
-    observer = SPEC.observer(CONTEXT)
-    observer.observe(relayed(kind, 1, named=named, output_index=0, **fields))
-    assert observer.content_started is content_started
+FIRST_CONTENT: list[tuple[str, dict[str, Any], bool]] = [
+    ("response.created", {}, False),
+    ("response.in_progress", {}, False),
+    ("response.queued", {}, False),
+    ("error", {"message": "no"}, False),
+    ("response.failed", {}, False),
+    ("response.output_item.added", {"item": {**MESSAGE, "content": []}}, False),
+    ("response.output_item.added", {"item": {"type": "reasoning", "id": "rs_1", "summary": []}}, False),
+    (
+        "response.output_item.added",
+        {"item": {"type": "function_call", "name": "f", "arguments": ""}},
+        True,
+    ),
+    (
+        "response.content_part.added",
+        {"part": {"type": "output_text", "text": "", "annotations": []}},
+        False,
+    ),
+    ("response.output_text.delta", {"delta": "", "obfuscation": "xyz"}, False),
+    ("response.output_text.delta", {"delta": "a"}, True),
+    (
+        "response.output_item.done",
+        {"item": {**MESSAGE, "content": [{"type": "output_text", "text": "a"}]}},
+        True,
+    ),
+]
+
+
+def test_r5_a_response_begins_with_its_first_content(subtests: pytest.Subtests) -> None:
+    for named in [True, False]:
+        for kind, fields, content_started in FIRST_CONTENT:
+            with subtests.test(named=named, kind=kind, content_started=content_started):
+                observer = SPEC.observer(CONTEXT)
+                observer.observe(relayed(kind, 1, named=named, output_index=0, **fields))
+                assert observer.content_started is content_started
 
 
 @pytest.mark.parametrize(

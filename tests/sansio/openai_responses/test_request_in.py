@@ -255,35 +255,36 @@ def test_a_call_whose_output_names_its_id(kind: str, text: Any) -> None:
     assert repaired(request) == ["/input/0"]
 
 
-@pytest.mark.parametrize(
-    ("body", "path"),
-    [
-        ({"tools": [{"type": "function", "function": "g"}]}, "/tools/0/name"),
-        ({"tools": [{"type": "function", "function": {}}]}, "/tools/0/name"),
-        ({"tools": "f"}, "/tools"),
-        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, "/tool_choice/tools"),
-        # without a result that names it
-        (
-            {"input": [{"type": "function_call", "id": "call_1", "name": "f", "arguments": "{}"}]},
-            "/input/0/call_id",
-        ),
-        (
-            {
-                "input": [
-                    {"type": "function_call", "id": "call_1", "name": "f", "arguments": "{}"},
-                    {"type": "function_call_output", "call_id": ["call_1"], "output": "1"},
-                    "odd",
-                ]
-            },
-            "/input/0/call_id",
-        ),
-        ({"input": [{"type": ["function_call"], "id": "call_1"}]}, "/input/0/type"),
-    ],
-)
-def test_bodies_without_a_plain_meaning_are_refused(body: Any, path: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**body)
-    assert caught.value.path == path
+REFUSED_BODIES: list[tuple[Any, str]] = [
+    ({"tools": [{"type": "function", "function": "g"}]}, "/tools/0/name"),
+    ({"tools": [{"type": "function", "function": {}}]}, "/tools/0/name"),
+    ({"tools": "f"}, "/tools"),
+    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, "/tool_choice/tools"),
+    # without a result that names it
+    (
+        {"input": [{"type": "function_call", "id": "call_1", "name": "f", "arguments": "{}"}]},
+        "/input/0/call_id",
+    ),
+    (
+        {
+            "input": [
+                {"type": "function_call", "id": "call_1", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": ["call_1"], "output": "1"},
+                "odd",
+            ]
+        },
+        "/input/0/call_id",
+    ),
+    ({"input": [{"type": ["function_call"], "id": "call_1"}]}, "/input/0/type"),
+]
+
+
+def test_bodies_without_a_plain_meaning_are_refused(subtests: pytest.Subtests) -> None:
+    for body, path in REFUSED_BODIES:
+        with subtests.test(path=path):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**body)
+            assert caught.value.path == path
 
 
 ERRORS: list[tuple[dict[str, Any], str, str]] = [
@@ -369,10 +370,11 @@ ERRORS: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "path", "code"), ERRORS)
-def test_bad_requests_name_the_place(change: dict[str, Any], path: str, code: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(**change)
-    assert (caught.value.path, caught.value.code, caught.value.status) == (path, code, 400)
-    assert caught.value.param is not None
-    assert caught.value.param in caught.value.message
+def test_bad_requests_name_the_place(subtests: pytest.Subtests) -> None:
+    for change, path, code in ERRORS:
+        with subtests.test(path=path, code=code):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(**change)
+            assert (caught.value.path, caught.value.code, caught.value.status) == (path, code, 400)
+            assert caught.value.param is not None
+            assert caught.value.param in caught.value.message

@@ -42,12 +42,13 @@ def content(part: dict[str, Any]) -> Any:
     return found
 
 
-@pytest.mark.parametrize("role", ["user", "assistant", "system", "developer"])
-@pytest.mark.parametrize("typed", [{}, {"type": "message"}])
-def test_messages_with_and_without_type(role: Any, typed: dict[str, Any]) -> None:
-    assert item({**typed, "role": role, "content": "x"}) == Message(
-        role, (Text("x", path="/input/0/content"),), "/input/0"
-    )
+def test_messages_with_and_without_type(subtests: pytest.Subtests) -> None:
+    for role in ["user", "assistant", "system", "developer"]:
+        for typed in [{}, {"type": "message"}]:
+            with subtests.test(role=role, typed=typed):
+                assert item({**typed, "role": role, "content": "x"}) == Message(
+                    role, (Text("x", path="/input/0/content"),), "/input/0"
+                )
 
 
 def test_a_message_keeps_id_phase_and_unknown_fields() -> None:
@@ -146,9 +147,10 @@ PARTS: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("part", "expected"), PARTS)
-def test_content_parts(part: dict[str, Any], expected: Any) -> None:
-    assert content(part) == expected
+def test_content_parts(subtests: pytest.Subtests) -> None:
+    for part, expected in PARTS:
+        with subtests.test(part=part):
+            assert content(part) == expected
 
 
 CALLS: list[tuple[dict[str, Any], ToolCall]] = [
@@ -327,9 +329,9 @@ def bare(part: Any) -> Any:
     return msgspec.structs.replace(part, extra=None, **inner)
 
 
-@pytest.mark.parametrize(
-    ("common", "odd"),
-    [
+# Common shapes, and each with a member more, so that the general code reads it.
+COMMON_SHAPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *[
         (each, {**each, **ODD})
         for each in (
             {"role": "user", "content": "a"},
@@ -341,16 +343,20 @@ def bare(part: Any) -> Any:
             {**OUTPUT, "output": [TEXT]},
             {**OUTPUT, "output": [TEXT, TEXT]},
         )
-    ]
-    + [
+    ],
+    *[
         ({"role": "assistant", "content": [part]}, {"role": "assistant", "content": [{**part, **ODD}]})
         for part in (TEXT, OUTPUT_TEXT, {**OUTPUT_TEXT, "annotations": [{"type": "url_citation"}]})
     ],
-)
-def test_common_shapes_are_read_as_by_the_general_code(common: Any, odd: Any) -> None:
-    short, long = read(input=[common]).messages, read(input=[odd]).messages
-    assert short != long
-    assert short == tuple(map(bare, long))
+]
+
+
+def test_common_shapes_are_read_as_by_the_general_code(subtests: pytest.Subtests) -> None:
+    for common, odd in COMMON_SHAPES:
+        with subtests.test(common=common):
+            short, long = read(input=[common]).messages, read(input=[odd]).messages
+            assert short != long
+            assert short == tuple(map(bare, long))
 
 
 @pytest.mark.parametrize("item", [{**CALL, "name": ""}, {**CALL, "name": 1}, {**CUSTOM, "name": None}])

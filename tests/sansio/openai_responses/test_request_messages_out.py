@@ -114,14 +114,14 @@ def test_content_without_a_place_is_a_loss(protocol: str, role: str, part: Any, 
 def test_the_context_of_a_document_is_text_before_it() -> None:
     part = Media("file", "url", "u", context="c", citations={"enabled": True}, path="/p")
     file = {"type": "input_file", "file_url": "u"}
-    told = [{"type": "input_text", "text": "c"}, file]
+    reported = [{"type": "input_text", "text": "c"}, file]
     losses = [(LossCode.ALTERED, "/p/context"), (LossCode.DROPPED, "/p/citations")]
     assert items(message("user", part), protocol=MESSAGES) == (
-        [{"type": "message", "role": "user", "content": told}],
+        [{"type": "message", "role": "user", "content": reported}],
         losses,
     )
     result = ToolResult("c", (part,))
-    assert items(message("user", result), protocol=MESSAGES)[0][0]["output"] == told
+    assert items(message("user", result), protocol=MESSAGES)[0][0]["output"] == reported
 
 
 WEB = {"type": "web_search_result_location", "url": "https://x", "title": "X"}

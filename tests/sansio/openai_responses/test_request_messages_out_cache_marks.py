@@ -94,7 +94,7 @@ CASES: list[tuple[tuple[Message, ...], list[Any], Losses]] = [
 
 
 @pytest.mark.parametrize(("messages", "places", "losses"), CASES)
-def test_marks_go_where_the_server_takes_them(
+def test_cache_marks_are_where_the_upstream_accepts_them(
     messages: tuple[Message, ...], places: list[Any], losses: Losses
 ) -> None:
     items, lost = write(*messages)
@@ -121,6 +121,6 @@ def test_the_text_of_a_marked_result_is_a_part() -> None:
         user(Media("image", "url", "u", cache=mark())),
     ],
 )
-def test_a_server_that_takes_no_marks_gets_none(message: Message) -> None:
+def test_an_upstream_without_cache_marks_gets_none(message: Message) -> None:
     items, losses = write(user(Text("first")), message, capabilities=Capabilities())
     assert (marked(items), losses) == ([], [(DROPPED, "/m")])

@@ -115,10 +115,11 @@ REASONING: list[tuple[str, ReasoningConfig, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("protocol", "config", "expected"), REASONING)
-def test_reasoning(protocol: str, config: ReasoningConfig, expected: Any) -> None:
-    body, _ = write(USER, protocol=protocol, reasoning=config)
-    assert body.get("reasoning") == expected
+def test_reasoning(subtests: pytest.Subtests) -> None:
+    for protocol, config, expected in REASONING:
+        with subtests.test(protocol=protocol):
+            body, _ = write(USER, protocol=protocol, reasoning=config)
+            assert body.get("reasoning") == expected
 
 
 @pytest.mark.parametrize(
@@ -240,10 +241,11 @@ PARAMS: list[tuple[dict[str, Any], dict[str, Any], list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("params", "expected", "losses"), PARAMS)
-def test_settings(params: Any, expected: dict[str, Any], losses: list[Any]) -> None:
-    plain, _ = write(USER)
-    assert write(USER, params=params) == ({**plain, **expected}, losses)
+def test_settings(subtests: pytest.Subtests) -> None:
+    for params, expected, losses in PARAMS:
+        with subtests.test(params=params):
+            plain, _ = write(USER)
+            assert write(USER, params=params) == ({**plain, **expected}, losses)
 
 
 DROPPED, ALTERED, UNKNOWN_KIND = LossCode.DROPPED, LossCode.ALTERED, LossCode.UNKNOWN_KIND
@@ -285,7 +287,7 @@ def test_the_word_json_is_in_the_input_of_requests_for_any_object(message: Messa
     assert losses == ([(LossCode.REPAIRED, "/response_format")] if added else [])
 
 
-def test_a_schema_needs_no_such_word() -> None:
+def test_a_schema_needs_no_mention_of_json() -> None:
     assert len(write(USER, response_format=ResponseFormat(CLOSED))[0]["input"]) == 1
 
 
@@ -297,7 +299,7 @@ def test_a_schema_needs_no_such_word() -> None:
         (ReasoningConfig("disabled", path="/r"), ("minimal", "high"), "minimal", [(ALTERED, "/r")]),
     ],
 )
-def test_an_effort_that_the_model_does_not_take_becomes_the_nearest(
+def test_an_effort_that_the_model_refuses_becomes_the_nearest(
     config: ReasoningConfig, efforts: Any, sent: str, losses: Losses
 ) -> None:
     body, lost = write(USER, protocol=MESSAGES, reasoning=config, capabilities=Capabilities(efforts=efforts))

@@ -204,16 +204,15 @@ RESULTS: list[tuple[dict[str, Any], str, str, bool | None, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "kind", "text", "is_error", "extra"), RESULTS)
-def test_results_are_text(
-    item: dict[str, Any], kind: str, text: str, is_error: bool | None, extra: Any
-) -> None:
-    message = only_message({**item, "call_id": "c", "id": "i"})
-    [found] = message.parts
-    assert isinstance(found, ToolResult)
-    assert (found.call_id, found.hosted, found.is_error, found.item_id) == ("c", kind, is_error, "i")
-    assert [part.text for part in found.parts if isinstance(part, Text)] == [text]
-    assert (message.role, found.extra) == ("user", extra)
+def test_results_are_text(subtests: pytest.Subtests) -> None:
+    for item, kind, text, is_error, extra in RESULTS:
+        with subtests.test(kind=kind, text=text):
+            message = only_message({**item, "call_id": "c", "id": "i"})
+            [found] = message.parts
+            assert isinstance(found, ToolResult)
+            assert (found.call_id, found.hosted, found.is_error, found.item_id) == ("c", kind, is_error, "i")
+            assert [part.text for part in found.parts if isinstance(part, Text)] == [text]
+            assert (message.role, found.extra) == ("user", extra)
 
 
 @pytest.mark.parametrize(
@@ -255,23 +254,24 @@ def test_the_result_of_a_local_shell_names_its_call_or_its_item(named: str) -> N
     assert result.call_id == "c"
 
 
-@pytest.mark.parametrize(
-    ("item", "path"),
-    [
-        ({"type": "shell_call", "call_id": "c"}, "/input/0/action"),
-        ({"type": "shell_call", "action": {}}, "/input/0/call_id"),
-        ({"type": "apply_patch_call", "call_id": "c", "operation": "x"}, "/input/0/operation"),
-        ({"type": "computer_call", "call_id": "c"}, "/input/0/action"),
-        ({"type": "shell_call_output", "output": []}, "/input/0/call_id"),
-        ({"type": "local_shell_call_output", "output": ""}, "/input/0/id"),
-        ({"type": "computer_call_output", "call_id": "c", "output": "x"}, "/input/0/output"),
-        ({"type": "computer_call_output", "call_id": "c", "output": {}}, "/input/0/output"),
-    ],
-)
-def test_missing_fields_have_a_path(item: dict[str, Any], path: str) -> None:
-    with pytest.raises(RemoteProtocolError) as caught:
-        read(item)
-    assert (caught.value.path, caught.value.status) == (path, 400)
+MISSING_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"type": "shell_call", "call_id": "c"}, "/input/0/action"),
+    ({"type": "shell_call", "action": {}}, "/input/0/call_id"),
+    ({"type": "apply_patch_call", "call_id": "c", "operation": "x"}, "/input/0/operation"),
+    ({"type": "computer_call", "call_id": "c"}, "/input/0/action"),
+    ({"type": "shell_call_output", "output": []}, "/input/0/call_id"),
+    ({"type": "local_shell_call_output", "output": ""}, "/input/0/id"),
+    ({"type": "computer_call_output", "call_id": "c", "output": "x"}, "/input/0/output"),
+    ({"type": "computer_call_output", "call_id": "c", "output": {}}, "/input/0/output"),
+]
+
+
+def test_missing_fields_have_a_path(subtests: pytest.Subtests) -> None:
+    for item, path in MISSING_FIELDS:
+        with subtests.test(path=path):
+            with pytest.raises(RemoteProtocolError) as caught:
+                read(item)
+            assert (caught.value.path, caught.value.status) == (path, 400)
 
 
 @pytest.mark.parametrize(
@@ -393,14 +393,19 @@ RENDERED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "text"), RENDERED)
-def test_hosted_calls_are_rendered_as_text(item: dict[str, Any], text: str) -> None:
-    request = read(item)
-    [message] = request.messages
-    assert message.parts == (OpaquePart(ORIGIN, item["type"], item, "/input/0", text),)
-    by_user = item["type"] in ("mcp_approval_response", "function_call_output", "custom_tool_call_output")
-    assert message.role == ("user" if by_user else "assistant")
-    assert lost(request) == [("altered", "/input/0")]
+def test_hosted_calls_are_rendered_as_text(subtests: pytest.Subtests) -> None:
+    for item, text in RENDERED:
+        with subtests.test(text=text):
+            request = read(item)
+            [message] = request.messages
+            assert message.parts == (OpaquePart(ORIGIN, item["type"], item, "/input/0", text),)
+            by_user = item["type"] in (
+                "mcp_approval_response",
+                "function_call_output",
+                "custom_tool_call_output",
+            )
+            assert message.role == ("user" if by_user else "assistant")
+            assert lost(request) == [("altered", "/input/0")]
 
 
 def test_hosted_calls_return_whole_to_the_same_protocol() -> None:

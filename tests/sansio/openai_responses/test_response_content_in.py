@@ -12,8 +12,8 @@ from responses_upstream import (
     CALL_ADDED,
     CALL_START,
     CALL_TAIL,
+    CONTEXT,
     CUT,
-    EXCHANGE,
     FINAL,
     HELLO,
     ITEM_DONE,
@@ -23,13 +23,13 @@ from responses_upstream import (
     PART_ADDED,
     REASONING,
     REASONING_ADDED,
-    SEAL_END,
-    SEALED_DONE,
     SEARCH,
+    SIGNATURE_END,
     START,
     STARTED,
     THINKING,
     TWO,
+    WRAPPED_DONE,
     arguments,
     call_done,
     created,
@@ -38,10 +38,10 @@ from responses_upstream import (
     event,
     events_of,
     message,
+    reasoning_delta,
     summary,
     tail,
     text_part,
-    thought,
 )
 
 from dragoman._ir.events import (
@@ -173,16 +173,17 @@ NOTHING: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("payload", NOTHING)
-def test_events_without_content_are_ignored(payload: dict[str, Any]) -> None:
-    assert events_of(created(), ADDED, payload, *TWO, BARE_FINAL) == HELLO
+def test_events_without_content_are_ignored(subtests: pytest.Subtests) -> None:
+    for payload in NOTHING:
+        with subtests.test(payload=payload):
+            assert events_of(created(), ADDED, payload, *TWO, BARE_FINAL) == HELLO
 
 
 def test_a_done_sentinel_is_tolerated() -> None:
     stream = b"".join(
         encode_frame(encode(payload)) for payload in (created(), ADDED, *TWO, FINAL)
     ) + encode_frame(b"[DONE]")
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    reader = SPEC.stream_reader(CONTEXT, Ledger())
     assert [e for f in SSEParser().receive_data(stream) for e in reader.read(f)] == HELLO
 
 
@@ -257,7 +258,7 @@ def test_log_probabilities_come_before_their_text() -> None:
         *tail(),
     ]
     whole = SPEC.read_whole(
-        ended(message(text_part("Hello", logprobs=[TOKEN])))["response"], EXCHANGE, Ledger()
+        ended(message(text_part("Hello", logprobs=[TOKEN])))["response"], CONTEXT, Ledger()
     )
     assert Logprobs(0, [TOKEN]) in whole
 
@@ -402,7 +403,7 @@ def test_text_and_custom_calls_that_were_cut() -> None:
     assert BlockEnded(0, False) in events_of(created(), ADDED, *TWO, done, ended(status="incomplete", **CUT))
 
 
-THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
+REASONING_CASES: list[tuple[list[dict[str, Any]], list[Event]]] = [
     (
         [
             REASONING_ADDED,
@@ -411,15 +412,18 @@ THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
             summary("b"),
             event("reasoning_summary_text.done", summary_index=0, text="ab"),
             summary("c", 1),
-            SEALED_DONE,
+            WRAPPED_DONE,
         ],
-        [THINKING, thought("a"), thought("b"), thought("c", 1), *SEAL_END],
+        [THINKING, reasoning_delta("a"), reasoning_delta("b"), reasoning_delta("c", 1), *SIGNATURE_END],
     ),
     (
-        [REASONING_ADDED, event("reasoning_summary_text.done", summary_index=0, text="ab"), SEALED_DONE],
-        [THINKING, thought("ab"), thought("c", 1), *SEAL_END],
+        [REASONING_ADDED, event("reasoning_summary_text.done", summary_index=0, text="ab"), WRAPPED_DONE],
+        [THINKING, reasoning_delta("ab"), reasoning_delta("c", 1), *SIGNATURE_END],
     ),
-    ([SEALED_DONE, summary("late")], [THINKING, thought("ab"), thought("c", 1), *SEAL_END]),
+    (
+        [WRAPPED_DONE, summary("late")],
+        [THINKING, reasoning_delta("ab"), reasoning_delta("c", 1), *SIGNATURE_END],
+    ),
     (
         [event("output_item.done", item={**REASONING, "encrypted_content": "gA"})],
         [
@@ -438,19 +442,19 @@ THOUGHTS: list[tuple[list[dict[str, Any]], list[Event]]] = [
         ],
         [
             THINKING,
-            thought("de", 0, ReasoningForm.FULL),
-            thought("ep", 0, ReasoningForm.FULL),
+            reasoning_delta("de", 0, ReasoningForm.FULL),
+            reasoning_delta("ep", 0, ReasoningForm.FULL),
             SignatureDelta(0, Signature(ORIGIN, {**REASONING, "content": [{"text": "deep"}, "odd"]}, "gpt")),
             BlockEnded(0),
         ],
     ),
     # Never finished, so without a signature.
-    ([REASONING_ADDED, summary("a")], [THINKING, thought("a"), BlockEnded(0, False)]),
+    ([REASONING_ADDED, summary("a")], [THINKING, reasoning_delta("a"), BlockEnded(0, False)]),
     ([REASONING_ADDED], []),
 ]
 
 
-@pytest.mark.parametrize(("payloads", "expected"), THOUGHTS)
+@pytest.mark.parametrize(("payloads", "expected"), REASONING_CASES)
 def test_reasoning(payloads: list[dict[str, Any]], expected: list[Event]) -> None:
     assert events_of(created(), *payloads, BARE_FINAL) == [STARTED, *expected, *tail()]
 
@@ -475,7 +479,7 @@ def test_other_items_are_emitted_whole_when_they_are_done() -> None:
     assert [loss.path for loss in ledger] == ["/output/1"]
 
 
-def test_another_item_under_a_taken_index_ends_the_first() -> None:
+def test_another_item_at_a_used_index_ends_the_first() -> None:
     found = events_of(created(), ADDED, delta("Hello"), CALL_ADDED, arguments("{}"), BARE_FINAL)
     assert found == [
         STARTED,

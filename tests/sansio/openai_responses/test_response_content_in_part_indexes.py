@@ -70,39 +70,43 @@ def counted_by_delta(output: int, item: Payload, *pieces: str) -> Iterator[Paylo
 
 def reasoning_then_text_before_0_12() -> Iterator[Payload]:
     """The message is added under the index and id of the reasoning; its parts have an index of their own."""
-    yield from counted_by_delta(0, THOUGHT, "H", "mm")
-    yield event("output_item.added", item={**MESSAGE, "id": THOUGHT["id"]})
+    yield from counted_by_delta(0, REASONING_TEXT, "H", "mm")
+    yield event("output_item.added", item={**MESSAGE, "id": REASONING_TEXT["id"]})
     yield from list(counted_by_delta(1, {**MESSAGE, "id": "n"}, "Hel", "lo"))[1:]
 
 
-THOUGHT, MESSAGE = {**REASONING, "id": "r"}, message(id="m")
+REASONING_TEXT, MESSAGE = {**REASONING, "id": "r"}, message(id="m")
 # The final response has new ids, and may have new indexes.
 NEW = (reasoning("Hmm", id="rs_new"), message(text_part("Hello"), id="msg_new"))
 
 STREAMS: list[list[Payload]] = [
     [
-        *counted_by_item(0, 0, THOUGHT, "H", "mm"),
+        *counted_by_item(0, 0, REASONING_TEXT, "H", "mm"),
         *counted_by_item(1, 1, MESSAGE, "Hel", "lo"),
         ended(*NEW),
     ],
     [
-        *counted_by_item(1, 0, THOUGHT, "H", "mm"),
+        *counted_by_item(1, 0, REASONING_TEXT, "H", "mm"),
         *counted_by_item(2, 1, MESSAGE, "Hel", "lo"),
         ended(*NEW),
     ],
-    [*counted_by_delta(0, THOUGHT, "H", "m", "m"), *counted_by_delta(1, MESSAGE, "He", "ll", "o"), ended(*NEW)],
+    [*counted_by_delta(0, REASONING_TEXT, "H", "m", "m"), *counted_by_delta(1, MESSAGE, "He", "ll", "o"), ended(*NEW)],
     [*reasoning_then_text_before_0_12(), ended(*NEW)],
     # No event of the parts, or none of the items, repeats it.
-    [*list(counted_by_item(0, 0, THOUGHT, "Hmm"))[:3], *list(counted_by_item(1, 1, MESSAGE, "Hel"))[:3], ended(*NEW)],
-    [*counted_by_item(0, 3, THOUGHT, "Hmm"), *counted_by_item(1, 7, MESSAGE, "Hello"), BARE_FINAL],
+    [
+        *list(counted_by_item(0, 0, REASONING_TEXT, "Hmm"))[:3],
+        *list(counted_by_item(1, 1, MESSAGE, "Hel"))[:3],
+        ended(*NEW),
+    ],
+    [*counted_by_item(0, 3, REASONING_TEXT, "Hmm"), *counted_by_item(1, 7, MESSAGE, "Hello"), BARE_FINAL],
 ]  # fmt: skip
 
 
 def texts_and_blocks(events: list[Event]) -> tuple[str, str, int]:
     """Return all reasoning, all text, and the number of blocks."""
-    thoughts = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
+    reasoning_parts = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
     text = "".join(each.text for each in events if isinstance(each, TextDelta))
-    return thoughts, text, sum(isinstance(each, BlockStarted) for each in events)
+    return reasoning_parts, text, sum(isinstance(each, BlockStarted) for each in events)
 
 
 @pytest.mark.parametrize("payloads", STREAMS)
@@ -119,7 +123,7 @@ def test_a_message_added_under_another_index_is_emitted_as_it_comes() -> None:
 
 
 def test_reasoning_stays_one_paragraph() -> None:
-    events = events_of(created(), *counted_by_delta(0, THOUGHT, "H", "m", "m"), BARE_FINAL)
+    events = events_of(created(), *counted_by_delta(0, REASONING_TEXT, "H", "m", "m"), BARE_FINAL)
     assert {each.part for each in events if isinstance(each, ReasoningDelta)} == {0}
 
 

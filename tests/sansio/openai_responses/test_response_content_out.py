@@ -9,17 +9,17 @@ import pytest
 from responses_client import (
     FOREIGN,
     ORIGIN,
-    SEALER,
+    SIGNER,
     STARTED,
     USAGE,
-    answer,
     call,
     kinds,
     output,
     own,
+    reasoning_block,
+    response_payloads,
     stream,
     text,
-    thought,
     whole,
 )
 
@@ -49,7 +49,7 @@ from dragoman.protocols.openai_responses import SPEC
 
 
 def test_the_response_has_every_field_that_the_vendor_sends() -> None:
-    payloads = answer()
+    payloads = response_payloads()
     started = payloads[0]["response"]
     assert started == payloads[1]["response"]
     assert started == {
@@ -99,7 +99,7 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
 
 
 def test_the_response_shows_whether_it_is_stored() -> None:
-    payloads = answer(context=msgspec.structs.replace(own(), stored=True))
+    payloads = response_payloads(context=msgspec.structs.replace(own(), stored=True))
     assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
 
 
@@ -119,7 +119,7 @@ def test_the_clients_own_request_is_echoed() -> None:
             {"type": "custom", "name": "c"},
         ],
     }
-    response = answer(context=own(**request))[0]["response"]
+    response = response_payloads(context=own(**request))[0]["response"]
     assert {name: response[name] for name in request} == {
         **request,
         "reasoning": {"effort": "low", "summary": None},
@@ -145,7 +145,7 @@ def test_the_clients_own_request_is_echoed() -> None:
 def test_service_tier(tier: str | None, shown: str, lost: tuple[str, ...]) -> None:
     payloads = stream(Started("u", "m", None, tier))
     assert payloads[0]["response"]["service_tier"] == shown
-    late = answer(usage=(msgspec.structs.replace(USAGE, service_tier=tier),), lost=lost)
+    late = response_payloads(usage=(msgspec.structs.replace(USAGE, service_tier=tier),), lost=lost)
     assert [each["response"]["service_tier"] for each in late] == ["default", "default", shown]
 
 
@@ -192,8 +192,8 @@ OPEN_RESPONSES: dict[str, tuple[type, ...]] = {
     "context", [own(), own(temperature=None, top_p=None, service_tier=None, metadata=None)]
 )
 def test_every_response_has_what_open_responses_requires(context: ResponseContext) -> None:
-    answers = [answer(*text(), context=context), stream(STARTED, Failed(ERROR), context=context)]
-    found = [payload["response"] for each in answers for payload in each if "response" in payload]
+    responses = [response_payloads(*text(), context=context), stream(STARTED, Failed(ERROR), context=context)]
+    found = [payload["response"] for each in responses for payload in each if "response" in payload]
     assert {each["status"] for each in found} == {"in_progress", "completed", "failed"}
     for response in found:
         wrong = [
@@ -204,7 +204,10 @@ def test_every_response_has_what_open_responses_requires(context: ResponseContex
 
 def test_completed_at_is_read_from_the_clock() -> None:
     context = msgspec.structs.replace(own(), clock=lambda: 9)
-    ends = [answer(context=context)[-1], answer(context=context, stop=Stopped(StopReason.MAX_TOKENS))[-1]]
+    ends = [
+        response_payloads(context=context)[-1],
+        response_payloads(context=context, stop=Stopped(StopReason.MAX_TOKENS))[-1],
+    ]
     times = [(each["response"]["created_at"], each["response"]["completed_at"]) for each in ends]
     assert times == [(7, 9), (7, None)]
 
@@ -215,7 +218,7 @@ OPEN_ITEMS: list[tuple[list[Event], list[dict[str, Any]]]] = [
     (text(0, "a")[:-1], [{"type": "message", "status": "incomplete"}]),
     (text(0, "a")[:1], []),  # without any text
     (
-        thought(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1))[:-1],
+        reasoning_block(ReasoningDelta(0, "a"), ReasoningDelta(0, "b", 1))[:-1],
         [
             {
                 "type": "reasoning",
@@ -267,7 +270,7 @@ SEARCHES: list[tuple[Opaque, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("event", "action"), SEARCHES)
 def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, Any]) -> None:
-    payloads = answer(*text(0), event)
+    payloads = response_payloads(*text(0), event)
     item = {"id": "ws_x1_1", "type": "web_search_call", "status": "completed", "action": action}
     assert output(payloads)[1] == item
     assert kinds(payloads)[-6:-1] == [
@@ -281,25 +284,25 @@ def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, 
     assert [(each["item_id"], each["output_index"]) for each in payloads[-5:-2]] == [("ws_x1_1", 1)] * 3
 
 
-def test_a_search_that_cannot_return_to_its_maker_is_a_loss() -> None:
-    answer(search("cats", carried=False), lost=("/content/1",))
+def test_a_search_that_cannot_return_to_its_vendor_is_a_loss() -> None:
+    response_payloads(search("cats", carried=False), lost=("/content/1",))
 
 
 def test_a_search_follows_its_signature() -> None:
     signature = Signature(MESSAGES, {"type": "web_search_tool_result"}, "c")
-    items = output(answer(*thought(SignatureDelta(0, signature)), search("cats")))
+    items = output(response_payloads(*reasoning_block(SignatureDelta(0, signature)), search("cats")))
     assert [each["id"] for each in items] == ["rs_x1_0", "ws_x1_1"]
-    request = SPEC.read_request({"model": "m", "input": items}, SEALER)
+    request = SPEC.read_request({"model": "m", "input": items}, SIGNER)
     assert len(request.messages) == 1
 
 
 def test_a_summary_is_one_compaction_item_only() -> None:
-    payloads = answer(Compacted("all of it"), stop=Stopped(StopReason.COMPACTION))
-    wrapped = SEALER.wrap(Signature("dragoman", {"summary": "all of it"}))
+    payloads = response_payloads(Compacted("all of it"), stop=Stopped(StopReason.COMPACTION))
+    wrapped = SIGNER.wrap(Signature("dragoman", {"summary": "all of it"}))
     item = {"id": "cmp_x1_0", "type": "compaction", "encrypted_content": wrapped}
     assert output(payloads) == [item]
     assert kinds(payloads)[2:] == ["output_item.added", "output_item.done", "completed"]
-    [message] = SPEC.read_request({"model": "m", "input": [item]}, SEALER).messages
+    [message] = SPEC.read_request({"model": "m", "input": [item]}, SIGNER).messages
     assert message == Message(
         "user",
         (Text("Summary of the conversation so far:\nall of it", path="/input/0/encrypted_content"),),
@@ -309,4 +312,6 @@ def test_a_summary_is_one_compaction_item_only() -> None:
 
 def test_a_compaction_of_this_vendor_stays_as_it_is() -> None:
     native = {"id": "cmp_up", "type": "compaction", "encrypted_content": "gAAA"}
-    assert output(answer(Opaque(ORIGIN, "compaction", native, "/output/0"), context=FOREIGN)) == [native]
+    assert output(response_payloads(Opaque(ORIGIN, "compaction", native, "/output/0"), context=FOREIGN)) == [
+        native
+    ]

@@ -12,16 +12,16 @@ from responses_upstream import (
     CALL_ADDED,
     CALL_START,
     CALL_TAIL,
+    CONTEXT,
     COUNTED,
     CUT,
-    EXCHANGE,
     HEAD,
     ORIGIN,
     REASONING,
     REASONING_ADDED,
-    SEAL_END,
     SEALED,
     SEARCH,
+    SIGNATURE_END,
     STARTED,
     THINKING,
     USAGE,
@@ -32,10 +32,10 @@ from responses_upstream import (
     event,
     events_of,
     message,
+    reasoning_delta,
     summary,
     tail,
     text_part,
-    thought,
 )
 
 from dragoman._ir.events import (
@@ -81,7 +81,7 @@ def test_incomplete_responses(fields: dict[str, Any], stop: Stopped) -> None:
     assert events_of(created(), ended(status="incomplete", **fields)) == [STARTED, COUNTED, stop, ENDED]
 
 
-def test_the_status_counts_more_than_the_events_name() -> None:
+def test_the_status_overrides_the_events_name() -> None:
     payload = {**ended(status="incomplete", **CUT), "type": "response.completed"}
     assert events_of(created(), payload)[-2] == Stopped(StopReason.MAX_TOKENS, "max_output_tokens")
     assert events_of(created(), {**ended(status="odd"), "type": "response.completed"}) == [STARTED, *tail()]
@@ -167,10 +167,11 @@ FAILURES: list[tuple[dict[str, Any], WireError]] = [
 ]
 
 
-@pytest.mark.parametrize(("payload", "error"), FAILURES)
-def test_failures(payload: dict[str, Any], error: WireError) -> None:
-    assert events_of(created(), payload) == [STARTED, Failed(error)]
-    assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
+def test_failures(subtests: pytest.Subtests) -> None:
+    for payload, error in FAILURES:
+        with subtests.test(payload=payload):
+            assert events_of(created(), payload) == [STARTED, Failed(error)]
+            assert events_of(created(), payload, delta("late")) == [STARTED, Failed(error)]
 
 
 def test_an_error_named_only_by_the_event_line() -> None:
@@ -178,36 +179,37 @@ def test_an_error_named_only_by_the_event_line() -> None:
         (b'{"message":"oops"}', WireError(SERVER, "oops")),
         (b'{"message":"oops","type":"server_error"}', WireError(SERVER, "oops", type="server_error")),
     ):
-        reader, observer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.observer(EXCHANGE)
+        reader, observer = SPEC.stream_reader(CONTEXT, Ledger()), SPEC.observer(CONTEXT)
         assert reader.read(Frame(b"error", data)) == (Failed(error),)
         observer.observe(Frame(b"error", data))
         assert observer.error == error
 
 
 def test_the_end_of_the_stream_before_the_end_of_the_response_is_an_error() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    reader = SPEC.stream_reader(CONTEXT, Ledger())
     reader.read(Frame(b"", encode(created())))
     with pytest.raises(RemoteProtocolError) as caught:
         reader.eof()
     assert caught.value.status == 502
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"{",
-        b"[]",
-        b'{"type":"response.created"}',
-        b'{"type":"response.completed","response":[]}',
-        b"\xff",
-    ],
-)
-@pytest.mark.parametrize("name", [b"", b"response.output_text.delta"])
-def test_frames_that_cannot_be_read(data: bytes, name: bytes) -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
-    with pytest.raises(RemoteProtocolError) as caught:
-        reader.read(Frame(name, data))
-    assert caught.value.status == 502
+UNREADABLE_FRAMES: list[bytes] = [
+    b"{",
+    b"[]",
+    b'{"type":"response.created"}',
+    b'{"type":"response.completed","response":[]}',
+    b"\xff",
+]
+
+
+def test_frames_that_cannot_be_read(subtests: pytest.Subtests) -> None:
+    for data in UNREADABLE_FRAMES:
+        for name in [b"", b"response.output_text.delta"]:
+            with subtests.test(data=data, name=name):
+                reader = SPEC.stream_reader(CONTEXT, Ledger())
+                with pytest.raises(RemoteProtocolError) as caught:
+                    reader.read(Frame(name, data))
+                assert caught.value.status == 502
 
 
 def test_a_start_with_fields_of_wrong_types() -> None:
@@ -247,12 +249,12 @@ def test_another_service_tier_at_the_end_is_in_the_usage(
 
 def test_a_whole_response_is_read_like_the_end_of_a_stream() -> None:
     body = ended(SEALED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
-    assert SPEC.read_whole(body, EXCHANGE, Ledger()) == [
+    assert SPEC.read_whole(body, CONTEXT, Ledger()) == [
         STARTED,
         THINKING,
-        thought("ab"),
-        thought("c", 1),
-        *SEAL_END,
+        reasoning_delta("ab"),
+        reasoning_delta("c", 1),
+        *SIGNATURE_END,
         BlockStarted(1, BlockKind.TEXT, item_id="msg_1"),
         TextDelta(1, "Hello"),
         BlockEnded(1),
@@ -267,16 +269,16 @@ def test_a_whole_response_is_read_like_the_end_of_a_stream() -> None:
 def test_whole_responses_that_failed() -> None:
     failed = ended(status="failed", error={"code": "server_error", "message": "oops"})["response"]
     error = WireError(SERVER, "oops", code="server_error")
-    assert SPEC.read_whole(failed, EXCHANGE, Ledger()) == [STARTED, Failed(error)]
+    assert SPEC.read_whole(failed, CONTEXT, Ledger()) == [STARTED, Failed(error)]
     assert list(
-        SPEC.read_whole({"error": {"code": "server_error", "message": "oops"}}, EXCHANGE, Ledger())
+        SPEC.read_whole({"error": {"code": "server_error", "message": "oops"}}, CONTEXT, Ledger())
     ) == [Failed(error)]
 
 
 @pytest.mark.parametrize("body", [{}, {"status": "in_progress", "output": []}, {"status": ["completed"]}])
-def test_a_body_that_is_no_finished_response(body: dict[str, Any]) -> None:
+def test_a_body_that_is_not_a_finished_response(body: dict[str, Any]) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
-        SPEC.read_whole(body, EXCHANGE, Ledger())
+        SPEC.read_whole(body, CONTEXT, Ledger())
     assert caught.value.status == 502
 
 
@@ -293,7 +295,7 @@ FAST_PATHS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 def test_text_of_the_fast_path_is_not_emitted_again(
     added: dict[str, Any], first: dict[str, Any], last: dict[str, Any]
 ) -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    reader = SPEC.stream_reader(CONTEXT, Ledger())
     for payload in (
         created(),
         event("output_item.added", 7, item={"id": "ws_1", "type": "web_search_call"}),
@@ -313,13 +315,13 @@ def test_text_of_the_fast_path_is_not_emitted_again(
 
 
 def test_reasoning_of_several_parts_has_no_fast_path() -> None:
-    reader = SPEC.stream_reader(EXCHANGE, Ledger())
+    reader = SPEC.stream_reader(CONTEXT, Ledger())
     for payload in (created(), REASONING_ADDED, summary("a"), summary("b", 1)):
         reader.read(Frame(b"", encode(payload)))
     assert reader.template_for(ReasoningDelta(0, "b", 1, ReasoningForm.SUMMARY)) is None
 
 
-def test_a_delta_for_an_item_of_another_kind_is_nothing() -> None:
+def test_a_delta_for_an_item_of_another_kind_is_ignored() -> None:
     odd = event("output_text.delta", 1, content_index=0, delta="x")
     search = event("output_item.added", 1, item=SEARCH)
     assert events_of(created(), search, odd, event("output_item.done", 1, item=SEARCH), BARE_FINAL) == [
@@ -358,7 +360,7 @@ AUTO = {"type": "response.created", "response": {**HEAD, "service_tier": "auto"}
 )
 def test_fields_without_an_event_are_losses(payloads: Any, losses: list[tuple[str, str]]) -> None:
     ledger = Ledger()
-    reader = SPEC.stream_reader(EXCHANGE, ledger)
+    reader = SPEC.stream_reader(CONTEXT, ledger)
     for payload in payloads:
         reader.read(Frame(b"", encode(payload)))
     assert [(loss.code.value, loss.path) for loss in ledger] == losses

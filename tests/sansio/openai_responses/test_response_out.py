@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from responses_client import (
     FOREIGN,
-    MESSAGES_SEAL,
+    MESSAGES_SIGNATURE,
     ORIGIN,
-    SEALER,
+    SIGNER,
     STARTED,
     USAGE,
-    answer,
     call,
     kinds,
     message_item,
     output,
+    reasoning_block,
+    response_payloads,
     stream,
     text,
-    thought,
     whole,
 )
 
@@ -47,7 +47,7 @@ from dragoman.protocols.openai_responses import SPEC
 
 
 def test_text_event_by_event() -> None:
-    payloads = answer(*text())
+    payloads = response_payloads(*text())
     place = {"item_id": "msg_x1_0", "output_index": 0, "content_index": 0}
     part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
     item = message_item("msg_x1_0", "Hello")
@@ -71,8 +71,8 @@ def test_text_event_by_event() -> None:
 
 
 def test_items_follow_one_another_with_ids_of_their_own() -> None:
-    payloads = answer(
-        *thought(ReasoningDelta(0, "hm"), SignatureDelta(0, Signature("openai_chat", {}))),
+    payloads = response_payloads(
+        *reasoning_block(ReasoningDelta(0, "hm"), SignatureDelta(0, Signature("openai_chat", {}))),
         *text(1, "a"),
         *call(2, '{"a"', ":1}", call_id="c2"),
         *call(3, "x", kind=ToolKind.CUSTOM, name="p", namespace="ns"),
@@ -116,7 +116,7 @@ def test_items_follow_one_another_with_ids_of_their_own() -> None:
 
 
 def test_ids_of_a_responses_upstream_are_kept_and_never_used_twice() -> None:
-    payloads = answer(
+    payloads = response_payloads(
         *text(0, "a", item_id="msg_up", phase="final_answer"),
         *text(1, "b", item_id="msg_up", phase="final_answer"),
         *call(2, "{}", item_id="fc_up"),
@@ -129,12 +129,12 @@ FULL, SUMMARY = ReasoningForm.FULL, ReasoningForm.SUMMARY
 
 
 def test_reasoning_of_another_vendor_becomes_summaries_and_a_wrapped_signature() -> None:
-    payloads = answer(
-        *thought(
+    payloads = response_payloads(
+        *reasoning_block(
             ReasoningDelta(0, "h"),
             ReasoningDelta(0, "m"),
             ReasoningDelta(0, "so", 1),
-            SignatureDelta(0, MESSAGES_SEAL),
+            SignatureDelta(0, MESSAGES_SIGNATURE),
         )
     )
     assert output(payloads) == [
@@ -142,7 +142,7 @@ def test_reasoning_of_another_vendor_becomes_summaries_and_a_wrapped_signature()
             "id": "rs_x1_0",
             "type": "reasoning",
             "summary": [{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "so"}],
-            "encrypted_content": SEALER.wrap(MESSAGES_SEAL),
+            "encrypted_content": SIGNER.wrap(MESSAGES_SIGNATURE),
             "status": "completed",
         }
     ]
@@ -162,7 +162,7 @@ def test_reasoning_of_another_vendor_becomes_summaries_and_a_wrapped_signature()
 
 
 def test_reasoning_without_text_is_only_a_signature() -> None:
-    payloads = answer(*thought(SignatureDelta(0, MESSAGES_SEAL)))
+    payloads = response_payloads(*reasoning_block(SignatureDelta(0, MESSAGES_SIGNATURE)))
     assert kinds(payloads)[2:-1] == ["output_item.added", "output_item.done"]
     assert output(payloads)[0]["summary"] == []
 
@@ -175,8 +175,8 @@ def test_reasoning_of_the_same_protocol_is_unchanged() -> None:
         "encrypted_content": "gA",
     }
     open_text = [{"type": "reasoning_text", "text": "deep"}]
-    payloads = answer(
-        *thought(
+    payloads = response_payloads(
+        *reasoning_block(
             ReasoningDelta(0, "s", 0, SUMMARY),
             ReasoningDelta(0, "deep", 0, FULL),
             SignatureDelta(0, Signature(ORIGIN, {**native, "content": open_text})),
@@ -193,7 +193,9 @@ def test_reasoning_of_the_same_protocol_is_unchanged() -> None:
 
 
 def test_e10_reasoning_without_a_signature_is_unfinished() -> None:
-    payloads = answer(*thought(ReasoningDelta(0, "h"), complete=False), stop=Stopped(StopReason.MAX_TOKENS))
+    payloads = response_payloads(
+        *reasoning_block(ReasoningDelta(0, "h"), complete=False), stop=Stopped(StopReason.MAX_TOKENS)
+    )
     assert output(payloads) == [
         {
             "id": "rs_x1_0",
@@ -206,7 +208,7 @@ def test_e10_reasoning_without_a_signature_is_unfinished() -> None:
 
 
 def test_a_refusal_is_a_part_of_a_message() -> None:
-    payloads = answer(
+    payloads = response_payloads(
         BlockStarted(0, BlockKind.REFUSAL),
         TextDelta(0, "No."),
         Logprobs(0, [TOKEN]),
@@ -227,7 +229,7 @@ SLIM = {"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob"
 
 
 def test_log_probabilities_go_with_the_next_delta_and_with_the_whole() -> None:
-    payloads = answer(
+    payloads = response_payloads(
         BlockStarted(0, BlockKind.TEXT),
         Logprobs(0, [TOKEN]),
         TextDelta(0, "a"),
@@ -245,7 +247,7 @@ def test_log_probabilities_go_with_the_next_delta_and_with_the_whole() -> None:
 
 def test_citations_of_web_pages_are_annotations() -> None:
     native = {"type": "file_citation", "file_id": "f", "filename": "f.txt", "index": 0}
-    payloads = answer(
+    payloads = response_payloads(
         BlockStarted(0, BlockKind.TEXT),
         Annotation(0, "anthropic_messages", {}, "https://x", "X"),
         TextDelta(0, "Hello"),
@@ -274,7 +276,7 @@ def test_items_of_the_same_protocol_come_back_whole() -> None:
         "action": {"type": "exec", "command": ["ls"], "env": {}},
     }
     result = {"id": "po_1", "type": "compaction", "encrypted_content": "gA"}
-    payloads = answer(
+    payloads = response_payloads(
         Opaque(ORIGIN, "local_shell_call", call_item, "/output/0"),
         Opaque(ORIGIN, "compaction", result, "/output/1"),
     )
@@ -305,33 +307,33 @@ STOPS: list[tuple[Stopped, str, str | None, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("stop", "status", "reason", "lost"), STOPS)
 def test_ends(stop: Stopped, status: str, reason: str | None, lost: tuple[str, ...]) -> None:
-    payloads = answer(*text(), stop=stop, lost=lost)
+    payloads = response_payloads(*text(), stop=stop, lost=lost)
     assert payloads[-1]["type"] == f"response.{status}"
     details = payloads[-1]["response"]["incomplete_details"]
     assert details == (None if reason is None else {"reason": reason})
 
 
 def test_the_explanation_is_the_text_of_a_refused_response_without_text() -> None:
-    payloads = answer(stop=Stopped(StopReason.CONTENT_FILTER, explanation="why"))
+    payloads = response_payloads(stop=Stopped(StopReason.CONTENT_FILTER, explanation="why"))
     assert output(payloads)[0]["content"] == [{"type": "refusal", "refusal": "why"}]
     assert payloads[-1]["type"] == "response.incomplete"
 
 
 def test_text_that_was_cut_is_an_incomplete_item() -> None:
     events = [BlockStarted(0, BlockKind.TEXT), TextDelta(0, "Hel"), BlockEnded(0, False)]
-    payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS))
+    payloads = response_payloads(*events, stop=Stopped(StopReason.MAX_TOKENS))
     assert output(payloads)[0]["status"] == "incomplete"
 
 
 def test_a12_a_call_that_was_cut_is_never_done() -> None:
-    payloads = answer(*call(0, '{"a', complete=False), stop=Stopped(StopReason.MAX_TOKENS))
+    payloads = response_payloads(*call(0, '{"a', complete=False), stop=Stopped(StopReason.MAX_TOKENS))
     assert kinds(payloads)[2:] == ["output_item.added", "function_call_arguments.delta", "incomplete"]
     assert [(item["arguments"], item["status"]) for item in output(payloads)] == [('{"a', "incomplete")]
 
 
 def test_a_custom_call_that_was_cut_is_left_out_of_the_final_output() -> None:
     events = call(0, "half", complete=False, kind=ToolKind.CUSTOM)
-    payloads = answer(*events, stop=Stopped(StopReason.MAX_TOKENS), lost=("/output/0",))
+    payloads = response_payloads(*events, stop=Stopped(StopReason.MAX_TOKENS), lost=("/output/0",))
     assert kinds(payloads)[2:] == ["output_item.added", "custom_tool_call_input.delta", "incomplete"]
     assert output(payloads) == []
 

@@ -136,11 +136,12 @@ CHOICES: list[tuple[Any, ToolChoice]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "expected"), CHOICES)
-def test_tool_choice(value: Any, expected: ToolChoice) -> None:
-    request = read(tool_choice=value)
-    assert request.tool_choice == expected
-    assert request.extra is None
+def test_tool_choice(subtests: pytest.Subtests) -> None:
+    for value, expected in CHOICES:
+        with subtests.test(value=value):
+            request = read(tool_choice=value)
+            assert request.tool_choice == expected
+            assert request.extra is None
 
 
 @pytest.mark.parametrize(
@@ -243,11 +244,12 @@ USES: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "use"), USES)
-def test_uses_of_hosted_tools(tool: dict[str, Any], use: Any) -> None:
-    request = read(tools=[tool])
-    assert request.tools == (HostedTool(ORIGIN, tool["type"], tool, "/tools/0", use),)
-    assert "https://s" not in repr(use)
+def test_uses_of_hosted_tools(subtests: pytest.Subtests) -> None:
+    for tool, use in USES:
+        with subtests.test(tool=tool):
+            request = read(tools=[tool])
+            assert request.tools == (HostedTool(ORIGIN, tool["type"], tool, "/tools/0", use),)
+            assert "https://s" not in repr(use)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from responses_client import answer
+from responses_client import response_payloads
 from responses_upstream import created, ended, events_of
 
 from dragoman._ir.events import Usage
@@ -62,7 +62,7 @@ def test_searches_count_without_other_figures() -> None:
 
 
 def test_usage_that_never_came_is_all_zero() -> None:
-    payloads = answer(usage=())
+    payloads = response_payloads(usage=())
     assert payloads[-1]["response"]["usage"] == {
         "input_tokens": 0,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -74,7 +74,7 @@ def test_usage_that_never_came_is_all_zero() -> None:
 
 
 def test_searches_are_in_tool_usage() -> None:
-    [*_, last] = answer(usage=(Usage(1, 2, searches=3),))
+    [*_, last] = response_payloads(usage=(Usage(1, 2, searches=3),))
     assert last["response"]["tool_usage"]["web_search"] == {"num_requests": 3}
     assert set(last["response"]["tool_usage"]) == {"image_gen", "web_search"}
 
@@ -96,10 +96,10 @@ EXTRAS: list[tuple[dict[str, Any], Any, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("extra", "writes", "lost"), EXTRAS)
 def test_cache_writes_by_lifetime(extra: Any, writes: Any, lost: tuple[str, ...]) -> None:
-    [*_, last] = answer(usage=(Usage(20, 2, cache_write=10, extra=extra),), lost=lost)
+    [*_, last] = response_payloads(usage=(Usage(20, 2, cache_write=10, extra=extra),), lost=lost)
     assert last["response"]["usage"]["input_tokens_details"].get("cache_write_tokens_details") == writes
 
 
 def test_usage_comes_in_pieces() -> None:
-    payloads = answer(usage=(Usage(input=10), Usage(output=2)))
+    payloads = response_payloads(usage=(Usage(input=10), Usage(output=2)))
     assert payloads[-1]["response"]["usage"]["total_tokens"] == 12

@@ -111,18 +111,19 @@ def test_every_input_item_has_a_row() -> None:
     assert {item["type"] for item, _, _ in INPUT_ITEMS} == tags(ResponseInputItem)
 
 
-@pytest.mark.parametrize(("item", "part", "losses"), INPUT_ITEMS, ids=lambda each: str(each)[10:30])
-def test_input_items(item: dict[str, Any], part: str | None, losses: list[str]) -> None:
-    body = {"model": "m", "input": [item]}
-    request = SPEC.read_request(body, Signer())
-    assert [type(each).__name__ for message in request.messages for each in message.parts] == (
-        [] if part is None else [part]
-    )
-    foreign, own = Ledger(), Ledger()
-    strip_extensions(request, foreign)
-    assert [loss.code.value for loss in foreign] == losses
-    assert SPEC.write_request(request, Capabilities(), own) == body
-    assert list(own) == []
+def test_input_items(subtests: pytest.Subtests) -> None:
+    for item, part, losses in INPUT_ITEMS:
+        with subtests.test(item=item):
+            body = {"model": "m", "input": [item]}
+            request = SPEC.read_request(body, Signer())
+            assert [type(each).__name__ for message in request.messages for each in message.parts] == (
+                [] if part is None else [part]
+            )
+            foreign, own = Ledger(), Ledger()
+            strip_extensions(request, foreign)
+            assert [loss.code.value for loss in foreign] == losses
+            assert SPEC.write_request(request, Capabilities(), own) == body
+            assert list(own) == []
 
 
 # type -> its form in the document: typed, with a use, with a function in its place, or opaque.
@@ -152,21 +153,26 @@ def test_every_tool_has_a_row() -> None:
     assert set(TOOLS) == tags(Tool)
 
 
-@pytest.mark.parametrize("kind", TOOLS)
-def test_tools(kind: str) -> None:
-    fields, row = TOOLS[kind]
-    body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
-    request = SPEC.read_request(body, Signer())
-    [tool] = request.tools
-    if isinstance(tool, HostedTool):
-        found = (
-            "use" if tool.use is not None else "stand-in" if tool.function_fallback is not None else "itself"
-        )
-    else:
-        assert isinstance(tool, (FunctionTool, CustomTool))
-        found = "typed"
-    assert found == row
-    assert SPEC.write_request(request, Capabilities(), Ledger()) == body
+def test_tools(subtests: pytest.Subtests) -> None:
+    for kind in TOOLS:
+        with subtests.test(kind=kind):
+            fields, row = TOOLS[kind]
+            body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
+            request = SPEC.read_request(body, Signer())
+            [tool] = request.tools
+            if isinstance(tool, HostedTool):
+                found = (
+                    "use"
+                    if tool.use is not None
+                    else "stand-in"
+                    if tool.function_fallback is not None
+                    else "itself"
+                )
+            else:
+                assert isinstance(tool, (FunctionTool, CustomTool))
+                found = "typed"
+            assert found == row
+            assert SPEC.write_request(request, Capabilities(), Ledger()) == body
 
 
 # Items that become blocks. All others stay whole, in a signature if the client's protocol has no form for them.
@@ -179,28 +185,30 @@ BLOCKS = {
 CONTEXT = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
 
 
-@pytest.mark.parametrize("kind", sorted(tags(ResponseOutputItem)))
-def test_output_items(kind: str) -> None:
-    item = {"id": "i", "type": kind, "status": "completed", **BLOCKS.get(kind, {})}
-    body = {"id": "r", "model": "m", "status": "completed", "output": [item]}
-    ledger = Ledger()
-    events = SPEC.read_whole(body, CONTEXT, ledger)
-    if kind in BLOCKS:
-        assert any(isinstance(event, BlockStarted) for event in events)
-    else:
-        [opaque] = [event for event in events if isinstance(event, Opaque)]
-        assert (opaque.kind, opaque.native, opaque.round_trip) == (kind, item, True)
-    assert list(ledger) == []
+def test_output_items(subtests: pytest.Subtests) -> None:
+    for kind in sorted(tags(ResponseOutputItem)):
+        with subtests.test(kind=kind):
+            item = {"id": "i", "type": kind, "status": "completed", **BLOCKS.get(kind, {})}
+            body = {"id": "r", "model": "m", "status": "completed", "output": [item]}
+            ledger = Ledger()
+            events = SPEC.read_whole(body, CONTEXT, ledger)
+            if kind in BLOCKS:
+                assert any(isinstance(event, BlockStarted) for event in events)
+            else:
+                [opaque] = [event for event in events if isinstance(event, Opaque)]
+                assert (opaque.kind, opaque.native, opaque.round_trip) == (kind, item, True)
+            assert list(ledger) == []
 
 
-@pytest.mark.parametrize("kind", sorted(tags(ResponseStreamEvent)))
-def test_stream_events(kind: str) -> None:
-    handled = kind in _HANDLERS or kind == "error"
-    rows = [handled, kind in PROGRESS_EVENTS, kind in LOST_EVENTS]
-    assert rows.count(True) == 1
-    if handled:
-        return
-    ledger = Ledger()
-    reader = SPEC.stream_reader(CONTEXT, ledger)
-    assert list(reader.read(Frame(kind.encode(), encode({"type": kind, "output_index": 0})))) == []
-    assert bool(len(ledger)) is (kind in LOST_EVENTS)
+def test_stream_events(subtests: pytest.Subtests) -> None:
+    for kind in sorted(tags(ResponseStreamEvent)):
+        with subtests.test(kind=kind):
+            handled = kind in _HANDLERS or kind == "error"
+            rows = [handled, kind in PROGRESS_EVENTS, kind in LOST_EVENTS]
+            assert rows.count(True) == 1
+            if handled:
+                continue
+            ledger = Ledger()
+            reader = SPEC.stream_reader(CONTEXT, ledger)
+            assert list(reader.read(Frame(kind.encode(), encode({"type": kind, "output_index": 0})))) == []
+            assert bool(len(ledger)) is (kind in LOST_EVENTS)

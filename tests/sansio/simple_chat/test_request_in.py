@@ -106,9 +106,10 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "message", "path"), REFUSED)
-def test_errors_have_a_path(body: dict[str, Any], message: str, path: str) -> None:
-    with pytest.raises(RemoteProtocolError) as raised:
-        read(body)
-    assert (raised.value.message, raised.value.path, raised.value.status) == (message, path, 400)
-    assert raised.value.code is not None
+def test_errors_have_a_path(subtests: pytest.Subtests) -> None:
+    for body, message, path in REFUSED:
+        with subtests.test(message=message, path=path):
+            with pytest.raises(RemoteProtocolError) as raised:
+                read(body)
+            assert (raised.value.message, raised.value.path, raised.value.status) == (message, path, 400)
+            assert raised.value.code is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.toy_protocol import exchange_of
+from core.toy_protocol import context_of
 
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
@@ -46,10 +46,10 @@ HELLO: list[Event] = [
 
 def streamed(events: list[Event], endpoint: Endpoint | None) -> tuple[bytes, Ledger]:
     ledger = Ledger()
-    exchange = exchange_of(protocol="simple_chat")
+    context = context_of(protocol="simple_chat")
     if endpoint is not None:
-        exchange = type(exchange)(exchange.request, "abc123", 1_678_048_938, "model-name", endpoint=endpoint)
-    writer = SPEC.stream_writer(exchange, ledger)
+        context = type(context)(context.request, "abc123", 1_678_048_938, "model-name", endpoint=endpoint)
+    writer = SPEC.stream_writer(context, ledger)
     return b"".join([writer.send(event) for event in events]), ledger
 
 
@@ -58,9 +58,9 @@ def whole(events: list[Event]) -> tuple[dict[str, Any], Ledger]:
     for event in events:
         fold.send(event)
     ledger = Ledger()
-    exchange = exchange_of(protocol="simple_chat")
-    exchange = type(exchange)(exchange.request, "abc123", 1_678_048_938, "model-name", endpoint=JSON)
-    return SPEC.write_whole(fold.response(), exchange, ledger), ledger
+    context = context_of(protocol="simple_chat")
+    context = type(context)(context.request, "abc123", 1_678_048_938, "model-name", endpoint=JSON)
+    return SPEC.write_whole(fold.response(), context, ledger), ledger
 
 
 def content(events: list[Event]) -> str:
@@ -139,12 +139,12 @@ def test_texts_of_several_blocks_are_one_text() -> None:
     assert b'" And you?"},"done":false,"index":3}' in streamed([START, *HELLO, *more, *END], LINES)[0]
 
 
-FAULT = WireError(ErrorKind.OVERLOADED, "too busy", code="busy")
+ERROR = WireError(ErrorKind.OVERLOADED, "too busy", code="busy")
 
 
 @pytest.mark.parametrize("before", [[], [START], [START, *HELLO[:2]]])
 def test_an_error_in_lines(before: list[Event]) -> None:
-    sent = streamed([*before, Failed(FAULT)], LINES)[0]
+    sent = streamed([*before, Failed(ERROR)], LINES)[0]
     assert sent.splitlines(keepends=True)[-1] == (
         b'{"error":{"message":"too busy","type":"overloaded_error","code":"busy"},"done":true}\n'
     )
@@ -153,7 +153,7 @@ def test_an_error_in_lines(before: list[Event]) -> None:
 
 @pytest.mark.parametrize("before", [[], [START], [START, *HELLO[:2]]])
 def test_an_error_in_events(before: list[Event]) -> None:
-    sent = streamed([*before, Failed(FAULT)], EVENTS)[0]
+    sent = streamed([*before, Failed(ERROR)], EVENTS)[0]
     assert sent.endswith(
         b'event: error\ndata: {"message":"too busy","type":"overloaded_error","code":"busy"}\n\ndata: [DONE]\n\n'
     )
@@ -230,8 +230,8 @@ def test_an_explanation_replaces_missing_text() -> None:
     assert streamed([START, *stop], EVENTS)[0] == (
         b'data: {"message":{"role":"assistant","content":"Not that."},"done":false,"index":0}\n\ndata: [DONE]\n\n'
     )
-    told = {(LossCode.ALTERED.value, "/stop_details/explanation"), ("dropped", "/stop_reason")}
-    assert losses(whole([START, *stop])[1]) == losses(streamed([START, *stop], LINES)[1]) == told
+    reported = {(LossCode.ALTERED.value, "/stop_details/explanation"), ("dropped", "/stop_reason")}
+    assert losses(whole([START, *stop])[1]) == losses(streamed([START, *stop], LINES)[1]) == reported
 
     assert content([START, *HELLO, *stop]) == "I'm doing well, thank you!"
     lost = {("dropped", "/stop_details/explanation"), ("dropped", "/stop_reason")}

@@ -1,7 +1,7 @@
-"""Asking for a summary in words, and the answer as the one event that a client of compaction wants."""
+"""A summary is requested by an instruction, and the response is the one event that a compaction client expects."""
 
 import pytest
-from core.events import FAULT, STARTED, start_of
+from core.events import ERROR, STARTED, start_of
 from msgspec.structs import replace
 
 from dragoman._ir.event_order import EventOrderChecker
@@ -29,7 +29,7 @@ from dragoman._wire.errors import ErrorKind
 HI = Message("user", (Text("hi"),))
 
 
-ASKED = Request(
+REQUEST = Request(
     "toy",
     "m",
     (HI,),
@@ -44,20 +44,20 @@ ASKED = Request(
 
 def test_the_request() -> None:
     ledger = Ledger()
-    out = request_summary(ASKED, ledger)
-    first, ask = out.messages
-    assert (first, ask.role) == (HI, "user")
-    assert isinstance(ask.parts[0], Text)
-    assert "summary" in ask.parts[0].text
+    out = request_summary(REQUEST, ledger)
+    first, instruction = out.messages
+    assert (first, instruction.role) == (HI, "user")
+    assert isinstance(instruction.parts[0], Text)
+    assert "summary" in instruction.parts[0].text
     # All that stands before the conversation is as it was, for the sake of the upstream's cache.
-    assert (out.tools, out.namespaces) == (ASKED.tools, ASKED.namespaces)
+    assert (out.tools, out.namespaces) == (REQUEST.tools, REQUEST.namespaces)
     assert (out.tool_choice, out.parallel_tool_calls) == (ToolChoice("none"), False)
     assert (out.params, out.compact) == ({"temperature": 0}, False)
     assert list(ledger) == []
 
 
 def test_a_request_without_tools_has_no_choice_of_them() -> None:
-    assert request_summary(replace(ASKED, tools=()), Ledger()).tool_choice is None
+    assert request_summary(replace(REQUEST, tools=()), Ledger()).tool_choice is None
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,20 @@ def test_a_request_without_tools_has_no_choice_of_them() -> None:
 )
 def test_no_tool_is_called(choice: ToolChoice, losses: list[tuple[LossCode, str]]) -> None:
     ledger = Ledger()
-    assert request_summary(replace(ASKED, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
+    assert request_summary(replace(REQUEST, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
     assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
-@pytest.mark.parametrize(("path", "told"), [("/text/format", "/text/format"), ("", "/response_format")])
-def test_a_summary_has_no_schema(path: str, told: str) -> None:
+@pytest.mark.parametrize(("path", "reported"), [("/text/format", "/text/format"), ("", "/response_format")])
+def test_a_summary_has_no_schema(path: str, reported: str) -> None:
     ledger = Ledger()
-    out = request_summary(replace(ASKED, response_format=ResponseFormat({}, path=path)), ledger)
+    out = request_summary(replace(REQUEST, response_format=ResponseFormat({}, path=path)), ledger)
     assert out.response_format is None
-    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, told)]
+    assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, reported)]
 
 
 TEXT = [start_of(BlockKind.TEXT), TextDelta(0, "so "), TextDelta(0, "far\n"), BlockEnded(0)]
-THOUGHT = [start_of(BlockKind.REASONING, 1), ReasoningDelta(1, "hm"), BlockEnded(1)]
+REASONING_TEXT = [start_of(BlockKind.REASONING, 1), ReasoningDelta(1, "hm"), BlockEnded(1)]
 CALL = [start_of(BlockKind.TOOL_CALL, 2), ArgumentsDelta(2, "{}"), BlockEnded(2)]
 OTHER = [start_of(BlockKind.TEXT, 3, 1), TextDelta(3, "x"), BlockEnded(3), Stopped(StopReason.END, choice=1)]
 MORE = [start_of(BlockKind.TEXT, 4), TextDelta(4, "and on"), BlockEnded(4)]
@@ -106,7 +106,7 @@ def staged(events: list[Event]) -> list[Event]:
     ("events", "summary"),
     [
         ([*TEXT], "so far"),
-        ([*THOUGHT, *TEXT, *CALL, Opaque("o", "k", {})], "so far"),
+        ([*REASONING_TEXT, *TEXT, *CALL, Opaque("o", "k", {})], "so far"),
         ([*OTHER, *TEXT], "so far"),
         ([*TEXT, *MORE], "so far\n\n\nand on"),
     ],
@@ -126,12 +126,12 @@ def test_the_text_is_the_summary(events: list[Event], summary: str) -> None:
         ),
     ],
 )
-def test_half_a_summary_is_none(events: list[Event], message: str) -> None:
+def test_half_a_summary_is_dropped(events: list[Event], message: str) -> None:
     out = staged([STARTED, *events])
     assert out[0] == STARTED
     assert isinstance(out[1], Failed)
     assert (out[1].error.kind, out[1].error.message, out[1].error.status) == (ErrorKind.SERVER, message, 502)
 
 
-def test_a_failure_passes() -> None:
-    assert staged([STARTED, *TEXT[:2], Failed(FAULT)]) == [STARTED, Failed(FAULT)]
+def test_a_failure_passes_unchanged() -> None:
+    assert staged([STARTED, *TEXT[:2], Failed(ERROR)]) == [STARTED, Failed(ERROR)]

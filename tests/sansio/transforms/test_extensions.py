@@ -1,4 +1,4 @@
-"""What a request loses by leaving its protocol, whatever the target is."""
+"""The losses of a request that leaves its protocol, whatever the upstream's protocol is."""
 
 import msgspec
 import pytest
@@ -35,7 +35,7 @@ def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) ->
     return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, **more)  # type: ignore[arg-type]
 
 
-def test_what_is_known_to_all_loses_nothing() -> None:
+def test_parts_of_every_protocol_are_no_losses() -> None:
     given = request(
         Message("user", (Text("a"), Media("image", "url", "https://x"))),
         Message("assistant", (Reasoning("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
@@ -49,7 +49,7 @@ def test_what_is_known_to_all_loses_nothing() -> None:
     assert losses == []
 
 
-def test_what_only_its_own_servers_hold_is_refused() -> None:
+def test_references_to_the_vendors_store_are_refused() -> None:
     held: dict[Param, str] = {"thread": "no_thread"}
     refuse_server_state(request(params={"temperature": 1}), held)
     given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
@@ -59,7 +59,7 @@ def test_what_only_its_own_servers_hold_is_refused() -> None:
     assert (error.status, error.code, error.path) == (400, "no_thread", "/more/thread")
 
 
-def test_every_unknown_field_is_entered_once() -> None:
+def test_every_unknown_field_is_recorded_once() -> None:
     given = request(
         Message(
             "user",
@@ -98,7 +98,7 @@ def test_every_unknown_field_is_entered_once() -> None:
     assert {code for code, _ in losses} == {LossCode.UNKNOWN_FIELD}
 
 
-def test_what_its_protocol_defines_is_not_unknown() -> None:
+def test_fields_of_the_own_protocol_are_not_unknown() -> None:
     defined = frozenset({"caller", "edits"})
     given = request(
         Message("assistant", (ToolCall("c", "look", "{}", extra={"caller": "code", "x": 1}, path="/m/0/0"),)),
@@ -115,7 +115,7 @@ def test_what_its_protocol_defines_is_not_unknown() -> None:
     ]
 
 
-def test_what_the_reader_put_right_is_entered() -> None:
+def test_corrections_by_the_reader_are_recorded() -> None:
     repair = Loss(LossCode.REPAIRED, "/tools/0", "in another form")
     _, losses = left(request(repairs=(repair,)))
     assert losses == [(LossCode.REPAIRED, "/tools/0")]
@@ -132,7 +132,7 @@ def test_namespaces_are_taken_apart() -> None:
     assert losses == [(LossCode.DROPPED, "/t/0/description"), (LossCode.UNKNOWN_FIELD, "/t/0/x")]
 
 
-def test_parts_without_a_counterpart_leave_their_words() -> None:
+def test_parts_without_a_counterpart_leave_their_text() -> None:
     has_content = OpaquePart("toy", "search_result", {"t": "w"}, "/p", text="words")
     mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
     plain = Text("words", path="/p", rendered=True)
@@ -156,7 +156,7 @@ def test_a_message_of_one_text_is_passed_over_unless_it_has_unknown_fields() -> 
     assert losses == [(LossCode.UNKNOWN_FIELD, "/m/1/0/x")]
 
 
-def test_what_is_for_the_provider_goes_nowhere() -> None:
+def test_content_for_the_provider_is_dropped() -> None:
     header = OpaquePart("toy", "header", {}, "/system/0", text="")
     out, losses = left(request(Message("system", (header, Text("Be brief."))), Message("user", (Text("a"),))))
     assert out.messages == (Message("system", (Text("Be brief."),)), Message("user", (Text("a"),)))

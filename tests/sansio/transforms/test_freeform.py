@@ -91,7 +91,7 @@ def escape(character: str, style: str) -> str:
 
 @st.composite
 def spelled(draw: Any) -> tuple[str, str]:
-    """JSON text of {"input": text} in any spelling, and what the standard library reads in it."""
+    """JSON texts of {"input": text} in any spelling, with the value that the standard library reads."""
     text = draw(texts)
     styles = draw(
         st.lists(st.sampled_from(["short", "raw", "lower", "upper"]), min_size=len(text), max_size=12)
@@ -112,31 +112,32 @@ def test_any_spelling_in_any_pieces(case: tuple[str, str], cuts: list[int]) -> N
     assert unwrapped(cut_at(source, cuts)) == (text, True)
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ('{"input":""}', ""),
-        ('{"input":"a"}', "a"),
-        ('\n{ "input" :\t"a" }\r\n', "a"),
-        (r'{"input":"\"\\\/\b\f\n\r\t"}', '"\\/\b\f\n\r\t'),
-        (r'{"input":"\u00e9\u00E9"}', "éé"),
-        (r'{"input":"\ud83d\ude00"}', "😀"),
-        (r'{"input":"\uD83D\uDE00\uD83D\uDE00"}', "😀😀"),
-        (r'{"input":"a\ud83d"}', "a\ud83d"),
-        (r'{"input":"\ude00a"}', "\ude00a"),
-        (r'{"input":"\ude00\ud83d"}', "\ude00\ud83d"),
-        (r'{"input":"\ud83d\ud83d\ude00"}', "\ud83d😀"),
-        (r'{"input":"\ud83d\n"}', "\ud83d\n"),
-        (r'{"input":"\ud83d\u0041"}', "\ud83dA"),
-        (r'{"input":"\ud83dA"}', "\ud83dA"),
-        ('{"input":"\ud83d\ude00"}', "\ud83d\ude00"),  # two raw halves are two characters, in any pieces
-        ('{"input":"a\nb"}', "a\nb"),  # raw control characters: the model's slip, and no doubt what it meant
-        ('{"input":"*** Begin Patch\\n+{\\"a\\": 1}\\n"}', '*** Begin Patch\n+{"a": 1}\n'),
-    ],
-)
-def test_agreed_shape(source: str, text: str) -> None:
-    for pieces in all_ways(source):
-        assert unwrapped(pieces) == (text, True)
+AGREED_SHAPES: list[tuple[str, str]] = [
+    ('{"input":""}', ""),
+    ('{"input":"a"}', "a"),
+    ('\n{ "input" :\t"a" }\r\n', "a"),
+    (r'{"input":"\"\\\/\b\f\n\r\t"}', '"\\/\b\f\n\r\t'),
+    (r'{"input":"\u00e9\u00E9"}', "éé"),
+    (r'{"input":"\ud83d\ude00"}', "😀"),
+    (r'{"input":"\uD83D\uDE00\uD83D\uDE00"}', "😀😀"),
+    (r'{"input":"a\ud83d"}', "a\ud83d"),
+    (r'{"input":"\ude00a"}', "\ude00a"),
+    (r'{"input":"\ude00\ud83d"}', "\ude00\ud83d"),
+    (r'{"input":"\ud83d\ud83d\ude00"}', "\ud83d😀"),
+    (r'{"input":"\ud83d\n"}', "\ud83d\n"),
+    (r'{"input":"\ud83d\u0041"}', "\ud83dA"),
+    (r'{"input":"\ud83dA"}', "\ud83dA"),
+    ('{"input":"\ud83d\ude00"}', "\ud83d\ude00"),  # two raw halves are two characters, in any pieces
+    ('{"input":"a\nb"}', "a\nb"),  # raw control characters: the model's slip, and no doubt what it meant
+    ('{"input":"*** Begin Patch\\n+{\\"a\\": 1}\\n"}', '*** Begin Patch\n+{"a": 1}\n'),
+]
+
+
+def test_agreed_shape(subtests: pytest.Subtests) -> None:
+    for source, text in AGREED_SHAPES:
+        with subtests.test(source=source, text=text):
+            for pieces in all_ways(source):
+                assert unwrapped(pieces) == (text, True)
 
 
 def test_the_input_streams() -> None:
@@ -202,16 +203,18 @@ WRONG_ESCAPES: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("source", "text"), (OTHER | BROKEN_OFF).values(), ids=OTHER | BROKEN_OFF)
-def test_other_shapes(source: str, text: str) -> None:
-    for pieces in all_ways(source) if len(source) < 100 else [[source], one_by_one(source)]:
-        assert unwrapped(pieces) == (text, False)
+def test_other_shapes(subtests: pytest.Subtests) -> None:
+    for case, (source, text) in (OTHER | BROKEN_OFF).items():
+        with subtests.test(case=case):
+            for pieces in all_ways(source) if len(source) < 100 else [[source], one_by_one(source)]:
+                assert unwrapped(pieces) == (text, False)
 
 
-@pytest.mark.parametrize(("source", "text"), WRONG_ESCAPES.values(), ids=WRONG_ESCAPES)
-def test_wrong_escapes(source: str, text: str) -> None:
-    for pieces in all_ways(source):
-        assert unwrapped(pieces) == (text, True)
+def test_wrong_escapes(subtests: pytest.Subtests) -> None:
+    for case, (source, text) in WRONG_ESCAPES.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(source):
+                assert unwrapped(pieces) == (text, True)
 
 
 @PROPERTY

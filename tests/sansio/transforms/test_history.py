@@ -1,4 +1,4 @@
-"""Histories in, histories with pairs of calls and results out, and what the ledger says of it."""
+"""Repairs of histories: calls and results are paired, and the ledger has each repair."""
 
 import msgspec
 import pytest
@@ -48,7 +48,7 @@ MARKED = "<tool_result>\nr\n</tool_result>"
 LETTERS = {value: key for key, value in ROLES.items()}
 
 
-def told(messages: tuple[Message, ...]) -> str:
+def reported(messages: tuple[Message, ...]) -> str:
     lines = []
     for message in messages:
         words = []
@@ -65,14 +65,14 @@ def told(messages: tuple[Message, ...]) -> str:
     return " | ".join(lines)
 
 
-def mended(text: str) -> tuple[str, list[str]]:
+def rewritten(text: str) -> tuple[str, list[str]]:
     ledger = Ledger()
     request = Request("toy", "m", history(text), {})
     out = repair_history(request, ledger)
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     if not len(ledger):
         assert out is request
-    return told(out.messages), [loss.path for loss in ledger]
+    return reported(out.messages), [loss.path for loss in ledger]
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def mended(text: str) -> tuple[str, list[str]]:
         "u:M hi",
     ],
 )
-def test_a_sound_history_is_left_as_it_is(text: str) -> None:
-    assert mended(text) == (text, [])
+def test_a_valid_history_is_unchanged(text: str) -> None:
+    assert rewritten(text) == (text, [])
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_a_sound_history_is_left_as_it_is(text: str) -> None:
         ("a:Cx | u:E Rx", "a:Cx | u:Rx", ["/1/0"]),
     ],
 )
-def test_what_is_mended(text: str, expected: str, repairs: list[str]) -> None:
-    assert mended(text) == (expected, repairs)
+def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
+    assert rewritten(text) == (expected, repairs)
 
 
-def test_what_a_result_without_a_call_holds_is_the_users() -> None:
+def test_content_of_a_result_without_a_call_is_the_users() -> None:
     media = Media("image", "url", "u", path="/0/1")
     result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
     out = repair_history(Request("toy", "m", (Message("user", (result,), "/0"),), {}), Ledger())
@@ -158,13 +158,13 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
 
 
 @given(st.lists(LINES, max_size=8).map(" | ".join))
-def test_every_history_comes_out_sound_and_loses_nothing_in_silence(text: str) -> None:
+def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> None:
     ledger = Ledger()
     before = Request("toy", "m", history(text), {})
     after = repair_history(before, ledger)
     assert repair_history(after, Ledger()) is after
     ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
-    answered = [
+    translated_response = [
         part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolResult)
     ]
     in_turns = [
@@ -175,17 +175,17 @@ def test_every_history_comes_out_sound_and_loses_nothing_in_silence(text: str) -
         if isinstance(part, ToolCall)
     ]
     assert len(set(ids)) == len(ids) or any(each.role != "assistant" for each in after.messages)
-    assert sorted(answered) == sorted(in_turns)
+    assert sorted(translated_response) == sorted(in_turns)
     arrived = {part.path for each in after.messages for part in each.parts}
-    told_of = {loss.path for loss in ledger}
+    recorded_paths = {loss.path for loss in ledger}
     for message in before.messages:
-        assert message.parts or message.path in told_of
+        assert message.parts or message.path in recorded_paths
         for part in message.parts:
-            assert part.path in arrived or part.path in told_of
+            assert part.path in arrived or part.path in recorded_paths
 
 
 def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
-    """Prompt caches live from it: what was mended once is mended the same way when the conversation goes on."""
+    """Prompt caches depend on it: the same repair is made again when the conversation continues."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
         whole = repair_history(Request("toy", "m", turns, {}), Ledger()).messages
@@ -214,15 +214,15 @@ def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str,
     out = end_with_user(request, Capabilities(prefill=prefill), ledger)
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
-    asks = Message("user", (Text(CONTINUE, path="/1"),), "/1")
-    assert out.messages[len(request.messages) :] == ((asks,) if added else ())
+    requests_it = Message("user", (Text(CONTINUE, path="/1"),), "/1")
+    assert out.messages[len(request.messages) :] == ((requests_it,) if added else ())
     assert [(loss.code, loss.path) for loss in ledger] == ([(LossCode.ALTERED, "/1")] if added else [])
 
 
-def test_what_a_message_said_beside_its_results_is_told_when_it_goes() -> None:
+def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
     [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
     out = repair_history(Request("toy", "m", (call, text, result), {}), ledger)
-    assert told(out.messages) == "a:Cx | u:Rx | u:T"
+    assert reported(out.messages) == "a:Cx | u:Rx | u:T"
     assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

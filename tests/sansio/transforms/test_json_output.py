@@ -1,9 +1,9 @@
-"""Structured output where the upstream cannot: what is asked instead, and what the client gets."""
+"""Structured output for upstreams without it: what is requested instead, and what the client gets."""
 
 from typing import Any
 
 import pytest
-from core.events import FAULT, STARTED, start_of
+from core.events import ERROR, STARTED, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,7 +44,7 @@ OBJECT = Capabilities(structured_output="object")
 NONE = Capabilities(structured_output="none")
 
 
-def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
+def requested(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
     messages = (Message("system", (Text("be"),)), Message("user", (Text("hi"),)))
     return Request("toy", "m", messages, {}, response_format=form, **fields)
 
@@ -52,32 +52,34 @@ def asked(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
 @pytest.mark.parametrize(
     ("request_", "capabilities", "way"),
     [
-        (asked(None), NONE, StructuredOutputMode.NATIVE),
-        (asked(), NATIVE, StructuredOutputMode.NATIVE),
-        (asked(ANY), OBJECT, StructuredOutputMode.NATIVE),
-        (asked(), OBJECT, StructuredOutputMode.OBJECT),
-        (asked(), NONE, StructuredOutputMode.TOOL),
-        (asked(ANY), NONE, StructuredOutputMode.TOOL),
-        (asked(LIST), NONE, StructuredOutputMode.PROMPT),
-        (asked(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
+        (requested(None), NONE, StructuredOutputMode.NATIVE),
+        (requested(), NATIVE, StructuredOutputMode.NATIVE),
+        (requested(ANY), OBJECT, StructuredOutputMode.NATIVE),
+        (requested(), OBJECT, StructuredOutputMode.OBJECT),
+        (requested(), NONE, StructuredOutputMode.TOOL),
+        (requested(ANY), NONE, StructuredOutputMode.TOOL),
+        (requested(LIST), NONE, StructuredOutputMode.PROMPT),
+        (requested(), Capabilities(structured_output="none", forced_tools="no"), StructuredOutputMode.PROMPT),
         # the client's own choices win
-        (asked(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
-        (asked(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
-        (asked(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
-        (asked(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
-        (asked(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
+        (requested(tools=(TOOL,)), NONE, StructuredOutputMode.PROMPT),
+        (requested(tool_choice=ToolChoice("none")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig("adaptive")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig("enabled", budget=2000)), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig(effort="low")), NONE, StructuredOutputMode.PROMPT),
+        (requested(reasoning=ReasoningConfig(effort="none")), NONE, StructuredOutputMode.TOOL),
+        (requested(reasoning=ReasoningConfig("disabled")), NONE, StructuredOutputMode.TOOL),
+        (requested(reasoning=ReasoningConfig(display="omitted")), NONE, StructuredOutputMode.TOOL),
     ],
 )
-def test_the_way(request_: Request, capabilities: Capabilities, way: StructuredOutputMode) -> None:
+def test_how_json_is_requested(
+    request_: Request, capabilities: Capabilities, way: StructuredOutputMode
+) -> None:
     assert choose_output_mode(request_, capabilities) is way
 
 
-def test_what_is_native_stays() -> None:
+def test_native_output_is_unchanged() -> None:
     ledger = Ledger()
-    request = asked()
+    request = requested()
     assert fit_format(request, NATIVE, ledger) == (request, StructuredOutputMode.NATIVE)
     assert len(ledger) == 0
 
@@ -96,11 +98,11 @@ def test_what_is_native_stays() -> None:
 )
 def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, strict: bool | None) -> None:
     ledger = Ledger()
-    request, way = fit_format(asked(form), NONE, ledger)
+    request, way = fit_format(requested(form), NONE, ledger)
     assert way is StructuredOutputMode.TOOL
     assert request.tools == (FunctionTool(JSON_TOOL, description, parameters, strict, path="/format"),)
     assert request.tool_choice == ToolChoice("named", JSON_TOOL, path="/format")
-    assert (request.response_format, request.messages) == (None, asked().messages)
+    assert (request.response_format, request.messages) == (None, requested().messages)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
@@ -112,27 +114,27 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
         (NONE, ANY, None, ["It must be a JSON object."]),
     ],
 )
-def test_in_words(
+def test_json_requested_by_an_instruction(
     capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
 ) -> None:
     ledger = Ledger()
-    request, _ = fit_format(asked(form, tools=(TOOL,)), capabilities, ledger)
+    request, _ = fit_format(requested(form, tools=(TOOL,)), capabilities, ledger)
     assert (request.response_format, request.tools, request.tool_choice) == (left, (TOOL,), None)
-    first, told, last = request.messages
-    assert (first, last) == asked().messages
-    assert told.role == "system"
-    assert isinstance(told.parts[0], Text)
-    assert all(word in told.parts[0].text for word in ["Answer with one JSON value", *words])
+    first, reported, last = request.messages
+    assert (first, last) == requested().messages
+    assert reported.role == "system"
+    assert isinstance(reported.parts[0], Text)
+    assert all(word in reported.parts[0].text for word in ["Answer with one JSON value", *words])
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
-def test_a_path_is_always_told() -> None:
+def test_a_loss_always_has_a_path() -> None:
     ledger = Ledger()
-    fit_format(asked(ResponseFormat(SCHEMA)), NONE, ledger)
+    fit_format(requested(ResponseFormat(SCHEMA)), NONE, ledger)
     assert [loss.path for loss in ledger] == ["/response_format"]
 
 
-# The tool's answer
+# The tool's response
 
 
 def staged(stage: JsonToolStage | CodeFenceStage, events: list[Event]) -> list[Event]:
@@ -169,7 +171,7 @@ CUT = Stopped(StopReason.MAX_TOKENS)
             [*tool(1, "{}", name="other"), *text(0, "a"), CALLED],
             0,
         ),
-        ([*text(0, "No")[:2], Failed(FAULT)], [*text(0, "No")[:2], Failed(FAULT)], 0),
+        ([*text(0, "No")[:2], Failed(ERROR)], [*text(0, "No")[:2], Failed(ERROR)], 0),
     ],
 )
 def test_the_client_sees_text(events: list[Event], expected: list[Event], losses: int) -> None:
@@ -197,20 +199,21 @@ FENCES = [
 ]
 
 
-@pytest.mark.parametrize(("given_", "bare"), FENCES)
-def test_a_fence_is_taken_off(given_: str, bare: str) -> None:
-    for size in (1, 2, 3, 100):
-        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
-        out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
-        assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
-        assert all(each.text for each in out if isinstance(each, TextDelta))
-        assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
-            type(STARTED), BlockStarted, BlockEnded, Stopped, type(ENDED),
-        ]  # fmt: skip
+def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
+    for given_, bare in FENCES:
+        with subtests.test(given_=given_, bare=bare):
+            for size in (1, 2, 3, 100):
+                pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+                out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
+                assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
+                assert all(each.text for each in out if isinstance(each, TextDelta))
+                assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
+                    type(STARTED), BlockStarted, BlockEnded, Stopped, type(ENDED),
+                ]  # fmt: skip
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
-def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
+def test_any_cut_of_a_fence_gives_the_same(given_: str, size: int) -> None:
     def bare(size: int) -> str:
         pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
         out = staged(CodeFenceStage(), text(0, *pieces))
@@ -219,7 +222,7 @@ def test_any_cut_of_it_gives_the_same(given_: str, size: int) -> None:
     assert bare(size) == bare(100)
 
 
-def test_what_is_no_text_passes() -> None:
+def test_events_other_than_text_pass() -> None:
     events: list[Event] = [
         *tool(0, "```"),
         start_of(BlockKind.REFUSAL, 1),

@@ -1,11 +1,11 @@
-"""Which stages an answer goes through, and that each sees what the one before it gives."""
+"""The stages of a response: which there are, and that each gets the events of the one before it."""
 
 from collections.abc import Sequence
 
 import msgspec
 import pytest
 from core.events import STARTED, start_of
-from core.toy_protocol import exchange_of, toy
+from core.toy_protocol import context_of, toy
 
 from dragoman._ir.events import BlockKind, Event, TextDelta
 from dragoman._ir.losses import Ledger
@@ -25,43 +25,44 @@ from dragoman.codec import ToolLimits
 ALWAYS = [SignatureStage, ToolCallStage]
 
 
-@pytest.mark.parametrize(
-    ("undo", "forgets", "stages", "text"),
-    [
-        (Undo(), False, [], False),
-        (Undo(), True, [ReasoningCacheStage], False),
-        (Undo(json_tool="t"), False, [JsonToolStage], True),
-        (Undo(strip_code_fence=True), False, [CodeFenceStage], True),
-        (Undo(stop_sequences=("x",)), False, [StopSequenceStage], True),
-        (Undo(compacts=True), False, [CompactionStage], True),
-        (Undo(unenforced_format=ResponseFormat()), False, [OutputCheckStage], True),
-        (Undo(unenforced_choice=ToolChoice("required")), False, [OutputCheckStage], False),
-        (
-            Undo(json_tool="t", stop_sequences=("x",), unenforced_format=ResponseFormat()),
-            False,
-            [JsonToolStage, StopSequenceStage, OutputCheckStage],
-            True,
-        ),
-        (
-            Undo(json_tool="t", stop_sequences=("x",)),
-            True,
-            [JsonToolStage, StopSequenceStage, ReasoningCacheStage],
-            True,
-        ),
-    ],
-)
-def test_the_stages(undo: Undo, forgets: bool, stages: list[type[object]], text: bool) -> None:
-    exchange = msgspec.structs.replace(exchange_of(), undo=undo)
-    line = build_pipeline(toy(clients_drop_signatures=forgets), exchange, Ledger(), None)
-    assert [type(stage) for stage in line._stages] == [*ALWAYS, *stages]
-    assert (line.needs_text, line.reasoning_cache is not None) == (text, forgets)
+STAGES: list[tuple[Undo, bool, list[type[object]], bool]] = [
+    (Undo(), False, [], False),
+    (Undo(), True, [ReasoningCacheStage], False),
+    (Undo(json_tool="t"), False, [JsonToolStage], True),
+    (Undo(strip_code_fence=True), False, [CodeFenceStage], True),
+    (Undo(stop_sequences=("x",)), False, [StopSequenceStage], True),
+    (Undo(compacts=True), False, [CompactionStage], True),
+    (Undo(unenforced_format=ResponseFormat()), False, [OutputCheckStage], True),
+    (Undo(unenforced_choice=ToolChoice("required")), False, [OutputCheckStage], False),
+    (
+        Undo(json_tool="t", stop_sequences=("x",), unenforced_format=ResponseFormat()),
+        False,
+        [JsonToolStage, StopSequenceStage, OutputCheckStage],
+        True,
+    ),
+    (
+        Undo(json_tool="t", stop_sequences=("x",)),
+        True,
+        [JsonToolStage, StopSequenceStage, ReasoningCacheStage],
+        True,
+    ),
+]
+
+
+def test_the_stages(subtests: pytest.Subtests) -> None:
+    for undo, forgets, stages, text in STAGES:
+        with subtests.test(forgets=forgets, text=text):
+            context = msgspec.structs.replace(context_of(), undo=undo)
+            line = build_pipeline(toy(clients_drop_signatures=forgets), context, Ledger(), None)
+            assert [type(stage) for stage in line._stages] == [*ALWAYS, *stages]
+            assert (line.needs_text, line.reasoning_cache is not None) == (text, forgets)
 
 
 @pytest.mark.parametrize(("n", "ended"), [(None, True), (1, True), (2, False)])
-def test_a_stop_ends_the_answer_when_it_has_one_choice(n: int | None, ended: bool) -> None:
-    request = msgspec.structs.replace(exchange_of().request, params={} if n is None else {"n": n})
-    exchange = msgspec.structs.replace(exchange_of(), undo=Undo(stop_sequences=("x",)), request=request)
-    line = build_pipeline(toy(), exchange, Ledger(), None)
+def test_a_stop_ends_a_response_of_one_choice(n: int | None, ended: bool) -> None:
+    request = msgspec.structs.replace(context_of().request, params={} if n is None else {"n": n})
+    context = msgspec.structs.replace(context_of(), undo=Undo(stop_sequences=("x",)), request=request)
+    line = build_pipeline(toy(), context, Ledger(), None)
     out = [
         each for event in (STARTED, start_of(BlockKind.TEXT), TextDelta(0, "x")) for each in line.send(event)
     ]

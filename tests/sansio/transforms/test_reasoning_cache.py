@@ -1,8 +1,8 @@
-"""What is kept of an answer, and where it is put when the turn comes back without it."""
+"""The reasoning cache: what it keeps of a response, and where it restores it when the turn comes back without it."""
 
 from collections.abc import Sequence
 
-from core.events import SEAL, STARTED, start_of
+from core.events import SIGNATURE, STARTED, start_of
 
 from dragoman._ir.events import (
     ENDED,
@@ -20,56 +20,56 @@ from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_re
 
 CALL = ToolCall("c1", "look", "{}")
 OTHER = ToolCall("c2", "look", "{}")
-KEPT = (Reasoning("", SEAL), Reasoning("", None))
+KEPT = (Reasoning("", SIGNATURE), Reasoning("", None))
 
 
 def recalled(
     *messages: Message, known: tuple[str, ...] = ("c1", "c2")
 ) -> tuple[tuple[Message, ...], list[tuple[str, ...]]]:
-    asked: list[tuple[str, ...]] = []
+    requested: list[tuple[str, ...]] = []
 
     def recall(calls: tuple[str, ...]) -> Sequence[Reasoning] | None:
-        asked.append(calls)
+        requested.append(calls)
         return KEPT if calls == known else None
 
     request = Request("toy", "m", messages, {})
     out = restore_reasoning(request, recall)
     assert (out is request) is (out.messages == messages)
-    return out.messages, asked
+    return out.messages, requested
 
 
-def test_a_turn_with_calls_gets_its_thoughts_back() -> None:
+def test_a_turn_with_calls_gets_its_reasoning_back() -> None:
     user = Message("user", (Text("hi"),))
     turn = Message("assistant", (Text("well"), CALL, OTHER), "/1")
-    messages, asked = recalled(user, turn)
-    assert asked == [("c1", "c2")]
-    thoughts = (Reasoning("", SEAL, path="/1"), Reasoning("", None, path="/1"))
-    assert messages == (user, Message("assistant", (*thoughts, Text("well"), CALL, OTHER), "/1"))
+    messages, requested = recalled(user, turn)
+    assert requested == [("c1", "c2")]
+    reasoning_parts = (Reasoning("", SIGNATURE, path="/1"), Reasoning("", None, path="/1"))
+    assert messages == (user, Message("assistant", (*reasoning_parts, Text("well"), CALL, OTHER), "/1"))
 
 
-def test_readable_reasoning_gives_way_to_the_sealed_one() -> None:
+def test_readable_reasoning_is_replaced_by_the_signed_one() -> None:
     turn = Message("assistant", (Reasoning("hm"), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
 
 
-def test_plain_reasoning_of_the_clients_own_protocol_gives_way_too() -> None:
+def test_unsigned_reasoning_of_the_clients_protocol_is_replaced() -> None:
     turn = Message("assistant", (Reasoning("hm", Signature("toy", {"reasoning_content": "hm"})), CALL))
     messages, _ = recalled(turn, known=("c1",))
     assert messages[0].parts == (*KEPT, CALL)
     assert recalled(turn)[0] == (turn,)  # nothing was kept
 
 
-def test_what_needs_nothing_is_not_asked_for() -> None:
+def test_complete_turns_are_not_looked_up() -> None:
     for turn in (
         Message("assistant", (Text("no calls"),)),
-        Message("assistant", (Reasoning("hm", SEAL), CALL)),
+        Message("assistant", (Reasoning("hm", SIGNATURE), CALL)),
         Message("user", (CALL,)),
     ):
         assert recalled(turn) == ((turn,), [])
 
 
-def test_what_is_not_known_stays() -> None:
+def test_a_turn_that_is_not_cached_is_unchanged() -> None:
     turn = Message("assistant", (CALL,))
     assert recalled(turn) == ((turn,), [("c1",)])
 
@@ -84,18 +84,18 @@ def kept(*events: Event) -> object:
 THINKS: list[Event] = [
     start_of(BlockKind.REASONING),
     ReasoningDelta(0, "hm"),
-    SignatureDelta(0, SEAL),
+    SignatureDelta(0, SIGNATURE),
     BlockEnded(0),
 ]
 CALLS: list[Event] = [start_of(BlockKind.TOOL_CALL, 1), BlockEnded(1)]
 END: list[Event] = [Stopped(StopReason.TOOL_USE), ENDED]
 
 
-def test_calls_and_seals_are_kept() -> None:
-    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Reasoning("", SEAL),))
+def test_calls_and_signatures_are_kept() -> None:
+    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Reasoning("", SIGNATURE),))
 
 
-def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
+def test_without_calls_or_signatures_nothing_is_kept() -> None:
     assert kept(STARTED, *THINKS, *END) is None
     assert kept(STARTED, *CALLS, *END) is None
 
@@ -103,7 +103,7 @@ def test_without_calls_or_seals_there_is_nothing_to_keep() -> None:
 def test_other_choices_are_not_kept() -> None:
     others = [
         start_of(BlockKind.REASONING, 2, 1),
-        SignatureDelta(2, SEAL),
+        SignatureDelta(2, SIGNATURE),
         BlockEnded(2),
         start_of(BlockKind.TOOL_CALL, 3, 1),
     ]

@@ -1,4 +1,4 @@
-"""What the client demanded and the model did not do is told at the end; nothing is held back or changed."""
+"""Checks of a response against the request: violations are recorded at its end, and nothing is held back or changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def call(name: str, block: int = 9, choice: int = 0) -> list[Event]:
     return [BlockStarted(block, BlockKind.TOOL_CALL, choice, head), BlockEnded(block)]
 
 
-def told(events: list[Event], form: Any = None, choice: Any = None) -> list[str]:
+def reported(events: list[Event], form: Any = None, choice: Any = None) -> list[str]:
     ledger = Ledger()
     stage = OutputCheckStage(form, choice, ledger)
     assert stage.needs_text is (form is not None)
@@ -57,47 +57,48 @@ def told(events: list[Event], form: Any = None, choice: Any = None) -> list[str]
 
 NO_JSON = "breach /content: the response is not the JSON that was requested"
 NO_MATCH = "breach /content: the response does not match the requested schema"
-THOUGHT: list[Event] = [start_of(BlockKind.REASONING), ReasoningDelta(0, "{}"), BlockEnded(0)]
+REASONING_TEXT: list[Event] = [start_of(BlockKind.REASONING), ReasoningDelta(0, "{}"), BlockEnded(0)]
 REFUSED: list[Event] = [start_of(BlockKind.REFUSAL), TextDelta(0, "No."), BlockEnded(0)]
 
 
-@pytest.mark.parametrize(
-    ("events", "form", "losses"),
-    [
-        ([*text('{"ci', 'ty": "Oslo"}'), END], FORM, []),
-        ([*text("The city is Oslo."), END], FORM, [NO_JSON]),
-        ([*text('```json\n{"city": "Oslo"}\n```'), END], FORM, [NO_JSON]),
-        ([*text('{"town": "Oslo"}'), END], FORM, [f"{NO_MATCH} (required)"]),
-        ([*text('{"city": 7}'), END], FORM, [f"{NO_MATCH} (type)"]),
-        ([*text("{}"), END], ANY_OBJECT, []),
-        ([*text("[]"), END], ANY_OBJECT, [f"{NO_MATCH} (type)"]),
-        ([*text("\ud83d"), END], FORM, [NO_JSON]),
-        ([*THOUGHT, END], FORM, [NO_JSON]),
-        ([END], FORM, [NO_JSON]),
-        # Cut into blocks by citations, or behind a comment.
-        ([*text('{"city": '), *text('"Oslo"}', block=1), END], FORM, []),
-        ([*text("I look."), *text('{"city": "Oslo"}', block=1), END], FORM, []),
-        ([*text("I look."), *text('{"city": 7}', block=1), END], FORM, [f"{NO_MATCH} (type)"]),
-        # Not the answer yet, or no answer.
-        ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
-        ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-        # Cut, but it had gone another way before.
-        ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
-        ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
-        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
-        ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
-        ([*REFUSED, END], FORM, []),
-        # Of several answers, each has a stage of its own.
-        ([*text("no", choice=1), Stopped(StopReason.END, choice=1)], FORM, []),
-        ([*text("no", choice=1), *text('{"city": "Oslo"}', block=1), END], FORM, []),
-        ([*text("no"), END], None, []),
-    ],
-)
-def test_schemas(events: list[Event], form: Any, losses: list[str]) -> None:
-    assert told([STARTED, *events], form) == losses
+SCHEMAS: list[tuple[list[Event], Any, list[str]]] = [
+    ([*text('{"ci', 'ty": "Oslo"}'), END], FORM, []),
+    ([*text("The city is Oslo."), END], FORM, [NO_JSON]),
+    ([*text('```json\n{"city": "Oslo"}\n```'), END], FORM, [NO_JSON]),
+    ([*text('{"town": "Oslo"}'), END], FORM, [f"{NO_MATCH} (required)"]),
+    ([*text('{"city": 7}'), END], FORM, [f"{NO_MATCH} (type)"]),
+    ([*text("{}"), END], ANY_OBJECT, []),
+    ([*text("[]"), END], ANY_OBJECT, [f"{NO_MATCH} (type)"]),
+    ([*text("\ud83d"), END], FORM, [NO_JSON]),
+    ([*REASONING_TEXT, END], FORM, [NO_JSON]),
+    ([END], FORM, [NO_JSON]),
+    # Cut into blocks by citations, or behind a comment.
+    ([*text('{"city": '), *text('"Oslo"}', block=1), END], FORM, []),
+    ([*text("I look."), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+    ([*text("I look."), *text('{"city": 7}', block=1), END], FORM, [f"{NO_MATCH} (type)"]),
+    # Not the response yet, or no response.
+    ([*text("I look."), *call("look"), Stopped(StopReason.TOOL_USE)], FORM, []),
+    ([*text('{"city": '), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
+    # Cut, but it had gone another way before.
+    ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
+    ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
+    ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
+    ([*text("{"), Stopped(StopReason.STOP_SEQUENCE)], FORM, []),
+    ([*REFUSED, END], FORM, []),
+    # Of several responses, each has a stage of its own.
+    ([*text("no", choice=1), Stopped(StopReason.END, choice=1)], FORM, []),
+    ([*text("no", choice=1), *text('{"city": "Oslo"}', block=1), END], FORM, []),
+    ([*text("no"), END], None, []),
+]
+
+
+def test_schemas(subtests: pytest.Subtests) -> None:
+    for events, form, losses in SCHEMAS:
+        with subtests.test(events=events):
+            assert reported([STARTED, *events], form) == losses
 
 
 @pytest.mark.parametrize(
@@ -107,41 +108,42 @@ def test_schemas(events: list[Event], form: Any, losses: list[str]) -> None:
         (FORM, ["x" * MAX_TEXT, "x", "x"], f"it has more than {MAX_TEXT} characters"),
     ],
 )
-def test_what_cannot_be_judged_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
+def test_what_cannot_be_checked_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
     path = "unchecked /content: not checked against the requested schema"
-    assert told([*text(*pieces), END], form) == [f"{path}: {why}"]
+    assert reported([*text(*pieces), END], form) == [f"{path}: {why}"]
 
 
 NO_CALL = "breach /tool_calls: a tool call was required, and the model made none"
 OTHER = "breach /tool_calls: the model called another tool than the required one"
 
 
-@pytest.mark.parametrize(
-    ("events", "choice", "losses"),
-    [
-        ([*call("look"), END], REQUIRED, []),
-        ([*text("Hm."), END], REQUIRED, [NO_CALL]),
-        ([END], NAMED, [NO_CALL]),
-        ([*call("look"), Stopped(StopReason.TOOL_USE)], NAMED, []),
-        ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
-        ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
-        ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
-        # Cut: after words there was to be no call, after none there might have been.
-        ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
-        ([*THOUGHT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
-        ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
-        ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
-        ([*REFUSED, END], REQUIRED, []),
-        # A tool that a function stood in for, by whatever name it goes.
-        ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
-        ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
-    ],
-)
-def test_tool_choices(events: list[Event], choice: ToolChoice, losses: list[str]) -> None:
-    assert told([STARTED, *events], None, choice) == losses
+TOOL_CHOICES: list[tuple[list[Event], ToolChoice, list[str]]] = [
+    ([*call("look"), END], REQUIRED, []),
+    ([*text("Hm."), END], REQUIRED, [NO_CALL]),
+    ([END], NAMED, [NO_CALL]),
+    ([*call("look"), Stopped(StopReason.TOOL_USE)], NAMED, []),
+    ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
+    ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
+    ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
+    # Cut: after words there was to be no call, after none there might have been.
+    ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
+    ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
+    ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
+    ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
+    ([*REFUSED, END], REQUIRED, []),
+    # A tool that a function stood in for, by whatever name it goes.
+    ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
+    ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
+]
 
 
-def asked(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
+def test_tool_choices(subtests: pytest.Subtests) -> None:
+    for events, choice, losses in TOOL_CHOICES:
+        with subtests.test(events=events):
+            assert reported([STARTED, *events], None, choice) == losses
+
+
+def requested(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
     return Request("p", "m", (), {}, tools=tools, response_format=form, tool_choice=choice)
 
 
@@ -156,34 +158,44 @@ SEARCHED = ToolChoice("named", hosted="web_search")
 @pytest.mark.parametrize(
     ("request_", "sent", "capabilities", "checks"),
     [
-        (asked(), asked(), Capabilities(), (None, None)),
-        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), Capabilities(), (FORM, REQUIRED)),
-        (msgspec.structs.replace(asked(FORM, REQUIRED), compact=True), asked(), Capabilities(), (None, None)),
-        (asked(choice=NAMED), asked(choice=NAMED), Capabilities(), (None, NAMED)),
-        (asked(choice=ALLOWED), asked(choice=ALLOWED), Capabilities(), (None, ALLOWED)),
-        (asked(choice=ToolChoice("auto")), asked(choice=ToolChoice("auto")), Capabilities(), (None, None)),
+        (requested(), requested(), Capabilities(), (None, None)),
+        (requested(FORM, REQUIRED), requested(FORM, REQUIRED), Capabilities(), (FORM, REQUIRED)),
         (
-            asked(choice=ToolChoice("allowed")),
-            asked(choice=ToolChoice("allowed")),
+            msgspec.structs.replace(requested(FORM, REQUIRED), compact=True),
+            requested(),
             Capabilities(),
             (None, None),
         ),
-        (asked(FORM, REQUIRED), asked(FORM, REQUIRED), ENFORCES, (None, None)),
+        (requested(choice=NAMED), requested(choice=NAMED), Capabilities(), (None, NAMED)),
+        (requested(choice=ALLOWED), requested(choice=ALLOWED), Capabilities(), (None, ALLOWED)),
+        (
+            requested(choice=ToolChoice("auto")),
+            requested(choice=ToolChoice("auto")),
+            Capabilities(),
+            (None, None),
+        ),
+        (
+            requested(choice=ToolChoice("allowed")),
+            requested(choice=ToolChoice("allowed")),
+            Capabilities(),
+            (None, None),
+        ),
+        (requested(FORM, REQUIRED), requested(FORM, REQUIRED), ENFORCES, (None, None)),
         # Only strict schemas are kept to, and those that can be strict; any other JSON may be anything.
-        (asked(LOOSE), asked(LOOSE), ENFORCES, (LOOSE, None)),
-        (asked(OPEN), asked(OPEN), ENFORCES, (OPEN, None)),
-        (asked(ANY_OBJECT), asked(ANY_OBJECT), ENFORCES, (ANY_OBJECT, None)),
+        (requested(LOOSE), requested(LOOSE), ENFORCES, (LOOSE, None)),
+        (requested(OPEN), requested(OPEN), ENFORCES, (OPEN, None)),
+        (requested(ANY_OBJECT), requested(ANY_OBJECT), ENFORCES, (ANY_OBJECT, None)),
         # A tool of the provider's own may be the one that is called.
-        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK), Capabilities(), (None, REQUIRED)),
-        (asked(choice=REQUIRED), asked(None, REQUIRED, LOOK, SEARCH), Capabilities(), (None, None)),
-        (asked(choice=SEARCHED), asked(None, SEARCHED, LOOK, SEARCH), Capabilities(), (None, None)),
-        (asked(choice=NAMED), asked(None, NAMED, LOOK, SEARCH), Capabilities(), (None, NAMED)),
-        # The upstream was not told of the demand.
-        (asked(FORM, REQUIRED), asked(), ENFORCES, (FORM, REQUIRED)),
-        (asked(choice=REQUIRED), asked(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),
+        (requested(choice=REQUIRED), requested(None, REQUIRED, LOOK), Capabilities(), (None, REQUIRED)),
+        (requested(choice=REQUIRED), requested(None, REQUIRED, LOOK, SEARCH), Capabilities(), (None, None)),
+        (requested(choice=SEARCHED), requested(None, SEARCHED, LOOK, SEARCH), Capabilities(), (None, None)),
+        (requested(choice=NAMED), requested(None, NAMED, LOOK, SEARCH), Capabilities(), (None, NAMED)),
+        # The upstream did not get the requirement.
+        (requested(FORM, REQUIRED), requested(), ENFORCES, (FORM, REQUIRED)),
+        (requested(choice=REQUIRED), requested(choice=ToolChoice("auto")), ENFORCES, (None, REQUIRED)),
     ],
 )
-def test_what_the_upstream_enforces_is_not_checked(
+def test_checks_of_the_upstream_are_not_repeated(
     request_: Request, sent: Request, capabilities: Capabilities, checks: Any
 ) -> None:
     assert find_unenforced(request_, sent, capabilities) == checks

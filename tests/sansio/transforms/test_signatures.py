@@ -1,4 +1,4 @@
-"""Seals on their way out and back, and blocks that travel in them."""
+"""Wrapped signatures on their way to the client and back, and blocks that are kept in them."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ UNKNOWN = Signature("upstream", {"sig": "x"})
 FOREIGN = Signature("elsewhere", {"sig": "x"}, "small")
 
 
-def thought(signature: Signature | None) -> Reasoning:
+def reasoning(signature: Signature | None) -> Reasoning:
     return Reasoning("hm", signature, path="/t")
 
 
@@ -45,14 +45,14 @@ def thought(signature: Signature | None) -> Reasoning:
         (LOOSE, OTHERS, OTHERS),
     ],
 )
-def test_a_seal_goes_to_its_model_alone(
+def test_a_signature_is_sent_only_to_its_model(
     spec: Any, signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    messages = (Message("user", (Text("hi"),)), Message("assistant", (thought(signature), Text("a"))))
+    messages = (Message("user", (Text("hi"),)), Message("assistant", (reasoning(signature), Text("a"))))
     request = Request("client", "big", messages, {})
     out = drop_foreign_signatures(request, spec, "big", ledger)
-    assert out.messages == (messages[0], Message("assistant", (thought(left), Text("a"))))
+    assert out.messages == (messages[0], Message("assistant", (reasoning(left), Text("a"))))
     assert (out is request) is (left is signature)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
@@ -61,19 +61,19 @@ def test_a_seal_goes_to_its_model_alone(
 @pytest.mark.parametrize(
     ("signature", "left"), [(MINE, None), (UNKNOWN, None), (OTHERS, None), (FOREIGN, FOREIGN), (None, None)]
 )
-def test_what_the_upstream_has_refused_is_left_out_whatever_model_made_it(
+def test_refused_reasoning_is_dropped_whatever_model_made_it(
     signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    request = Request("client", "big", (Message("assistant", (thought(signature), Text("a"))),), {})
+    request = Request("client", "big", (Message("assistant", (reasoning(signature), Text("a"))),), {})
     out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
-    assert out.messages == (Message("assistant", (thought(left), Text("a"))),)
+    assert out.messages == (Message("assistant", (reasoning(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
 
 
 @pytest.mark.parametrize("spec", [UPSTREAM, LOOSE], ids=["pinned", "loose"])
-def test_a_forged_seal_is_told_whoever_gets_the_request(spec: Any) -> None:
+def test_a_forged_signature_is_always_a_loss(spec: Any) -> None:
     ledger = Ledger()
     forged = Reasoning("hm", None, path="/t", forged=True)
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
@@ -94,7 +94,7 @@ def staged(
 @pytest.mark.parametrize(
     ("model", "marked"), [("asked", Signature("upstream", {"sig": "x"}, "asked")), ("", MINE)]
 )
-def test_seals_are_marked_with_the_model_that_was_asked(model: str, marked: Signature) -> None:
+def test_signatures_name_the_model_that_was_requested(model: str, marked: Signature) -> None:
     events: list[Event] = [STARTED, start_of(BlockKind.REASONING), SignatureDelta(0, MINE), BlockEnded(0)]
     out, losses = staged(events, model=model)
     assert out == [*events[:2], SignatureDelta(0, marked), events[3]]
@@ -109,7 +109,7 @@ LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_WRAPPED_BYTES}, "/block
 OWN = Opaque("client", "thing", {"n": 1})
 
 
-def sealed(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
+def wrapped(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
     return [
         BlockStarted(block, BlockKind.REASONING, opaque.choice),
         SignatureDelta(block, Signature("upstream", opaque.native, model)),
@@ -125,11 +125,11 @@ SHOWS = {"shows_searches": True}
     ("event", "habits", "expected", "code"),
     [
         (OWN, KEEPS, [OWN], None),
-        (BLOCK, KEEPS, sealed(BLOCK), LossCode.WRAPPED),
+        (BLOCK, KEEPS, wrapped(BLOCK), LossCode.WRAPPED),
         (BLOCK, {}, [], LossCode.UNKNOWN_KIND),
         (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
-        (SEARCH, KEEPS, sealed(SEARCH), LossCode.WRAPPED),
-        (SEARCH, KEEPS | SHOWS, [*sealed(SEARCH), SEARCH], LossCode.WRAPPED),
+        (SEARCH, KEEPS, wrapped(SEARCH), LossCode.WRAPPED),
+        (SEARCH, KEEPS | SHOWS, [*wrapped(SEARCH), SEARCH], LossCode.WRAPPED),
         (SEARCH, SHOWS, [SEARCH], None),
         (ASIDE, KEEPS, [], LossCode.UNKNOWN_KIND),
         (LARGE, KEEPS, [], LossCode.DROPPED),
@@ -141,6 +141,6 @@ def test_blocks_without_a_form(
     assert staged([event], **habits) == (expected, [] if code is None else [(code, "/blocks/3")])
 
 
-def test_each_has_a_block_of_its_own() -> None:
+def test_each_signature_has_its_own_block() -> None:
     out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **KEEPS)
-    assert out == [*sealed(BLOCK, model=""), TextDelta(0, "a"), *sealed(BLOCK, (1 << 40) + 1, model="")]
+    assert out == [*wrapped(BLOCK, model=""), TextDelta(0, "a"), *wrapped(BLOCK, (1 << 40) + 1, model="")]

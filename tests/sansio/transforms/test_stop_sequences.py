@@ -1,9 +1,9 @@
-"""Stop sequences that the upstream does not look for: text in, the answer up to the first of them out."""
+"""Stop sequences that the upstream does not support: text in, and the text up to the first of them out."""
 
 from typing import Any
 
 import pytest
-from core.events import FAULT, STARTED, start_of
+from core.events import ERROR, STARTED, start_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +48,7 @@ def staged(stops: list[str], events: list[Event], *, single_choice: bool = True)
     return out
 
 
-def answer(*pieces: str) -> list[Event]:
+def response(*pieces: str) -> list[Event]:
     return [STARTED, start_of(TEXT), *[TextDelta(0, each) for each in pieces], BlockEnded(0), END, ENDED]
 
 
@@ -78,15 +78,15 @@ def texts(events: list[Event]) -> list[str]:
 def test_text_up_to_the_first_sequence(
     stops: list[str], pieces: list[str], shown: list[str], found: str | None
 ) -> None:
-    out = staged(stops, answer(*pieces))
+    out = staged(stops, response(*pieces))
     assert texts(out) == shown
     assert [each for each in out if isinstance(each, Stopped)] == [END if found is None else hit(found)]
     assert out[-1] == ENDED
 
 
-def test_nothing_comes_after_it() -> None:
+def test_nothing_follows_the_end() -> None:
     events = [
-        *answer("aXb")[:-2],
+        *response("aXb")[:-2],
         start_of(TEXT, 1),
         TextDelta(1, "more"),
         BlockEnded(1),
@@ -129,7 +129,7 @@ def test_refusals_are_not_looked_at() -> None:
     assert staged(["X"], [STARTED, *said, END, ENDED]) == [STARTED, *said, END, ENDED]
 
 
-def test_what_belongs_to_text_comes_behind_it() -> None:
+def test_annotations_follow_their_text() -> None:
     cite = Annotation(0, "o", {})
     logprobs = Logprobs(0, [{"token": "c"}])
     events = [
@@ -184,13 +184,13 @@ def test_one_of_several_choices_is_ended_and_the_others_go_on() -> None:
     ]
 
 
-def test_a_failure_shows_what_waited() -> None:
-    events: list[Event] = [STARTED, start_of(TEXT), TextDelta(0, "aX"), start_of(TOOL, 1), Failed(FAULT)]
+def test_a_failure_sends_waiting_blocks_first() -> None:
+    events: list[Event] = [STARTED, start_of(TEXT), TextDelta(0, "aX"), start_of(TOOL, 1), Failed(ERROR)]
     assert staged(["XX"], events)[2:] == [
         TextDelta(0, "a"),
         start_of(TOOL, 1),
         TextDelta(0, "X"),
-        Failed(FAULT),
+        Failed(ERROR),
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_failure_shows_what_waited() -> None:
 def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[str]) -> None:
     text = "".join(pieces)
     first = min(((text.find(each), each) for each in stops if each in text), default=None)
-    out = staged(stops, answer(*[each for each in pieces if each]))
+    out = staged(stops, response(*[each for each in pieces if each]))
     if first is None:
         assert "".join(texts(out)) == text
         return
@@ -228,7 +228,7 @@ def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[
         ([1], 0, [1], (), []),
     ],
 )
-def test_which_are_the_upstreams(
+def test_which_stop_sequences_are_sent(
     value: Any, most: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
 ) -> None:
     ledger = Ledger()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from core.chop import PROPERTY, all_ways
-from core.events import STARTED, answers, start_of
+from core.events import STARTED, responses, start_of
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold
@@ -64,7 +64,7 @@ def test_plain_calls_pass() -> None:
 
 
 @PROPERTY
-@given(answers(parallel=2))
+@given(responses(parallel=2))
 def test_everything_else_passes(events: list[Event]) -> None:
     quiet = [
         event
@@ -93,7 +93,7 @@ def test_no_arguments_are_an_empty_object(pieces: tuple[str, ...]) -> None:
     ],
     ids=["an object", "in pieces", "cut off", "free text"],
 )
-def test_nothing_is_added_to_others(events: list[Event]) -> None:
+def test_complete_calls_are_unchanged(events: list[Event]) -> None:
     assert staged(events)[0] == events
 
 
@@ -118,7 +118,7 @@ def test_a_renamed_custom_tool_stays_custom() -> None:
     assert out == call("c1", "a.b", "free", kind=CUSTOM)
 
 
-def test_a_name_that_nobody_declared_passes() -> None:
+def test_an_undeclared_name_is_unchanged() -> None:
     events = call("c1", "made_up", "{}")
     assert staged(events, WRAPPED)[0] == events
 
@@ -149,13 +149,13 @@ def test_input_of_another_shape_is_a_loss() -> None:
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/tool_calls/c~11/input")]
 
 
-def test_input_that_was_cut_off_is_no_surprise() -> None:
+def test_input_that_was_cut_off_is_not_checked() -> None:
     out, ledger = staged(call("c1", "patch", '{"input":"ab', complete=False), WRAPPED)
     assert folded_input(out) == "ab"
     assert len(ledger) == 0
 
 
-def test_a_custom_call_to_a_wrapped_tool_is_free_text_already() -> None:
+def test_a_custom_call_to_a_wrapped_tool_stays_free_text() -> None:
     events = call("c1", "patch", '{"input":"a"}', kind=CUSTOM)
     assert staged(events, WRAPPED)[0] == events
 
@@ -216,8 +216,8 @@ def test_renamed_and_used() -> None:
 # Both passes
 
 
-def test_there_and_back() -> None:
-    """What the client declared is what the client is called by."""
+def test_names_are_mapped_there_and_back() -> None:
+    """Names that the client declared are the names of its calls."""
     tools = (
         FunctionTool("a.b"),
         FunctionTool("read", namespace="fs"),
@@ -245,8 +245,8 @@ def test_there_and_back() -> None:
 
 
 @PROPERTY
-@given(answers(choices=2))
-def test_what_is_legal_stays_legal(events: list[Event]) -> None:
+@given(responses(choices=2))
+def test_passes_keep_the_event_order(events: list[Event]) -> None:
     checker = EventOrderChecker()
     for event in staged(events, Undo({"look": ToolOrigin("l", None, CUSTOM, wrapped=True)}))[0]:
         checker.check(event)
@@ -275,39 +275,39 @@ CHECKED = Undo({"count": ToolOrigin("count", None, CUSTOM, wrapped=True, grammar
     [
         (['{"input":"12', '34"}'], True, ["1234"], False),
         (['{"input":"1x', '"}'], True, ["1x"], True),
-        (["1x"], True, ["1x"], True),  # not wrapped: that is told beside it
+        (["1x"], True, ["1x"], True),  # not wrapped: that is reported beside it
         (['{"input":"1'], False, [], False),  # cut off: there is nothing to judge
     ],
 )
-def test_input_is_judged_by_its_grammar(
+def test_input_is_checked_by_its_grammar(
     pieces: list[str], complete: bool, judged: list[str], breach: bool
 ) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def check(grammar: Grammar, text: str) -> str | None:
         assert grammar is GRAMMAR
-        asked.append(text)
+        requested.append(text)
         return None if text.isdigit() else "line 1"
 
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
     out = [each for event in call("c", "count", *pieces, complete=complete) for each in stage.send(event)]
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
-    assert asked == judged
+    assert requested == judged
     losses = {(loss.code, loss.path) for loss in ledger}
     assert ((LossCode.BREACH, "/tool_calls/c/input") in losses) is breach
 
 
-def cannot_tell(grammar: Grammar, text: str) -> str | None:
+def unchecked(grammar: Grammar, text: str) -> str | None:
     raise Unchecked("it is too long")
 
 
 @pytest.mark.parametrize(
     ("check", "reason"),
-    [(None, "no check is configured"), (cannot_tell, "it is too long")],
+    [(None, "no check is configured"), (unchecked, "it is too long")],
     ids=["nobody", "no idea"],
 )
-def test_what_nobody_could_judge_is_told(check: CheckInput | None, reason: str) -> None:
+def test_a_schema_that_cannot_be_checked_is_recorded(check: CheckInput | None, reason: str) -> None:
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
     out = [each for event in call("c", "count", '{"input":"x"}') for each in stage.send(event)]
@@ -317,6 +317,6 @@ def test_what_nobody_could_judge_is_told(check: CheckInput | None, reason: str) 
     assert loss.detail.endswith(reason)
 
 
-def test_of_a_call_that_was_cut_off_nothing_is_told() -> None:
+def test_a_call_that_was_cut_off_is_not_sent() -> None:
     _, ledger = staged(call("c", "count", '{"input":"1', complete=False), CHECKED)
     assert len(ledger) == 0

@@ -52,30 +52,31 @@ def fitted(
 # Names
 
 
-@pytest.mark.parametrize(
-    ("name", "namespace", "rule", "wire"),
-    [
-        ("look", None, PLAIN, "look"),
-        ("a-b_C9", None, PLAIN, "a-b_C9"),
-        ("n" * 64, None, PLAIN, "n" * 64),
-        ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
-        ("n" * 65, None, STRICT, "n" * 65),
-        ("fs.read", None, PLAIN, "fs_read_*"),
-        ("fs/read", None, PLAIN, "fs_read_*"),
-        ("größe", None, PLAIN, "gr__e_*"),
-        ("", None, PLAIN, ""),
-        ("read", "fs", PLAIN, "fs__read"),
-        ("read", "fs.2", PLAIN, "fs_2__read_*"),
-        ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
-        ("read", "fs", SPACES, "read"),
-        ("re.ad", "fs", SPACES, "re_ad_*"),
-    ],
-)
-def test_fit_name(name: str, namespace: str | None, rule: ToolLimits, wire: str) -> None:
-    found = fit_name(name, namespace, rule)
-    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
-    assert len(found) <= rule.max_name
-    assert fit_name(name, namespace, rule) == found
+NAMES: list[tuple[str, str | None, ToolLimits, str]] = [
+    ("look", None, PLAIN, "look"),
+    ("a-b_C9", None, PLAIN, "a-b_C9"),
+    ("n" * 64, None, PLAIN, "n" * 64),
+    ("n" * 65, None, PLAIN, "n" * 55 + "_*"),
+    ("n" * 65, None, STRICT, "n" * 65),
+    ("fs.read", None, PLAIN, "fs_read_*"),
+    ("fs/read", None, PLAIN, "fs_read_*"),
+    ("größe", None, PLAIN, "gr__e_*"),
+    ("", None, PLAIN, ""),
+    ("read", "fs", PLAIN, "fs__read"),
+    ("read", "fs.2", PLAIN, "fs_2__read_*"),
+    ("read", "f" * 64, PLAIN, "f" * 55 + "_*"),
+    ("read", "fs", SPACES, "read"),
+    ("re.ad", "fs", SPACES, "re_ad_*"),
+]
+
+
+def test_fit_name(subtests: pytest.Subtests) -> None:
+    for name, namespace, rule, wire in NAMES:
+        with subtests.test(name=name, wire=wire):
+            found = fit_name(name, namespace, rule)
+            assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), found)
+            assert len(found) <= rule.max_name
+            assert fit_name(name, namespace, rule) == found
 
 
 def test_different_names_stay_different() -> None:
@@ -96,22 +97,23 @@ def test_names_on_the_wire_are_allowed(name: str, namespace: str | None, rule: T
 # Call ids
 
 
-@pytest.mark.parametrize(
-    ("call_id", "rule", "wire"),
-    [
-        ("call_1", PLAIN, "call_1"),
-        ("bash:0", PLAIN, "bash:0"),
-        ("bash:0", STRICT, "bash_0_*"),
-        ("c" * 64, PLAIN, "c" * 64),
-        ("c" * 65, PLAIN, "c" * 55 + "_*"),
-        ("c" * 256, STRICT, "c" * 256),
-        ("c" * 257, STRICT, "c" * 247 + "_*"),
-        ("call|fc_1", STRICT, "call_fc_1_*"),
-        ("", STRICT, ""),
-    ],
-)
-def test_fit_call_id(call_id: str, rule: ToolLimits, wire: str) -> None:
-    assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
+CALL_IDS: list[tuple[str, ToolLimits, str]] = [
+    ("call_1", PLAIN, "call_1"),
+    ("bash:0", PLAIN, "bash:0"),
+    ("bash:0", STRICT, "bash_0_*"),
+    ("c" * 64, PLAIN, "c" * 64),
+    ("c" * 65, PLAIN, "c" * 55 + "_*"),
+    ("c" * 256, STRICT, "c" * 256),
+    ("c" * 257, STRICT, "c" * 247 + "_*"),
+    ("call|fc_1", STRICT, "call_fc_1_*"),
+    ("", STRICT, ""),
+]
+
+
+def test_fit_call_id(subtests: pytest.Subtests) -> None:
+    for call_id, rule, wire in CALL_IDS:
+        with subtests.test(call_id=call_id, wire=wire):
+            assert re.fullmatch(re.escape(wire).replace(r"\*", "[0-9a-f]{8}"), fit_call_id(call_id, rule))
 
 
 ODD_IDS = ["call_1", "bash:0", "bash_0", "c" * 80, "c" * 81, "é", "\ud83d"]
@@ -132,7 +134,7 @@ def test_call_and_result_keep_the_same_id(rule: ToolLimits) -> None:
 # What need not change does not
 
 
-def test_what_fits_is_given_as_it_is() -> None:
+def test_tools_that_fit_are_unchanged() -> None:
     given_request = request(
         FunctionTool("look"),
         HostedTool("toy", "web_search", {"type": "web_search"}),
@@ -198,7 +200,7 @@ def test_a_namespace_with_namespaces() -> None:
 
 @pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
 def test_collisions(rule: ToolLimits) -> None:
-    """A name of its own that is what another tool's name becomes: the later one gives way."""
+    """A tool has the name that another tool's name is mapped to: the later one gets another name."""
     shortened = fit_name("fs.read", None, rule)
     given_request = request(
         FunctionTool("fs.read"),
@@ -280,7 +282,7 @@ def test_a_grammar_cannot_be_enforced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told", "stays"),
+    ("rule", "reported", "stays"),
     [
         (ToolLimits(custom=False), None, False),
         (ToolLimits(custom=False), True, False),  # the protocol has no such thing
@@ -291,9 +293,9 @@ def test_a_grammar_cannot_be_enforced() -> None:
         (CUSTOM, False, False),
     ],
 )
-def test_who_takes_custom_tools(rule: ToolLimits, told: bool | None, stays: bool) -> None:
+def test_which_upstreams_accept_custom_tools(rule: ToolLimits, reported: bool | None, stays: bool) -> None:
     given_request = request(PATCH, parts=(CALL, RESULT))
-    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=told))
+    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=reported))
     assert (out == given_request) is stays
     assert bool(undo.origins) is not stays
 
@@ -311,7 +313,7 @@ def test_the_same_conversation_gives_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
-def test_what_comes_again_is_fitted_as_it_was_the_first_time(rule: ToolLimits) -> None:
+def test_a_longer_conversation_is_mapped_the_same_way(rule: ToolLimits) -> None:
     def turn(call_id: str, name: str, namespace: str | None = None) -> tuple[Message, ...]:
         call = Message("assistant", (ToolCall(call_id, name, "{}", namespace=namespace),))
         return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
@@ -346,11 +348,11 @@ SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecut
 RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 
-def test_none_stands_in_where_the_upstream_knows_the_tool() -> None:
-    asked = request(SHELL, ODD)
+def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
+    requested = request(SHELL, ODD)
     ledger = Ledger()
-    fitted, undo = fit_tools(asked, PLAIN, Capabilities(), ledger, "toy")
-    assert (fitted.tools, undo, len(ledger)) == (asked.tools, Undo(), 0)
+    fitted, undo = fit_tools(requested, PLAIN, Capabilities(), ledger, "toy")
+    assert (fitted.tools, undo, len(ledger)) == (requested.tools, Undo(), 0)
 
 
 def test_functions_stand_in_for_them() -> None:
@@ -369,8 +371,8 @@ def test_functions_stand_in_for_them() -> None:
 
 @pytest.mark.parametrize("first", ["client", "vendor"])
 @pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
-def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
-    """Two tools of one name: the later one gets a hash, and calls in the history know whose they are."""
+def test_a_function_with_the_name_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
+    """Two tools of one name: the later one gets a hash, and calls in the history belong to the right one."""
     namesakes: dict[str, Tool] = {
         "function": FunctionTool("shell", "Own."),
         "custom": CustomTool("shell", "Own."),
@@ -414,7 +416,7 @@ def test_a_namesake_of_a_stand_in_is_another_tool(kind: str, first: str) -> None
         ),
     ],
 )
-def test_choices_of_them(choice: ToolChoice, expected: ToolChoice) -> None:
+def test_choices_of_hosted_tools_that_do_not_run(choice: ToolChoice, expected: ToolChoice) -> None:
     out, _, _ = fitted(request(SHELL, SEARCHES, choice=choice), PLAIN, RUNS_SEARCHES)
     assert out.tool_choice == expected
 
@@ -472,7 +474,7 @@ def test_a_request_whose_tool_the_upstream_does_not_run(
     )
 
 
-def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None:
+def test_a_protocol_may_have_no_form_for_a_hosted_tool() -> None:
     rule = ToolLimits(hosted_tools=frozenset({"web_search"}))
     runs_all = Capabilities(hosted_tools=frozenset({"web_search", "code_execution"}))
     fitted(request(SEARCHES), rule, runs_all)
@@ -480,7 +482,7 @@ def test_a_protocol_may_have_no_form_for_a_tool_that_the_upstream_runs() -> None
         fitted(request(SANDBOX), rule, runs_all)
 
 
-def test_allowed_custom_tools_stay_custom_where_they_are_taken() -> None:
+def test_allowed_custom_tools_stay_custom_where_they_are_accepted() -> None:
     choice = ToolChoice("allowed", allowed=(ToolRef("x.y", kind=ToolKind.CUSTOM),))
     out, _, _ = fitted(
         request(CustomTool("x.y"), choice=choice), ToolLimits(), Capabilities(custom_tools=True)
@@ -516,17 +518,17 @@ NO_LISTS = ToolLimits(allowed=False)
         ((ToolRef("g", "ns"),), True, [], "required", ["/tools/0", "/tools/1", "/tools/2", "/tool_choice"]),
     ],
 )
-def test_where_no_list_is_taken_the_other_tools_are_not_offered(
+def test_without_allowed_tools_the_other_tools_are_dropped(
     refs: tuple[ToolRef, ...], required: bool, names: list[str], mode: str, losses: list[str]
 ) -> None:
-    asked = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
+    requested = request(F, G, SEARCHES, choice=ToolChoice("allowed", allowed=refs, required=required))
     for rule, capabilities in (
         (NO_LISTS, RUNS_SEARCHES),
         (ToolLimits(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
     ):
-        out, _, ledger = fitted(asked, rule, capabilities)
+        out, _, ledger = fitted(requested, rule, capabilities)
         kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
         assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
         assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
-    out, _, ledger = fitted(asked, ToolLimits(), RUNS_SEARCHES)
-    assert (out.tool_choice, list(ledger)) == (asked.tool_choice, [])
+    out, _, ledger = fitted(requested, ToolLimits(), RUNS_SEARCHES)
+    assert (out.tool_choice, list(ledger)) == (requested.tool_choice, [])

@@ -47,17 +47,17 @@ def fitted(
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
-    out, stops, answers = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
+    out, stops, responses = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
     assert (out is request) is (out.params == params)
-    return out.params, stops, answers, [(loss.code, loss.path) for loss in ledger]
+    return out.params, stops, responses, [(loss.code, loss.path) for loss in ledger]
 
 
 @pytest.mark.parametrize(
-    ("params", "options", "left", "stops", "answers", "lost"),
+    ("params", "options", "left", "stops", "responses", "lost"),
     [
         ({}, {}, {}, (), 1, []),
         ({"temperature": 0}, {}, {"temperature": 0}, (), 1, []),
-        # False asks for what they do anyway who do not know the setting.
+        # False is what upstreams without the setting do anyway.
         ({"store": False}, {"refuses": frozenset({"store"})}, {}, (), 1, []),
         ({"store": True}, {"refuses": frozenset({"store"})}, {}, (), 1, ["/store"]),
         (
@@ -79,15 +79,15 @@ def fitted(
         ({"n": 2}, {"most": 4, "spec": MANY, "refuses": frozenset({"n"})}, {}, (), 2, []),
     ],
 )
-def test_what_is_left(
+def test_which_settings_are_left(
     params: dict[Param, Any],
     options: dict[str, Any],
     left: dict[Param, Any],
     stops: tuple[str, ...],
-    answers: int,
+    responses: int,
     lost: list[str],
 ) -> None:
-    assert fitted(params, **options) == (left, stops, answers, [(LossCode.DROPPED, path) for path in lost])
+    assert fitted(params, **options) == (left, stops, responses, [(LossCode.DROPPED, path) for path in lost])
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_what_is_left(
         (9, 4, "unsupported_value", "request at most 4 at once"),
     ],
 )
-def test_more_answers_than_can_be_had(value: Any, most: int, code: str, message: str) -> None:
+def test_more_choices_than_the_upstream_supports(value: Any, most: int, code: str, message: str) -> None:
     with pytest.raises(RequestRefused, match=message) as caught:
         fitted({"n": value}, most=most)
     assert (caught.value.path, caught.value.code, caught.value.status) == ("/count", code, 400)
@@ -135,11 +135,11 @@ def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: lis
     assert sorted(losses, key=str) == sorted([(LossCode.DROPPED, path) for path in lost], key=str)
 
 
-# Demanded tool calls. Model that never takes a demand, that takes one while it does not think, and that cannot stop.
+# Forced tool calls. Models that never accept one, that accept one only without reasoning, and that always reason.
 NEVER = Capabilities(forced_tools="no")
 NOT_THINKING = Capabilities(forced_tools="not_thinking")
 ALWAYS_THINKS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
-UNTOLD = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
+UNKNOWN_SETTING = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
 NEVER_THINKS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
 REQUIRED = ToolChoice("required", path="/tool_choice")
 NAMED = ToolChoice("named", "f", path="/tool_choice")
@@ -173,7 +173,7 @@ SEARCH = HostedTool("toy", "web_search", {})
         ),
     ],
 )
-def test_what_is_said_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
+def test_settings_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, **fields)
     out = fit_tool_settings(request, Capabilities(refuses=frozenset(refuses)), ledger)
@@ -203,11 +203,11 @@ def allowed(required: bool) -> ToolChoice:
         (NOT_THINKING, NAMED, ReasoningConfig(mode="adaptive", path="/thinking"), NAMED, OFF, ["/thinking"]),
         (NOT_THINKING, NAMED, ReasoningConfig(effort="low"), NAMED, OFF, ["/reasoning"]),
         (ALWAYS_THINKS, NAMED, None, None, None, ["/tool_choice"]),
-        (UNTOLD, NAMED, None, None, None, ["/tool_choice"]),
+        (UNKNOWN_SETTING, NAMED, None, None, None, ["/tool_choice"]),
         (NEVER_THINKS, NAMED, None, NAMED, None, []),
     ],
 )
-def test_a_demanded_call_and_thinking(
+def test_a_forced_call_and_reasoning(
     capabilities: Capabilities,
     choice: ToolChoice | None,
     reasoning: ReasoningConfig | None,
@@ -249,7 +249,7 @@ def marked(path: str) -> CacheMark:
     return CacheMark(f"{path}/cache_control")
 
 
-def test_marks_stay_where_nobody_refuses_them() -> None:
+def test_cache_marks_stay_where_they_are_accepted() -> None:
     request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
     assert fit_cache_marks(request, Capabilities(), Ledger()) is request
 
@@ -280,7 +280,7 @@ def test_marks_stay_where_nobody_refuses_them() -> None:
         (Reasoning("so"), Reasoning("so"), []),
     ],
 )
-def test_marks_that_are_refused_come_off(part: Part, left: Part, lost: list[str]) -> None:
+def test_refused_cache_marks_are_removed(part: Part, left: Part, lost: list[str]) -> None:
     ledger = Ledger()
     out = fit_cache_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
     assert out.messages[0].parts == (left,)
@@ -325,7 +325,7 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
         (Media("audio", "base64", "AAAA"), Media("audio", "base64", "AAAA")),
     ],
 )
-def test_images_and_files_that_are_refused_become_words(part: Part, left: Part) -> None:
+def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (Message("user", (part,)),), {})
     out = fit_media(request, Capabilities(refuses=frozenset({"image", "file"})), ledger)

@@ -1,4 +1,4 @@
-"""Errors without a protocol: kinds, statuses and the words for a full context."""
+"""Errors without a protocol: kinds, statuses and the messages about a full context."""
 
 import pytest
 
@@ -20,9 +20,10 @@ def test_every_kind_has_a_status_of_an_error() -> None:
     assert all(400 <= status < 600 for status in STATUS_BY_KIND.values())
 
 
-@pytest.mark.parametrize(("status", "kind"), KIND_BY_STATUS.items())
-def test_known_status(status: int, kind: ErrorKind) -> None:
-    assert kind_of_status(status) is kind
+def test_known_status(subtests: pytest.Subtests) -> None:
+    for status, kind in KIND_BY_STATUS.items():
+        with subtests.test(status=status, kind=kind):
+            assert kind_of_status(status) is kind
 
 
 @pytest.mark.parametrize(
@@ -40,33 +41,34 @@ def test_any_other_status(status: int, kind: ErrorKind) -> None:
     assert kind_of_status(status) is kind
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "meant"),
-    [
-        (
-            ErrorKind.INVALID_REQUEST,
-            "This model's maximum context length is 8192 tokens",
-            ErrorKind.CONTEXT_LENGTH,
-        ),
-        (ErrorKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
-        (
-            ErrorKind.UNPROCESSABLE,
-            "Your input exceeds the Context Window of this model",
-            ErrorKind.CONTEXT_LENGTH,
-        ),
-        (ErrorKind.INVALID_REQUEST, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
-        (ErrorKind.RATE_LIMIT, "the context window of this minute is used up", ErrorKind.RATE_LIMIT),
-        (ErrorKind.INVALID_REQUEST, "Your credit balance is too low to access the API", ErrorKind.BILLING),
-        (ErrorKind.SERVER, "credit balance is too low", ErrorKind.BILLING),
-        (ErrorKind.INVALID_REQUEST, "API key not valid. Pass a valid one.", ErrorKind.AUTHENTICATION),
-        (ErrorKind.INVALID_REQUEST, "Incorrect API key provided: xa***1", ErrorKind.AUTHENTICATION),
-        (ErrorKind.RATE_LIMIT, "API key not valid for this many requests", ErrorKind.RATE_LIMIT),
-        (ErrorKind.INVALID_REQUEST, "the model is too long in the tooth", ErrorKind.INVALID_REQUEST),
-        (ErrorKind.SERVER, "", ErrorKind.SERVER),
-    ],
-)
-def test_the_words_of_an_error_may_say_more(kind: ErrorKind, text: str, meant: ErrorKind) -> None:
-    assert kind_from_message(kind, text) is meant
+ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
+    (
+        ErrorKind.INVALID_REQUEST,
+        "This model's maximum context length is 8192 tokens",
+        ErrorKind.CONTEXT_LENGTH,
+    ),
+    (ErrorKind.TOO_LARGE, "prompt is too long: 210000 tokens > 200000 maximum", ErrorKind.CONTEXT_LENGTH),
+    (
+        ErrorKind.UNPROCESSABLE,
+        "Your input exceeds the Context Window of this model",
+        ErrorKind.CONTEXT_LENGTH,
+    ),
+    (ErrorKind.INVALID_REQUEST, "context_length_exceeded", ErrorKind.CONTEXT_LENGTH),
+    (ErrorKind.RATE_LIMIT, "the context window of this minute is used up", ErrorKind.RATE_LIMIT),
+    (ErrorKind.INVALID_REQUEST, "Your credit balance is too low to access the API", ErrorKind.BILLING),
+    (ErrorKind.SERVER, "credit balance is too low", ErrorKind.BILLING),
+    (ErrorKind.INVALID_REQUEST, "API key not valid. Pass a valid one.", ErrorKind.AUTHENTICATION),
+    (ErrorKind.INVALID_REQUEST, "Incorrect API key provided: xa***1", ErrorKind.AUTHENTICATION),
+    (ErrorKind.RATE_LIMIT, "API key not valid for this many requests", ErrorKind.RATE_LIMIT),
+    (ErrorKind.INVALID_REQUEST, "the model is too long in the tooth", ErrorKind.INVALID_REQUEST),
+    (ErrorKind.SERVER, "", ErrorKind.SERVER),
+]
+
+
+def test_the_message_of_an_error_may_refine_its_kind(subtests: pytest.Subtests) -> None:
+    for kind, text, meant in ERROR_MESSAGES:
+        with subtests.test(kind=kind, text=text):
+            assert kind_from_message(kind, text) is meant
 
 
 def test_what_cannot_be_read() -> None:
@@ -81,7 +83,7 @@ def hide(text: str) -> str:
     return text.replace("secret", "****")
 
 
-def test_what_a_fault_says_can_be_masked_in_every_text() -> None:
+def test_an_error_can_be_masked_in_every_text() -> None:
     error = WireError(ErrorKind.SERVER, "a secret", 500, "secret", "secret", "secret", "secret")
     assert mask_error(error, hide) == WireError(
         ErrorKind.SERVER, "a ****", 500, "****", "****", "****", "****"

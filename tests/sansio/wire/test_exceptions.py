@@ -11,22 +11,22 @@ from dragoman._wire.exceptions import (
     dotted_path,
 )
 
+DOTTED: list[tuple[str, str]] = [
+    ("", ""),
+    ("/model", "model"),
+    ("/messages/3/role", "messages[3].role"),
+    ("/messages/3/content/0/text", "messages[3].content[0].text"),
+    ("/a/0/1", "a[0][1]"),
+    ("/0", "[0]"),
+    ("/a~1b/c~0d", "a/b.c~d"),
+    ("/a~01", "a~1"),
+]
 
-@pytest.mark.parametrize(
-    ("pointer", "name"),
-    [
-        ("", ""),
-        ("/model", "model"),
-        ("/messages/3/role", "messages[3].role"),
-        ("/messages/3/content/0/text", "messages[3].content[0].text"),
-        ("/a/0/1", "a[0][1]"),
-        ("/0", "[0]"),
-        ("/a~1b/c~0d", "a/b.c~d"),
-        ("/a~01", "a~1"),
-    ],
-)
-def test_dotted(pointer: str, name: str) -> None:
-    assert dotted_path(pointer) == name
+
+def test_dotted(subtests: pytest.Subtests) -> None:
+    for pointer, name in DOTTED:
+        with subtests.test(pointer=pointer, name=name):
+            assert dotted_path(pointer) == name
 
 
 def test_remote_error() -> None:
@@ -51,7 +51,7 @@ def test_both_are_protocol_errors() -> None:
 
 
 @pytest.mark.parametrize("exception", [RemoteProtocolError, RequestRefused])
-def test_an_exception_as_an_error_of_the_wire(
+def test_an_exception_as_a_wire_error(
     exception: type[RemoteProtocolError] | type[RequestRefused],
 ) -> None:
     error = exception("no", status=413, path="/messages/3", code="too_long")

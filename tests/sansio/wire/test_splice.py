@@ -24,24 +24,25 @@ def spliced(body: bytes, model: str = NEW) -> bytes:
 # What is looked at
 
 
-@pytest.mark.parametrize(
-    ("body", "model", "stream"),
-    [
-        (b'{"model":"m","stream":true}', "m", True),
-        (b'{"stream":false,"model":"m"}', "m", False),
-        (b"{}", "", False),
-        (b'{"model":null,"stream":null}', "", False),
-        (b'{"model":"","messages":[{"model":"x","stream":true}]}', "", False),
-        (rb'{"mod\u0065l":"\u006d"}', "m", False),
-        (b'{"model":"a","model":"b"}', "b", False),
-        (rb'{"x":"\ud83d","model":"m","stream":true}', "m", True),
-        (rb'{"model":"\ud83d"}', "\ud83d", False),
-        (rb'{"\ud83d":1,"model":"m"}', "m", False),
-    ],
-)
-def test_peek(body: bytes, model: str, stream: bool) -> None:
-    found = peek(body)
-    assert (found.model, found.stream) == (model, stream)
+PEEK: list[tuple[bytes, str, bool]] = [
+    (b'{"model":"m","stream":true}', "m", True),
+    (b'{"stream":false,"model":"m"}', "m", False),
+    (b"{}", "", False),
+    (b'{"model":null,"stream":null}', "", False),
+    (b'{"model":"","messages":[{"model":"x","stream":true}]}', "", False),
+    (rb'{"mod\u0065l":"\u006d"}', "m", False),
+    (b'{"model":"a","model":"b"}', "b", False),
+    (rb'{"x":"\ud83d","model":"m","stream":true}', "m", True),
+    (rb'{"model":"\ud83d"}', "\ud83d", False),
+    (rb'{"\ud83d":1,"model":"m"}', "m", False),
+]
+
+
+def test_peek(subtests: pytest.Subtests) -> None:
+    for body, model, stream in PEEK:
+        with subtests.test(body=body, model=model):
+            found = peek(body)
+            assert (found.model, found.stream) == (model, stream)
 
 
 @pytest.mark.parametrize("extra", [b"", rb',"x":"\ud83d"'], ids=["usual", "with a lone surrogate"])
@@ -82,12 +83,13 @@ REFUSED: dict[str, tuple[bytes, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("body", "message", "path"), REFUSED.values(), ids=REFUSED)
-def test_refused(body: bytes, message: str, path: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=message) as caught:
-        peek(body)
-    assert (caught.value.status, caught.value.path) == (400, path)
-    assert "hush" not in caught.value.message
+def test_refused(subtests: pytest.Subtests) -> None:
+    for case, (body, message, path) in REFUSED.items():
+        with subtests.test(case=case):
+            with pytest.raises(RemoteProtocolError, match=message) as caught:
+                peek(body)
+            assert (caught.value.status, caught.value.path) == (400, path)
+            assert "hush" not in caught.value.message
 
 
 def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,9 +149,10 @@ CASES: dict[str, tuple[bytes, bytes]] = {
 }
 
 
-@pytest.mark.parametrize(("body", "expected"), CASES.values(), ids=CASES)
-def test_splice(body: bytes, expected: bytes) -> None:
-    assert spliced(body) == expected
+def test_splice(subtests: pytest.Subtests) -> None:
+    for case, (body, expected) in CASES.items():
+        with subtests.test(case=case):
+            assert spliced(body) == expected
 
 
 def test_the_name_is_escaped() -> None:
@@ -234,7 +237,7 @@ def test_any_object(case: tuple[str, list[tuple[str, str]]], before: str, after:
         assert place > 0
 
 
-def test_a_large_body_is_quick_and_lean() -> None:
+def test_a_large_body_is_read_fast_and_in_little_memory() -> None:
     """A key twice makes the walk give up; the scan then passes over a string of megabytes in one step."""
     image = b"x" * 5_000_000
     body = b'{"a":1,"i":"' + image + b'","model":"m","j":"' + image.replace(b"xx", b"\\n") + b'","a":1}'

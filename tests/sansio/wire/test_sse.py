@@ -22,7 +22,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "an empty event line resets": (b"event: e\nevent:\ndata: a\n\n", [(b"", b"a")]),
     "the event name does not last": (b"event: e\ndata: a\n\ndata: b\n\n", [(b"e", b"a"), (b"", b"b")]),
     "no space": (b"event:e\ndata:a\n\n", [(b"e", b"a")]),
-    "data without a space alone": (b"data:a\n\n", [(b"", b"a")]),
+    "only data without a space": (b"data:a\n\n", [(b"", b"a")]),
     "only one space goes": (b"data:  a \n\n", [(b"", b" a ")]),
     "a tab stays": (b"data:\ta\n\n", [(b"", b"\ta")]),
     "several data lines": (b"data: a\ndata: b\ndata: c\n\n", [(b"", b"a\nb\nc")]),
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[bytes, list[tuple[bytes, bytes]]]] = {
     "event without data": (b"event: e\n\n", []),
     "event without data, then data": (b"event: e\n\ndata: a\n\n", [(b"", b"a")]),
     "id and retry": (b"id: 7\nretry: 10\ndata: a\nid\n\n", [(b"", b"a")]),
-    "id alone": (b"id: 7\n\n", []),
+    "only id": (b"id: 7\n\n", []),
     "unknown field": (b"datum: x\nDATA: y\n data: z\ndata: a\n\n", [(b"", b"a")]),
     "an error in a line of its own": (b'error: {"code": 500}\n\n', [(b"error", b'{"code": 500}')]),
     "an error without a space": (b"error:{}\n\ndata: b\n\n", [(b"error", b"{}"), (b"", b"b")]),
@@ -96,24 +96,25 @@ def frames_of(pieces: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[lis
 
 
 @pytest.mark.promise("R4")
-@pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
-def test_frames(data: bytes, expected: list[tuple[bytes, bytes]]) -> None:
-    for pieces in all_ways(data):
-        assert frames_of(pieces) == (expected, [], False)
+def test_frames(subtests: pytest.Subtests) -> None:
+    for case, (data, expected) in CASES.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                assert frames_of(pieces) == (expected, [], False)
 
 
-@pytest.mark.parametrize(("data", "expected"), CASES.values(), ids=CASES)
-def test_frames_with_trailing_data(data: bytes, expected: list[tuple[bytes, bytes]]) -> None:
-    for pieces in all_ways(data + b"data: tail"):
-        assert frames_of(pieces) == (expected, [(b"", b"tail")], False)
+def test_frames_with_trailing_data(subtests: pytest.Subtests) -> None:
+    for case, (data, expected) in CASES.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data + b"data: tail"):
+                assert frames_of(pieces) == (expected, [(b"", b"tail")], False)
 
 
-@pytest.mark.parametrize(("data", "expected", "tail"), TAILS.values(), ids=TAILS)
-def test_unfinished_tail(
-    data: bytes, expected: list[tuple[bytes, bytes]], tail: list[tuple[bytes, bytes]]
-) -> None:
-    for pieces in all_ways(data):
-        assert frames_of(pieces) == (expected, tail, False)
+def test_unfinished_tail(subtests: pytest.Subtests) -> None:
+    for case, (data, expected, tail) in TAILS.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                assert frames_of(pieces) == (expected, tail, False)
 
 
 def test_eof_gives_the_tail_once() -> None:
@@ -150,15 +151,16 @@ LIMITS: dict[str, tuple[bytes, list[bytes], list[bytes], bool]] = {
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize(("data", "expected", "tail", "error"), LIMITS.values(), ids=LIMITS)
-def test_limit(data: bytes, expected: list[bytes], tail: list[bytes], error: bool) -> None:
-    for pieces in all_ways(data):
-        frames, last, failed = frames_of(pieces, limit=20)
-        assert ([each.data for each in frames], [each.data for each in last], failed) == (
-            expected,
-            tail,
-            error,
-        )
+def test_limit(subtests: pytest.Subtests) -> None:
+    for case, (data, expected, tail, error) in LIMITS.items():
+        with subtests.test(case=case):
+            for pieces in all_ways(data):
+                frames, last, failed = frames_of(pieces, limit=20)
+                assert ([each.data for each in frames], [each.data for each in last], failed) == (
+                    expected,
+                    tail,
+                    error,
+                )
 
 
 @pytest.mark.promise("R9")
@@ -228,7 +230,7 @@ streams = st.lists(_words | st.binary(max_size=3), max_size=30).map(b"".join)
 @pytest.mark.promise("R4")
 @PROPERTY
 @given(streams)
-def test_agrees_with_the_standard(data: bytes) -> None:
+def test_frames_agree_with_a_reference_parser(data: bytes) -> None:
     assert frames_of([data])[0] == reference(data)
 
 
@@ -255,16 +257,16 @@ def test_frame_and_comment() -> None:
     st.binary().filter(lambda data: not {10, 13} & set(data)),
     st.text("abc._", max_size=5).map(str.encode),
 )
-def test_what_is_written_is_read(data: bytes, event: bytes) -> None:
+def test_written_requests_are_read_again(data: bytes, event: bytes) -> None:
     assert frames_of([encode_comment(b"c") + encode_frame(data, event)]) == ([(event, data)], [], False)
 
 
-IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "names alone": b"event: e\n\n"}
+IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "only names": b"event: e\n\n"}
 
 
 @pytest.mark.promise("S7")
 @pytest.mark.parametrize("piece", IDLE.values(), ids=IDLE)
-def test_so_much_without_an_event_is_no_stream(piece: bytes) -> None:
+def test_too_many_bytes_without_an_event_are_not_a_stream(piece: bytes) -> None:
     many = piece * (MAX_IDLE_BYTES // len(piece) // 2)
     parser = SSEParser()
     for _ in range(3):

@@ -13,7 +13,7 @@ from account_stores import NOW, REST
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
     AccountGrant,
     AccountStore,
@@ -75,34 +75,12 @@ class FakeStore(MemoryAccountStore):
         await super().give_back(taken, candidate, tokens, now)
         await self._afterwards()
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        await self._answer(f"failed {account}")
-        await super().failed(
-            account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-        )
+        await self._answer(f"{transition(change)} {account}")
+        await super().change(account, change)
         await self._afterwards()
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        await self._answer(f"succeeded {account}")
-        await super().succeeded(account, remaining=remaining)
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._answer(f"disable {account}")
-        await super().disable(account, cause)
-
-    async def reset(self, account: str) -> None:
-        await self._answer(f"reset {account}")
-        await super().reset(account)
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         await self._answer("spend")
@@ -118,6 +96,14 @@ class FakeStore(MemoryAccountStore):
     async def total(self, counter: str, now: float) -> float:
         await self._answer("total")
         return await super().total(counter, now)
+
+
+def transition(change: Callable[[Health], Health]) -> str:
+    """Return which of Health's transitions a change is."""
+    after = change(Health(disabled="before", failures=(NOW,)))
+    if after.disabled not in ("before", None):
+        return "disable"
+    return "reset" if after.disabled is None else "failed" if after.failures else "succeeded"
 
 
 A, B = Candidate("up/a"), Candidate("up/b")
@@ -137,14 +123,21 @@ async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", no
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
-    await store.failed(
-        account, ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+    await store.change(
+        account,
+        lambda health: health.after_failure(
+            ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+        ),
     )
 
 
 async def trouble(store: AccountStore, account: str) -> None:
-    await store.failed(
-        account, ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+    await store.change(
+        account,
+        lambda health: health.after_failure(
+            ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+        ),
+        repeatable=False,
     )
 
 
@@ -164,7 +157,7 @@ async def settle() -> None:
 async def test_a_store_that_works_decides() -> None:
     store, careful = made()
     async with careful.running():
-        await store.disable("up/a", "by another gateway")
+        await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
         assert await take(careful, A, B) == "up/b"
         assert careful.health() == store.health()
         assert (careful.local_decisions, careful.is_open) == (0, False)
@@ -174,9 +167,9 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
     "take": lambda store: store.take([A], None, "l", NOW),
     "give_back": lambda store: store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
     "failed": lambda store: cool(store, "up/a"),
-    "succeeded": lambda store: store.succeeded("up/a", remaining=0.5),
-    "disable": lambda store: store.disable("up/a", "why"),
-    "reset": lambda store: store.reset("up/a"),
+    "succeeded": lambda store: store.change("up/a", lambda health: health.after_success(remaining=0.5)),
+    "disable": lambda store: store.change("up/a", lambda health: health.after_disabling("why")),
+    "reset": lambda store: store.change("up/a", Health.after_reset),
     "spend": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=True),
     "spend later": lambda store: store.spend([(KEY, 1.0)], NOW, at_once=False),
     "add": lambda store: store.add("budget", 1.0, None),
@@ -264,9 +257,15 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
             store.mood = Mood.WORKS
             await settle()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 50 local decisions in all"),
-        ("WARNING", "the account store does not work, this gateway decides alone: out of order"),
+        (
+            "WARNING",
+            "the account store does not work; this gateway decides from its own memory: out of order",
+        ),
         ("INFO", "the account store works again, after 100 local decisions in all"),
     ]
 
@@ -276,7 +275,7 @@ async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) ->
     async with careful.running():
         store.mood = Mood.HANGS
         await take_until_open(careful)
-    assert caplog.messages[-1].endswith("this gateway decides alone: no answer within 50 ms")
+    assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
 # Decisions of its own.
@@ -289,7 +288,7 @@ async def test_local_decisions_start_from_the_last_known_state() -> None:
         assert await take(careful, ONE_AT_ONCE, lease="held") == "up/a"
         assert await take(careful, two) == "up/c"
         await careful.take([B, A], "conversation", "l", NOW)
-        await store.disable("up/bad", "by another gateway")
+        await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
         assert await careful.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
         await store.add("budget", 5.0, None)
         assert await careful.total("budget", NOW) == 5.0
@@ -326,9 +325,9 @@ async def test_changes_are_sent_in_order_after_recovery() -> None:
         store.mood = Mood.FAILS
         await take_until_open(careful)
         store.asked.clear()
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         await cool(careful, "up/b")
-        await careful.reset("up/a")
+        await careful.change("up/a", Health.after_reset)
         await trouble(careful, "up/c")
         await careful.add("budget", 1.5, None)
         expected = dict(careful.health())
@@ -361,9 +360,9 @@ async def test_a_change_during_the_replay_is_sent_after_it() -> None:
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
         store.mood = Mood.FAILS
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         store.mood = Mood.WORKS
-        await careful.reset("up/a")
+        await careful.change("up/a", Health.after_reset)
         assert careful.health()["up/a"].disabled is None
         await settle()
         assert store.asked == ["disable up/a", "disable up/a", "reset up/a"]
@@ -375,7 +374,9 @@ async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
     async with careful.running():
         store.mood = Mood.FAILS
         await cool(careful, "up/a")
-        await MemoryAccountStore.disable(store, "up/b", "by another gateway")
+        await MemoryAccountStore.change(
+            store, "up/b", lambda health: health.after_disabling("by another gateway")
+        )
         assert careful.health()["up/b"].disabled == "by another gateway"
         assert await take(careful, A, B) is None
 
@@ -450,7 +451,11 @@ async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
 
 async def test_a_change_that_always_fails_is_given_up() -> None:
     class Stubborn(FakeStore):
-        async def disable(self, account: str, cause: str) -> None:
+        async def change(
+            self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
+        ) -> None:
+            if transition(change) != "disable":
+                return await super().change(account, change)
             self.asked.append(f"disable {account}")
             raise AccountStoreError("no")
 
@@ -458,7 +463,7 @@ async def test_a_change_that_always_fails_is_given_up() -> None:
     careful = ResilientStore(store, MemoryAccountStore())
     async with careful.running():
         await anyio.wait_all_tasks_blocked()
-        await careful.disable("up/a", "by hand")
+        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
         await cool(careful, "up/b")
         await anyio.sleep(5)
         assert store.asked == ["disable up/a"] * 3 + ["failed up/b"]
@@ -481,10 +486,10 @@ async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
 async def test_a_success_that_changes_nothing_is_not_sent() -> None:
     store, careful = made()
     async with careful.running():
-        await careful.succeeded("up/a", remaining=None)
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
         await cool(careful, "up/a")
-        await careful.succeeded("up/a", remaining=None)
-        await careful.succeeded("up/a", remaining=None)
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
+        await careful.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.asked == ["failed up/a", "succeeded up/a"]
         await careful.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
         assert store.asked[-1] == "succeeded up/a", "there is no limit that it would count for"

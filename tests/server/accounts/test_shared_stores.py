@@ -68,8 +68,11 @@ ONE_AT_ONCE = Candidate("up/a", max_concurrent_requests=1)
 
 
 async def cool(store: AccountStore, account: str, after: float = 1000.0, now: float = NOW) -> None:
-    await store.failed(
-        account, ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=REST
+    await store.change(
+        account,
+        lambda health: health.after_failure(
+            ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=REST
+        ),
     )
 
 
@@ -113,7 +116,7 @@ async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(k
             if number % 2:
                 await cool(one, account.account)
             else:
-                await one.disable(account.account, "by hand")
+                await one.change(account.account, lambda health: health.after_disabling("by hand"))
             # There was no time for the news.
             assert await take(other, account, B) == "up/b"
             assert not other.health()[account.account].usable(NOW), "now it has the change"
@@ -153,8 +156,11 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
     async with stores[0].running(), stores[1].running(), stores[2].running():
 
         async def trouble(store: AccountStore, at: float) -> None:
-            await store.failed(
-                "up/a", ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
+            await store.change(
+                "up/a",
+                lambda health: health.after_failure(
+                    ErrorAction.RETRY_LATER, "why", at, retry_after=None, random=0.0, backoff=patient
+                ),
             )
 
         async with anyio.create_task_group() as tasks:
@@ -215,7 +221,7 @@ async def main(kind, where, name):
     async with store.running():
         taken = [await store.take([three], name, f"{name}{n}", 4e9) for n in range(60)]
         await store.add("taken", sum(isinstance(each, AccountGrant) for each in taken), None)
-        await store.disable(f"up/{name}", name)
+        await store.change(f"up/{name}", lambda health: health.after_disabling(name))
 
 anyio.run(main, *sys.argv[1:])
 """
@@ -399,7 +405,7 @@ async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeySer
 async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
-        await one.disable("up/a", "by hand")
+        await one.change("up/a", lambda health: health.after_disabling("by hand"))
         await until(lambda: "up/a" in other.health())
         server.kill()
         server.start()
@@ -413,7 +419,7 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
     """A gateway that comes back late must not undo later decisions."""
     store = ValkeyAccountStore(server.url)
     async with store.running():
-        await store.reset("up/a")
+        await store.change("up/a", Health.after_reset)
         old, channel = '{"disabled":"long ago"}', "dragoman:2:changes"
         await store._run(RESTORE, ["dragoman:2:health"], [channel, "up/a", old, "up/b", old])
         await until(lambda: "up/b" in store.health())
@@ -426,14 +432,14 @@ async def test_the_state_of_the_server_is_kept(server: ValkeyServer) -> None:
 async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) -> None:
     one, other = ValkeyAccountStore(server.url), ValkeyAccountStore(server.url)
     async with one.running(), other.running():
-        await one.disable("up/a", "by hand")
+        await one.change("up/a", lambda health: health.after_disabling("by hand"))
         await until(lambda: "up/a" in other.health())
         # Its connection is lost, and the news with it.
         server.command("CLIENT", "KILL", "TYPE", "pubsub")
         with anyio.fail_after(PATIENCE_S):
             while True:
                 try:
-                    await one.reset("up/a")
+                    await one.change("up/a", Health.after_reset)
                     break
                 except AccountStoreError:
                     await anyio.sleep(0.001)
@@ -485,7 +491,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
         assert store.local_decisions >= 200
         # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
-        await store.disable("up/bad", "by hand")
+        await store.change("up/bad", lambda health: health.after_disabling("by hand"))
         assert await take(store, Candidate("up/late"), Candidate("up/bad")) is None
         server.start()
         await until(lambda: not store.is_open)

@@ -99,6 +99,6 @@ async def test_gateways_share_the_state_of_accounts(store: str, tmp_path: Path) 
         one, other = Gateway(settings), Gateway(settings)
         assert isinstance(one.accounts, ResilientStore)
         async with one.running():
-            await one.accounts.disable("up/a", "by hand")
+            await one.accounts.change("up/a", lambda health: health.after_disabling("by hand"))
             async with other.running():
                 assert other.accounts.health()["up/a"].disabled == "by hand"

@@ -70,7 +70,10 @@ async def take(
 async def fail(
     store: AccountStore, account: str, action: ErrorAction, now: float = NOW, after: float | None = None
 ) -> None:
-    await store.failed(account, action, "why", now, retry_after=after, random=0.0, backoff=REST)
+    await store.change(
+        account,
+        lambda health: health.after_failure(action, "why", now, retry_after=after, random=0.0, backoff=REST),
+    )
 
 
 # Limits of accounts.
@@ -229,12 +232,12 @@ async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
 async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await store.disable("up/a", "by hand")
+        await store.change("up/a", lambda health: health.after_disabling("by hand"))
         await fail(store, "up/b", ErrorAction.DISABLE)
         health = store.health()
         assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
         assert await take(store, A, B) == math.inf
-        await store.reset("up/a")
+        await store.change("up/a", Health.after_reset)
         assert store.health()["up/a"] == Health()
         assert await take(store, B, A) == "up/a"
 
@@ -242,14 +245,14 @@ async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> 
 async def test_a_success_is_news_only_after_trouble_or_with_another_share(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await store.succeeded("up/a", remaining=None)
+        await store.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.health() == {}
         await fail(store, "up/a", ErrorAction.RETRY_LATER)
         assert store.health()["up/a"].failures == (NOW,)
-        await store.succeeded("up/a", remaining=0.504)
+        await store.change("up/a", lambda health: health.after_success(remaining=0.504))
         assert store.health()["up/a"] == Health(remaining=0.5)
         before = store.health()["up/a"]
-        await store.succeeded("up/a", remaining=0.501)
+        await store.change("up/a", lambda health: health.after_success(remaining=0.501))
         assert store.health()["up/a"] == before
 
 

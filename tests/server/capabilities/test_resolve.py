@@ -13,14 +13,14 @@ from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
 from dragoman_server.config.values import check_value
 from dragoman_server.settings import (
-    CAPABILITY_KEYS,
-    SIMULATOR_UPSTREAM,
-    UPSTREAM_KEYS,
+    CapabilitySettings,
+    ModelCapabilitySettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
+    keys_of,
 )
-from dragoman_server.settings.capabilities import CapabilitySettings, ModelCapabilitySettings
+from dragoman_server.settings.upstreams import SIMULATOR_UPSTREAM
 
 ANTHROPIC, OPENAI = "https://api.anthropic.com", "https://api.openai.com/v1"
 UNKNOWN_HOST = "http://127.0.0.1:9000/v1"
@@ -45,23 +45,24 @@ def capabilities(
 def test_every_capability_is_a_field_of_the_core() -> None:
     fields = {field for field, _ in _targets._FIELDS.values()}
     assert fields == set(Capabilities.__struct_fields__)
-    assert _targets._FIELDS.keys() == CAPABILITY_KEYS.keys()
-    assert set(CAPABILITY_KEYS) <= set(UPSTREAM_KEYS)
+    assert _targets._FIELDS.keys() == keys_of(CapabilitySettings).keys()
+    assert set(keys_of(CapabilitySettings)) <= set(keys_of(UpstreamSettings))
 
 
 def test_every_choice_is_valid_in_the_core() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
-        key, hint = CAPABILITY_KEYS[name], get_type_hints(Capabilities)[field]
+        key, hint = keys_of(CapabilitySettings)[name], get_type_hints(Capabilities)[field]
         for choice in key.choices:
-            value = convert((choice,) if "list" in key.kind.value else choice)
+            value = convert((choice,) if key.many else choice)
             msgspec.convert(msgspec.to_builtins(value), hint)
 
 
 def test_defaults_are_the_cores() -> None:
     for name, (field, convert) in _targets._FIELDS.items():
-        default = CAPABILITY_KEYS[name].default
-        if default is not None:
-            assert convert(default) == getattr(Capabilities(), field), name
+        key = keys_of(CapabilitySettings)[name]
+        if key.default is not None:
+            assert convert(key.default) == getattr(Capabilities(), field), name
+        assert not (key.many and getattr(Capabilities(), field)), name
     assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
@@ -70,7 +71,7 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
         for name, value in provider.capabilities.items():
             if value is not None:
                 given = list(value) if isinstance(value, tuple) else value
-                assert check_value(UPSTREAM_KEYS[name], given, given) == value, provider.name
+                assert check_value(keys_of(UpstreamSettings)[name], given, given) == value, provider.name
 
 
 def test_capabilities_of_families_are_valid_settings() -> None:
@@ -80,7 +81,7 @@ def test_capabilities_of_families_are_valid_settings() -> None:
         for name, value in family.capabilities.items():
             if value is not None:
                 given: Any = list(value) if isinstance(value, tuple) else value
-                assert check_value(CAPABILITY_KEYS[name], given, given) == value, family.pattern
+                assert check_value(keys_of(CapabilitySettings)[name], given, given) == value, family.pattern
 
 
 # Hosts.

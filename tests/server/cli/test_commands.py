@@ -35,7 +35,7 @@ from dragoman_server.config.loader import load
 from dragoman_server.keys import hash_client_key
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.serving.sockets import BoundAddress
-from dragoman_server.settings import SERVER_KEYS, ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings, keys_of
 from dragoman_server.settings.fields import SettingKind
 from dragoman_server.settings.secret import Secret
 
@@ -77,7 +77,7 @@ def test_help_names_every_setting_with_its_variable(command: tuple[str, ...]) ->
     result = run(*command, "--help")
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for name, key in SERVER_KEYS.items():
+    for name, key in keys_of(ServerSettings).items():
         flag = "--" + name.replace("_", "-")
         if key.kind is SettingKind.SECRET:
             assert flag not in text  # everybody on a machine can read command lines
@@ -120,7 +120,7 @@ def test_check_prints_what_it_checked_and_warns() -> None:
 
 def test_check_without_a_file() -> None:
     assert (
-        run("config", "check").stdout == "no file, the environment alone: correct; upstreams: 0, models: 0\n"
+        run("config", "check").stdout == "no file, only the environment: correct; upstreams: 0, models: 0\n"
     )
 
 
@@ -207,7 +207,7 @@ def upstream(name: str, *models: str) -> UpstreamSettings:
 
 REPORTED: ModelLists = {
     "a": (ModelInfo("text-embedding-3"), ModelInfo("small", context=32_768), ModelInfo("large")),
-    "b": "it answered with status 404",
+    "b": "it returned status 404",
 }
 
 
@@ -258,18 +258,16 @@ def test_with_only_the_simulator_the_banner_names_the_variables() -> None:
         "  sim: built in, needs no key",
         "  for a real model set OPENAI_API_KEY, ANTHROPIC_API_KEY, DEEPSEEK_API_KEY, OPENROUTER_API_KEY or another "
         "provider's key,",
-        "  or name a server in dragoman.toml (see docs/configuration.md), and start again",
+        "  or name a server in dragoman.toml (see docs/configuration.md), and restart the gateway",
     ]
 
 
 def test_without_a_model_the_banner_has_the_reason_and_the_line_to_add() -> None:
     Path("dragoman.toml").write_text(LOCAL)
     loaded = load(environ={"LOCAL_KEY": CANARY})
-    texts = [
-        line.text for line in banner(loaded, LISTENING, "1.2.3", {"local": "it answered with status 401"})
-    ]
+    texts = [line.text for line in banner(loaded, LISTENING, "1.2.3", {"local": "it returned status 401"})]
     assert (
-        "warning: the models of local are not known (it answered with status 401): write one in place of MODEL, "
+        "warning: the models of local are unknown (it returned status 401): write one in place of MODEL, "
         'and add default_model = "MODEL" below its [[upstreams]]'
     ) in texts
     assert "ANTHROPIC_MODEL=local/MODEL" in "\n".join(texts)
@@ -470,9 +468,9 @@ def test_a_key_can_be_made_for_a_gateway_that_must_not_start_without() -> None:
     ("arguments", "environ", "message"),
     [
         (("add", "ci"), {}, "keys need server.secret"),
-        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is no name'),
-        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is a key of the name 'old' already"),
-        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key of the name 'odl'; there are old"),
+        (("add", "c i"), {"DRAGOMAN_SECRET": SECRET}, '"c i" is not a valid name'),
+        (("add", "old"), {"DRAGOMAN_SECRET": SECRET}, "there is already a key named 'old'"),
+        (("revoke", "odl"), {"DRAGOMAN_SECRET": SECRET}, "no key named 'odl'; there are old"),
     ],
 )
 def test_invalid_key_commands(arguments: tuple[str, ...], environ: dict[str, str], message: str) -> None:
@@ -500,7 +498,8 @@ def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
     file.chmod(0o640)
     result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
     assert (
-        result.stdout == "dragoman.toml: 3 lines removed; the key counts until the gateway is started anew\n"
+        result.stdout
+        == "dragoman.toml: 3 lines removed; the key is accepted until the gateway is restarted\n"
     )
     left = "".join(table for each, table in tables.items() if each != name)
     assert file.read_bytes() == (mark + BEFORE + left + BEHIND).encode()
@@ -517,7 +516,7 @@ def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: 
     Path("dragoman.toml").write_text(text)
     result = run("keys", "revoke", name, DRAGOMAN_SECRET=SECRET)
     assert (result.exit_code, Path("dragoman.toml").read_text()) == (1, text)
-    reported = f"dragoman.toml is written in an unusual way: take the key out by hand, line {line}"
+    reported = f"dragoman.toml is written in an unusual way: remove the key by hand, line {line}"
     assert reported in result.stderr
 
 

@@ -142,7 +142,7 @@ def test_a_server_that_is_not_there_leaves_a_place_for_the_model(tmp_path: Path)
         pass
     assert "ANTHROPIC_MODEL=local/MODEL claude" in "\n".join(gateway.output)
     warning = next(line for line in gateway.output if line.startswith("warning: "))
-    assert warning.startswith("warning: the models of local are not known (")
+    assert warning.startswith("warning: the models of local are unknown (")
     assert warning.endswith('MODEL, and add default_model = "MODEL" below its [[upstreams]]')
 
 
@@ -152,5 +152,5 @@ def test_a_server_of_the_environment_has_no_table_to_add_to() -> None:
     with Gateway(env=env).ready() as gateway:
         pass
     warning = next(line for line in gateway.output if line.startswith("warning: "))
-    assert warning.startswith("warning: the models of openai are not known (")
+    assert warning.startswith("warning: the models of openai are unknown (")
     assert warning.endswith("write one in place of MODEL")

@@ -175,7 +175,8 @@ INVALID = {
     ),
     "a name with a slash": (
         LOCAL + account(name="a/b"),
-        'dragoman.toml:7: accounts[0].name: "a/b" is no name: use letters, digits, dots, dashes and underscores',
+        'dragoman.toml:7: accounts[0].name: "a/b" is not a valid name: '
+        "use letters, digits, dots, dashes and underscores",
     ),
     "a key in two places": (
         LOCAL + f'api_key = "{CANARY}"\n' + account(),
@@ -208,7 +209,7 @@ INVALID = {
     "a proxy's scheme": (
         LOCAL + account(more=f'proxy = "ftp://user:{CANARY}@proxy"\n'),
         "dragoman.toml:8: accounts[0].proxy: has an unknown scheme; "
-        'valid are "http", "https", "socks5", "socks5h"',
+        'valid schemes are "http", "https", "socks5", "socks5h"',
     ),
     "one bracket": (
         '[accounts]\nupstream = "local"\n',
@@ -242,7 +243,7 @@ INVALID = {
     "a verdict that is found by itself": (
         '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
         'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
-        'valid are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
+        'valid values are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',
     ),
     "a rule for an unknown upstream": (
         LOCAL + '[[rules]]\naction = "try_next"\nupstream = "locol"\nstatuses = [400]\n',
@@ -250,11 +251,11 @@ INVALID = {
     ),
     "a status that is none": (
         '[[rules]]\naction = "try_next"\nstatuses = [400, 42]\n',
-        "dragoman.toml:3: rules[0].statuses[1]: 42 is no HTTP status",
+        "dragoman.toml:3: rules[0].statuses[1]: 42 is not an HTTP status",
     ),
     "a status that is no number": (
         '[[rules]]\naction = "try_next"\nstatuses = ["400"]\n',
-        'dragoman.toml:3: rules[0].statuses[0]: "400" is no HTTP status',
+        'dragoman.toml:3: rules[0].statuses[0]: "400" is not an HTTP status',
     ),
     "one status": (
         '[[rules]]\naction = "try_next"\nstatuses = 400\n',
@@ -286,7 +287,7 @@ INVALID = {
     ),
     "a chain with one twice": (
         LOCAL + '[models]\na = ["local/x", "local/y", "local/x"]\n',
-        'dragoman.toml:6: models.a[2]: "local/x" stands here twice',
+        'dragoman.toml:6: models.a[2]: "local/x" is listed twice',
     ),
 }
 
@@ -300,7 +301,8 @@ def test_each_error_is_one_exact_line() -> None:
 def test_several_errors_of_an_account_are_reported_at_once() -> None:
     text = LOCAL + account("zzz", "a b", "weight = 0\n") + account("cloud", "b")
     assert errors(text) == [
-        'dragoman.toml:7: accounts[0].name: "a b" is no name: use letters, digits, dots, dashes and underscores',
+        'dragoman.toml:7: accounts[0].name: "a b" is not a valid name: '
+        "use letters, digits, dots, dashes and underscores",
         "dragoman.toml:8: accounts[0].weight: 0 is out of range: from 1 to 1000",
         "dragoman.toml:10: accounts[1].upstream: names no upstream; there are local, sim",
     ]

@@ -8,7 +8,7 @@ from config_text import CANARY, LOCAL, errors, load_text
 from dragoman_server.config.interpolate import MAX_FILE_BYTES
 from dragoman_server.config.loader import _TABLES, ConfigError, load
 from dragoman_server.config.sources import MAX_FILE_BYTES as MAX_CONFIG_BYTES
-from dragoman_server.settings import SERVER_KEYS, ServerSettings
+from dragoman_server.settings import ServerSettings, keys_of
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ INVALID = {
     ),
     "a key like none": (
         "zzz = 1\n",
-        "dragoman.toml:1: zzz: unknown key; valid are " + ", ".join(_TABLES),
+        "dragoman.toml:1: zzz: unknown key; valid keys are " + ", ".join(_TABLES),
     ),
     "a dashed key": (
         "[server]\nlog-level = 'info'\n",
@@ -46,7 +46,7 @@ INVALID = {
     ),
     "a key that needs quotes": (
         '[server]\n"a b" = 1\n',
-        'dragoman.toml:2: server."a b": unknown key; valid are ' + ", ".join(SERVER_KEYS),
+        'dragoman.toml:2: server."a b": unknown key; valid keys are ' + ", ".join(keys_of(ServerSettings)),
     ),
     "a table that is none": ("server = 1\n", "dragoman.toml:1: server: expected a table, found an integer"),
     "text for a number": (
@@ -75,7 +75,7 @@ INVALID = {
     ),
     "too large to read": (
         "[server]\nport = " + "9" * 5000 + "\n",
-        "dragoman.toml: has a number or a nesting that is too large",
+        "dragoman.toml: has a number that is too large, or is nested too deeply",
     ),
     "no number": (
         "[server]\ndrain_s = nan\n",
@@ -99,12 +99,12 @@ INVALID = {
     ),
     "a choice like none": (
         '[server]\nbackend = "q"\n',
-        'dragoman.toml:2: server.backend: unknown backend "q"; valid are "asyncio", "uvloop", "trio"',
+        'dragoman.toml:2: server.backend: unknown backend "q"; valid values are "asyncio", "uvloop", "trio"',
     ),
     "an empty choice": ('[server]\nbackend = ""\n', "dragoman.toml:2: server.backend: is empty"),
     "a file name with a NUL": (
         '[server]\ncertfile = "a\\u0000"\nkeyfile = "b"\n',
-        'dragoman.toml:2: server.certfile: "a\\u0000" is no file name',
+        'dragoman.toml:2: server.certfile: "a\\u0000" is not a file name',
     ),
     "no host": (
         '[server]\nhost = "a b"\n',
@@ -116,17 +116,17 @@ INVALID = {
     ),
     "an element of a list": (
         '[server]\ncors_origins = [\n  "https://a.example",\n  "https://b.example/",\n]\n',
-        'dragoman.toml:4: server.cors_origins[1]: "https://b.example/" is no origin: '
+        'dragoman.toml:4: server.cors_origins[1]: "https://b.example/" is not an origin: '
         'write "https://host" or "https://host:port", "loopback" for the pages of this machine, or "*" for any',
     ),
     "a host with its port": (
         '[server]\nallowed_hosts = ["gate.lan:8080"]\n',
-        'dragoman.toml:2: server.allowed_hosts[0]: "gate.lan:8080" is no host name: '
+        'dragoman.toml:2: server.allowed_hosts[0]: "gate.lan:8080" is not a host name: '
         'write it without scheme and port, such as "*.example.com"',
     ),
     "an element twice": (
         '[server]\ncors_origins = ["*", "*"]\n',
-        'dragoman.toml:2: server.cors_origins[1]: "*" stands here twice',
+        'dragoman.toml:2: server.cors_origins[1]: "*" is listed twice',
     ),
     "a certificate without a key": (
         '[server]\ncertfile = "a.pem"\n',
@@ -140,8 +140,8 @@ INVALID = {
         '[server]\ndefault_model = "fasst"\n[[upstreams]]\nname = "a"\nprotocol = "openai_chat"\n'
         'base_url = "http://a"\n[[upstreams]]\nname = "b"\nprotocol = "openai_chat"\nbase_url = "http://b"\n'
         '[models]\nfast = "a/m"\n',
-        'dragoman.toml:2: server.default_model: leads to no upstream: write a name of [models], or "upstream/model"; '
-        'did you mean "fast"?',
+        "dragoman.toml:2: server.default_model: is routed to no upstream: write a name of [models], or "
+        '"upstream/model"; did you mean "fast"?',
     ),
     "one bracket": (
         '[upstreams]\nname = "local"\n',
@@ -178,9 +178,13 @@ INVALID = {
         LOCAL.replace('protocol = "openai_chat"\n', ""),
         "dragoman.toml:1: upstreams[0].protocol: missing",
     ),
+    "an empty list of protocols": (
+        LOCAL.replace('protocol = "openai_chat"\n', "protocols = []\n"),
+        "dragoman.toml:1: upstreams[0].protocol: missing",
+    ),
     "a name with a slash": (
         LOCAL.replace('"local"', '"lo/cal"'),
-        'dragoman.toml:2: upstreams[0].name: "lo/cal" is no name: '
+        'dragoman.toml:2: upstreams[0].name: "lo/cal" is not a valid name: '
         "use letters, digits, dots, dashes and underscores",
     ),
     "the simulator's name": (
@@ -199,7 +203,7 @@ INVALID = {
     "another scheme": (
         LOCAL.replace("http://", "ftp://"),
         'dragoman.toml:4: upstreams[0].base_url: "ftp://127.0.0.1:9000/v1" has an unknown scheme; '
-        'valid are "http" and "https"',
+        'valid schemes are "http" and "https"',
     ),
     "credentials in a URL": (
         LOCAL.replace("http://", f"http://user:{CANARY}@"),
@@ -208,7 +212,7 @@ INVALID = {
     ),
     "credentials that break the URL": (
         LOCAL.replace("http://", f"http://user:{CANARY}/x@"),
-        'dragoman.toml:4: upstreams[0].base_url: "http://****@127.0.0.1:9000/v1" is no URL: '
+        'dragoman.toml:4: upstreams[0].base_url: "http://****@127.0.0.1:9000/v1" is not a URL: '
         "its host or port is malformed",
     ),
     "a query in a URL": (
@@ -223,7 +227,7 @@ INVALID = {
     ),
     "a port that is none": (
         LOCAL.replace(":9000", ":x"),
-        'dragoman.toml:4: upstreams[0].base_url: "http://127.0.0.1:x/v1" is no URL: '
+        'dragoman.toml:4: upstreams[0].base_url: "http://127.0.0.1:x/v1" is not a URL: '
         "its host or port is malformed",
     ),
     "port 0": (
@@ -232,11 +236,11 @@ INVALID = {
     ),
     "no host in a URL": (
         LOCAL.replace("127.0.0.1:9000", ""),
-        'dragoman.toml:4: upstreams[0].base_url: "http:///v1" names no host',
+        'dragoman.toml:4: upstreams[0].base_url: "http:///v1" has no host',
     ),
     "a line end in a URL": (
         LOCAL.replace(":9000", ":90\\n00"),
-        'dragoman.toml:4: upstreams[0].base_url: "http://127.0.0.1:90\\u000a00/v1" is no URL: '
+        'dragoman.toml:4: upstreams[0].base_url: "http://127.0.0.1:90\\u000a00/v1" is not a URL: '
         "it has spaces, control characters or characters outside ASCII",
     ),
     "ourselves": (
@@ -257,7 +261,7 @@ INVALID = {
     ),
     "a shell's variable": (
         LOCAL + 'api_key = "$LOCAL_KEY"\n',
-        'dragoman.toml:5: upstreams[0].api_key: a "$" alone: write "${NAME}" for a variable, '
+        'dragoman.toml:5: upstreams[0].api_key: a single "$": write "${NAME}" for a variable, '
         '"$$" for a dollar sign',
     ),
     "a default as in a shell": (
@@ -284,12 +288,12 @@ INVALID = {
     "a key of two lines": (
         LOCAL + f'api_key = "{CANARY}\\n{CANARY}"\n',
         "dragoman.toml:5: upstreams[0].api_key: has spaces, line ends or characters outside ASCII, "
-        "which no key has",
+        "which a key cannot have",
     ),
     "a header with a line end": (
         LOCAL + f'headers = {{ x-team = "{CANARY}\\r\\nx: y" }}\n',
         "dragoman.toml:5: upstreams[0].headers.x-team: has line ends or other characters "
-        "that no header may have",
+        "that are not allowed in a header",
     ),
     "a header that frames": (
         LOCAL + '[upstreams.headers]\nHost = "a"\n',
@@ -297,13 +301,13 @@ INVALID = {
     ),
     "a header of another client": (
         LOCAL + '[upstreams.headers]\nUser-Agent = "a"\n',
-        "dragoman.toml:6: upstreams[0].headers.User-Agent: this header says who calls, which the gateway says itself: "
-        "it stands for no other client",
+        "dragoman.toml:6: upstreams[0].headers.User-Agent: this header identifies the sender, "
+        "and the gateway sends its own",
     ),
     "a header of a vendor's SDK": (
         LOCAL + '[upstreams.headers]\nx-stainless-lang = "js"\n',
-        "dragoman.toml:6: upstreams[0].headers.x-stainless-lang: this header says who calls, which the gateway says "
-        "itself: it stands for no other client",
+        "dragoman.toml:6: upstreams[0].headers.x-stainless-lang: this header identifies the sender, "
+        "and the gateway sends its own",
     ),
     "a header whose reference fails": (
         LOCAL + '[upstreams.headers]\nx-a = "${NOPE}"\n',
@@ -320,16 +324,16 @@ INVALID = {
     ),
     "a value that is not of the three": (
         LOCAL + 'reasoning_field = "thoughts"\n',
-        'dragoman.toml:5: upstreams[0].reasoning_field: unknown reasoning_field "thoughts"; valid are '
+        'dragoman.toml:5: upstreams[0].reasoning_field: unknown reasoning_field "thoughts"; valid values are '
         '"reasoning_content", "reasoning", "none"',
     ),
     "a header's name": (
         LOCAL + '[upstreams.headers]\n"a b" = "a"\n',
-        'dragoman.toml:6: upstreams[0].headers."a b": is no header name',
+        'dragoman.toml:6: upstreams[0].headers."a b": is not a header name',
     ),
     "a header twice": (
         LOCAL + '[upstreams.headers]\nA = "a"\na = "a"\n',
-        "dragoman.toml:7: upstreams[0].headers.a: stands here twice: names of headers ignore case",
+        "dragoman.toml:7: upstreams[0].headers.a: is set twice: header names ignore case",
     ),
     "a header that is a number": (
         LOCAL + "headers.a = 1\n",
@@ -338,7 +342,7 @@ INVALID = {
     "a proxy's scheme": (
         LOCAL + f'proxy = "ftp://user:{CANARY}@proxy"\n',
         "dragoman.toml:5: upstreams[0].proxy: has an unknown scheme; "
-        'valid are "http", "https", "socks5", "socks5h"',
+        'valid schemes are "http", "https", "socks5", "socks5h"',
     ),
     "a time of nothing": (
         LOCAL + "connect_s = 0\n",
@@ -405,7 +409,7 @@ def test_the_extra_for_socks_proxies_may_be_missing(
     load_text(text)
     monkeypatch.setattr("dragoman_server.config.loader.socks_available", lambda: False)
     line = text.count("\n")
-    missing = "a SOCKS proxy needs the extra: install dragoman[socks]"
+    missing = "a SOCKS proxy needs an extra: install dragoman[socks]"
     assert errors(text) == [f"dragoman.toml:{line}: {key}: {missing}"]
 
 
@@ -416,7 +420,7 @@ def test_a_socks_proxy_of_the_environment_without_the_extra_is_a_warning(
     assert load(environ=environ).warnings == ()
     monkeypatch.setattr("dragoman_server.config.loader.socks_available", lambda: False)
     assert load(environ=environ).warnings == (
-        "ALL_PROXY: a SOCKS proxy needs the extra: install dragoman[socks]",
+        "ALL_PROXY: a SOCKS proxy needs an extra: install dragoman[socks]",
     )
 
 
@@ -467,7 +471,7 @@ port = 99999
             "OPENAI_API_KEY",
             f"{CANARY} {CANARY}",
             "environment: OPENAI_API_KEY: has spaces, line ends or characters outside ASCII, "
-            "which no key has",
+            "which a key cannot have",
         ),
     ],
 )
@@ -484,7 +488,7 @@ def test_a_provider_url_that_is_wrong_names_its_variable() -> None:
 
 def test_a_provider_url_that_is_none_at_all() -> None:
     assert errors("", {"OPENAI_API_KEY": CANARY, "OPENAI_BASE_URL": "http://[::"}) == [
-        'environment: OPENAI_BASE_URL: "http://[::" is no URL: its host or port is malformed'
+        'environment: OPENAI_BASE_URL: "http://[::" is not a URL: its host or port is malformed'
     ]
 
 
@@ -509,7 +513,7 @@ def test_a_default_model_without_a_route_names_its_source() -> None:
     environ = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "DRAGOMAN_DEFAULT_MODEL": CANARY}
     (line,) = errors("", environ)
     assert line == (
-        "environment: DRAGOMAN_DEFAULT_MODEL: leads to no upstream: write a name of [models], "
+        "environment: DRAGOMAN_DEFAULT_MODEL: is routed to no upstream: write a name of [models], "
         'or "upstream/model"'
     )
 
@@ -528,4 +532,6 @@ def test_a_file_that_is_too_large() -> None:
 
 
 def test_deep_nesting_is_an_error_and_no_crash() -> None:
-    assert errors("a = " + "[" * 100_000) == ["dragoman.toml: has a number or a nesting that is too large"]
+    assert errors("a = " + "[" * 100_000) == [
+        "dragoman.toml: has a number that is too large, or is nested too deeply"
+    ]

@@ -13,16 +13,10 @@ from dragoman_server.cli.config_commands import config_lines, setting_rows
 from dragoman_server.config.loader import load
 from dragoman_server.config.problems import nearest
 from dragoman_server.keys import hash_client_key
-from dragoman_server.settings import (
-    MAX_BODY_BYTES,
-    SERVER_KEYS,
-    ClientKey,
-    Price,
-    ServerSettings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import ClientKey, Price, ServerSettings, UpstreamSettings, keys_of
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.server import MAX_BODY_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +112,7 @@ SAMPLES = {
 
 
 def test_every_server_setting_has_a_variable_and_a_flag() -> None:
-    assert set(SAMPLES) == set(SERVER_KEYS)
+    assert set(SAMPLES) == set(keys_of(ServerSettings))
     key = {"OPENAI_API_KEY": CANARY}
     by_variable = load(environ=key | {f"DRAGOMAN_{n.upper()}": text for n, (text, _) in SAMPLES.items()})
     by_flag = load(environ=key, flags={name: text for name, (text, _) in SAMPLES.items()})
@@ -193,12 +187,15 @@ INVALID: list[tuple[str, str]] = [
     ("[[client_keys]]\nname = 'a'\n", "client_keys[0].hash: missing"),
     (
         "[[client_keys]]\nname = 'a'\nhash = 'sk-secret'\n",
-        "client_keys[0].hash: is no hash of a key: write what `dragoman keys add` printed",
+        "client_keys[0].hash: is not the hash of a key: write what `dragoman keys add` printed",
     ),
     (KEY, "client_keys: need server.secret: their hashes are keyed with it"),
     (KEY + KEY, 'client_keys[1].name: "ci" is already the name of another key'),
-    ("[server]\nsecret = 'short'\n", "server.secret: is too short: 32 characters at least"),
-    ("[server]\nadmin_key = 'sk-secret'\n", "server.admin_key: is too short: 32 characters at least"),
+    ("[server]\nsecret = 'short'\n", "server.secret: is too short: at least 32 characters are required"),
+    (
+        "[server]\nadmin_key = 'sk-secret'\n",
+        "server.admin_key: is too short: at least 32 characters are required",
+    ),
     (KEY + "models = 'a'\n", "client_keys[0].models: expected an array of strings, found a string"),
     (
         KEY + "requests_per_minute = 0\n",
@@ -327,7 +324,7 @@ def test_a_public_host_needs_keys_or_a_setting() -> None:
         assert errors("", host=host) == [
             f"command line: --host: {host} can be reached from other machines, and there are no client keys, so "
             "whoever can connect could use your upstreams: make a key with `dragoman keys add`, or set "
-            "allow_public_without_keys = true where something else decides who may connect"
+            "allow_public_without_keys = true if something else controls who can connect"
         ], host
         flags = {"host": host, "allow_public_without_keys": "true"}
         assert len(load(environ={}, flags=flags).warnings) == 1, host
@@ -350,7 +347,7 @@ def test_invalid_keys_are_the_only_error_of_a_public_bind() -> None:
 def test_a_messages_upstream_with_v1_is_warned_of() -> None:
     loaded = load_text(LOCAL.replace("openai_chat", "anthropic_messages"))
     assert loaded.warnings == (
-        "upstream local: the base URL for anthropic_messages is written without /v1, "
+        "upstream local: the base URL for anthropic_messages is written without /v1; "
         "requests would go to .../v1/v1/messages",
     )
 
@@ -417,7 +414,11 @@ def test_settings_of_a_known_host_are_defaults() -> None:
 
 def test_a_body_may_be_as_large_as_the_core_reads() -> None:
     assert MAX_BODY_BYTES == MAX_DOCUMENT_BYTES
-    assert ServerSettings().max_body_bytes == SERVER_KEYS["max_body_bytes"].high == MAX_BODY_BYTES
+    assert (
+        ServerSettings().max_body_bytes
+        == keys_of(ServerSettings)["max_body_bytes"].limits.le
+        == MAX_BODY_BYTES
+    )
 
 
 def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
@@ -426,7 +427,7 @@ def test_the_sdk_variable_that_points_at_us_makes_no_loop() -> None:
     assert loaded.settings.upstreams == ()
     assert loaded.warnings == (
         "ANTHROPIC_BASE_URL points at this gateway itself, "
-        "so ANTHROPIC_AUTH_TOKEN makes no upstream anthropic",
+        "so ANTHROPIC_AUTH_TOKEN does not make an upstream anthropic",
     )
     assert len(load(environ=environ, flags={"port": "8081"}).settings.upstreams) == 1
 
@@ -478,7 +479,7 @@ def test_show_does_not_shorten_values() -> None:
 
 def test_every_default_passes_its_own_check() -> None:
     defaults = dataclasses.asdict(ServerSettings())
-    assert set(defaults) == set(SERVER_KEYS)
+    assert set(defaults) == set(keys_of(ServerSettings))
     lines = [
         f"{name} = {json.dumps(list(value) if isinstance(value, tuple) else value)}"
         for name, value in defaults.items()

@@ -64,7 +64,7 @@ def test_sqlite_needs_a_file() -> None:
 
 
 def test_memory_is_for_one_process() -> None:
-    text = "server.response_store: is known to one process alone, and there are several workers: use sqlite"
+    text = "server.response_store: exists in one process only, and there are several workers: use sqlite"
     assert errors(MEMORY + "workers = 2\n") == [f"dragoman.toml:2: {text}"]
     assert len(errors(MEMORY, workers="2")) == 1
     load_text(MEMORY + "workers = 1\n")
@@ -126,9 +126,7 @@ def test_an_invalid_url_is_an_error_that_does_not_show_it() -> None:
 def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman_server.config.loader.valkey_available", lambda: False)
     text = ACCOUNTS % "valkey" + 'account_store_url = "valkey://host"\n'
-    assert errors(text) == [
-        "dragoman.toml:2: server.account_store: needs the extra: install dragoman[valkey]"
-    ]
+    assert errors(text) == ["dragoman.toml:2: server.account_store: needs an extra: install dragoman[valkey]"]
 
 
 # (protocol, base URL, True if it stores responses itself, True if it counts tokens)

@@ -11,7 +11,7 @@ from config_text import CANARY, FULL, errors, load_text
 
 from dragoman_server.cli.config_commands import config_lines
 from dragoman_server.config.loader import ConfigError
-from dragoman_server.settings import UPSTREAM_KEYS
+from dragoman_server.settings import UpstreamSettings, keys_of
 from dragoman_server.settings.secret import Secret
 
 
@@ -83,7 +83,7 @@ VALUES: list[str] = [CANARY, f"http://u:{CANARY}/@h", f"{CANARY}://h", f"{CANARY
 @pytest.mark.promise("S3")
 def test_no_error_quotes_the_value_of_a_variable() -> None:
     for value in VALUES:
-        for key in [*UPSTREAM_KEYS, "headers"]:
+        for key in [*keys_of(UpstreamSettings), "headers"]:
             faulty = {
                 "protocols": '["openai_chat", "${V}"]',
                 "models": '["${V}", "${V}"]',
@@ -102,7 +102,8 @@ def test_no_error_quotes_the_value_of_a_variable() -> None:
 def test_no_error_quotes_an_expanded_alias_or_server_setting() -> None:
     text = (
         '[server]\nhost = "${V}"\ncors_origins = ["http://${V}"]\nbackend = "${V}"\n[models]\na = "${V}/x"\n'
+        '[[rules]]\naction = "try_next"\nstatuses = ["${V}"]\n'
     )
     found = "\n".join(errors(text, {"V": CANARY + " "}))
-    assert found.count("\n") == 3
+    assert found.count("\n") == 4
     assert CANARY not in found

@@ -18,7 +18,7 @@ from dragoman_server.serving import http2, http2_connection, request_head
 from dragoman_server.serving.http1 import READ_AHEAD_BYTES
 from dragoman_server.serving.request_head import MAX_FIELDS, MAX_HEAD_BYTES, MAX_TARGET_BYTES
 from dragoman_server.serving.run import _HYPERCORN
-from dragoman_server.settings import SERVER_KEYS
+from dragoman_server.settings import ServerSettings, keys_of
 from dragoman_server.settings.secret import CLIENT_KEY_PREFIX, Secret
 
 TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text("utf-8")
@@ -82,7 +82,7 @@ def test_its_paths_prefixes_and_bounds() -> None:
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
-    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(SERVER_KEYS)
+    assert set(re.findall(r"`(\w+_(?:bytes|s|connections))`", BOUNDS)) <= set(keys_of(ServerSettings))
 
 
 @pytest.mark.promise("S11")

@@ -15,7 +15,7 @@ import hypercorn
 import hypercorn.asyncio
 import hypercorn.trio
 import pytest
-from failures.answers import Say
+from failures.responses import Text
 from failures.whole import whole
 from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 from oracle import check_error, check_models
@@ -653,7 +653,7 @@ DECLARED = {"user-agent", "content-type", "accept", "authorization", "x-api-key"
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) -> None:
     body = ODD.replace(b"STREAM", str(stream).lower().encode())
-    response = json.dumps(whole(protocol, Say("H\u00e9llo")), indent=3).encode()
+    response = json.dumps(whole(protocol, Text("H\u00e9llo")), indent=3).encode()
     if stream:
         response = ODD_STREAMS[protocol]
     # In pieces that respect nothing.

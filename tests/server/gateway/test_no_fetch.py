@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from edge import Conversation, Upstream, whole
-from failures.answers import Say
+from failures.responses import Text
 from failures.whole import whole as document
 from gateway.fakes import FakeClient, http_scope
 from laws.clients import endpoint_of
@@ -49,7 +49,7 @@ def watched() -> Iterator[list[tuple[str, Any]]]:
 
 def responses(protocol: str, conversation: Conversation) -> None:
     while conversation.read() is not None:
-        conversation.send(whole(document(protocol, Say("Hello"))))
+        conversation.send(whole(document(protocol, Text("Hello"))))
 
 
 def redirects(conversation: Conversation) -> None:

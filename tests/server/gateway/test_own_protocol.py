@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from core.toy_protocol import HEARTBEAT, events_of, exchange_of, stream_of, toy
+from core.toy_protocol import HEARTBEAT, context_of, events_of, stream_of, toy
 from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
 
 from dragoman import PROTOCOLS, StopReason
@@ -148,4 +148,4 @@ async def test_a_gateway_without_the_protocol_does_not_serve_it() -> None:
 def test_the_protocol_is_one_object_outside_the_registry() -> None:
     assert isinstance(PROTOCOL_NAMES["toy"], UpstreamSpec)
     assert "toy" not in PROTOCOLS
-    assert exchange_of().endpoint is None
+    assert context_of().endpoint is None

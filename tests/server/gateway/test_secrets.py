@@ -21,9 +21,8 @@ from typing import Any
 import anyio
 import pytest
 from click.testing import CliRunner
-from crossing import client_request
-from failures.answers import Say, frames
-from failures.answers import stream as stream_of
+from failures.responses import Text, frames
+from failures.responses import stream as stream_of
 from gateway.fakes import FakeClient, Script, http_scope
 from gateway.provider import InBand, in_band
 from gateway.provider_errors import anthropic
@@ -38,6 +37,7 @@ from secret_settings import (
     secret_keys,
     settings,
 )
+from translation import client_request
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.cli import banner as banners
@@ -97,7 +97,7 @@ def error_of(upstream: str, message: str) -> dict[str, Any]:
 # Behaviour of an upstream -> its response to a request for a stream.
 def ways(upstream: str) -> dict[str, Script]:
     error, json_type = error_of(upstream, repeated()), [("content-type", "application/json")]
-    good = frames(stream_of(upstream, Say("Hello")))
+    good = frames(stream_of(upstream, Text("Hello")))
     bare = in_band(upstream, InBand(error, bare=True), stream=True)
     late = b"".join([*good[:-3], bare])
     escaped = json.dumps(error).replace("canary", "\\u0063anary").replace("/", "\\/").encode()
@@ -202,7 +202,7 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
 @pytest.mark.promise("S3", "S18")
 @pytest.mark.parametrize("error", [{"detail": WORDS[0]}, {"code": 500, "message": WORDS[0]}])
 async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
-    good = frames(stream_of(CHAT, Say("Hello")))
+    good = frames(stream_of(CHAT, Text("Hello")))
     script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
     assert leaked(reported(await ask(gateway(CHAT, script), CHAT))) == []
 
@@ -225,7 +225,7 @@ async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
     """It passes unchanged, also if it looks like one, and so do errors without secrets."""
-    good = frames(stream_of(protocol, Say('{"error": {"message": "canary-of-a-header"}} event: error')))
+    good = frames(stream_of(protocol, Text('{"error": {"message": "canary-of-a-header"}} event: error')))
     sent = b"".join(good[:-3]) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
     )

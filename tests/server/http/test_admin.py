@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount, Route
 
 from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountStore, AccountStoreError
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.app import Application, _routes
@@ -142,7 +143,7 @@ async def test_every_path_needs_the_admin_key() -> None:
     for headers in WRONG_KEYS:
         for method, path in EXISTING + ELSEWHERE:
             store = MemoryAccountStore()
-            await store.disable("two/b", "canary")
+            await store.change("two/b", lambda health: health.after_disabling("canary"))
             client = await call(app_of(store=store), path, method, headers)
             assert client.status == 401, (headers, path)
             assert client.headers["www-authenticate"] == "Bearer", (headers, path)
@@ -335,8 +336,9 @@ CHANGES: list[tuple[ErrorAction, str, str]] = [
 async def test_changes_of_an_account_that_failed() -> None:
     for action, name, state in CHANGES:
         store = MemoryAccountStore()
-        await store.failed(
-            "one/default", action, "why", time.time(), retry_after=60.0, random=0.0, backoff=Backoff()
+        await store.change(
+            "one/default",
+            partial(Health.after_failure, action=action, cause="why", now=time.time(), retry_after=60.0),
         )
         assert (await change(app_of(store=store), "one/default", name))["state"] == state, (action, name)
 
@@ -371,7 +373,7 @@ class Broken(MemoryAccountStore):
         super().__init__()
         self._silent = silent
 
-    async def disable(self, account: str, cause: str) -> None:
+    async def change(self, *args: Any, **more: Any) -> None:
         if self._silent:
             await anyio.sleep_forever()
         raise AccountStoreError("canary.host.of.the.store: refused")

@@ -227,7 +227,9 @@ async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_p
             assert response.headers["x-should-retry"] == "false", (endpoint, headers)
             message = json.loads(response.body)["error"]
             text = message if isinstance(message, str) else message["message"]
-            assert ("needs a client key" if not headers else "does not know the client key") in text, (
+            assert (
+                "needs a client key" if not headers else "the client key is not known to this gateway"
+            ) in text, (
                 endpoint,
                 headers,
             )

@@ -89,7 +89,7 @@ async def test_not_even_settings_made_by_hand_change_the_name(upstream: str) -> 
     "name", ["User-Agent", "x-app", "Originator", "X-Stainless-OS", "x-stainless-retry-count"]
 )
 def test_the_configuration_cannot_name_another_client(name: str) -> None:
-    with pytest.raises(InvalidValue, match="stands for no other client"):
+    with pytest.raises(InvalidValue, match="the gateway sends its own"):
         header_name(name)
 
 

@@ -313,10 +313,10 @@ INVALID_PAGES: list[tuple[str, str]] = [
     ("limit=1e2", "limit must be"),
     ("limit=%D9%A1", "limit must be"),
     ("limit=" + "9" * 5000, "limit must be"),
-    ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is none"),
+    ("after_id=nobody", "after_id must be the id of a listed model, and 'nobody' is not one"),
     ("before_id=nobody", "before_id must be the id of a listed model"),
     ("after_id=claude-gone", "after_id must be"),
-    ("after_id=fast&before_id=fast", "before_id must be left out beside after_id"),
+    ("after_id=fast&before_id=fast", "before_id must be omitted if after_id is sent"),
     ("&".join(f"a{number}=1" for number in range(101)), "more than 100 parameters"),
 ]
 
@@ -402,11 +402,14 @@ async def test_a_disabled_account_requests_no_list() -> None:
     upstreams = ListingUpstreams({url: [script] for url, script in SCRIPTS.items()})
     gateway = Gateway(settings_of(accounts=accounts), upstreams)
     async with gateway.running():
-        await gateway.accounts.disable("anthropic/one", "no money left")
+        await gateway.accounts.change("anthropic/one", lambda health: health.after_disabling("no money left"))
         now = gateway.pool.clock()
         rest = gateway.pool.backoff
-        await gateway.accounts.failed(
-            "anthropic/two", ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+        await gateway.accounts.change(
+            "anthropic/two",
+            lambda health: health.after_failure(
+                ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+            ),
         )
         assert "claude-x" in await gateway.catalog.entries()
     (request,) = [each for each in upstreams.asked if "anthropic" in each.url]

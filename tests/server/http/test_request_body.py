@@ -101,7 +101,7 @@ async def test_g10_an_unknown_coding_is_named(coding: str) -> None:
     status, message = await refused(TEXT, coding=coding)
     assert status == 415
     assert coding[:10] in message
-    assert "the gateway reads gzip, deflate, zstd" in message
+    assert "the gateway decodes gzip, deflate, zstd" in message
     assert len(message) < 200
 
 

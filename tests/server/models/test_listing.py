@@ -8,8 +8,9 @@ from gateway.models import ListingUpstreams, anthropic_list, openai_list
 
 from dragoman_server.models import listing as model_lists
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.settings import UPSTREAM_PROTOCOLS, AccountSettings, UpstreamSettings
+from dragoman_server.settings import AccountSettings, UpstreamSettings
 from dragoman_server.settings.secret import Secret
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.upstream.client import (
     UpstreamIdleClosed,
     UpstreamTimeout,
@@ -149,7 +150,7 @@ FAILURES = {
     "another status": (Script([b"canary"], status=404), "status 404"),
     "an error of the server": (Script([b"canary"], status=500), "status 500"),
     "a redirect": (Script(status=302, headers=[("location", "http://canary/")]), "status 302"),
-    "no list": (Script([b'{"canary": 1}']), "no list of models"),
+    "no list": (Script([b'{"canary": 1}']), "not a list of models"),
     "no JSON": (Script([b"<html>canary</html>"]), "JSON is malformed"),
     "connection refused": (
         Script(connect=[UpstreamUnreachable("http://up.test: cannot connect")]),

@@ -15,12 +15,8 @@ from dragoman_server.models.routes import (
     model_ids,
     resolve,
 )
-from dragoman_server.settings import (
-    UPSTREAM_PROTOCOLS,
-    ServerSettings,
-    Settings,
-    UpstreamSettings,
-)
+from dragoman_server.settings import ServerSettings, Settings, UpstreamSettings
+from dragoman_server.settings.upstreams import UPSTREAM_PROTOCOLS
 from dragoman_server.simulator import MODELS
 
 SIMULATED = tuple(f"sim/{name}" for name in MODELS)
@@ -224,7 +220,7 @@ UNKNOWN = [
         'the model "fasst" is not known here; did you mean "fast"? ' + ADVICE.format("local, proxy, openai"),
         "fast",
     ),
-    (MANY, "just-", 'the model "just-" leads to no model of the upstream "proxy"', None),
+    (MANY, "just-", 'the model "just-" is routed to no model of the upstream "proxy"', None),
     (
         TWO,
         "qq/x",
@@ -275,7 +271,7 @@ def test_without_the_simulator_its_names_are_unknown() -> None:
 
 def test_an_alias_to_nowhere_is_no_crash() -> None:
     unknown = resolve(Settings(models={"a": "gone/x"}), C, "a")
-    assert unknown == UnknownModel("a", 'the model "a" leads to the unknown upstream "gone"')
+    assert unknown == UnknownModel("a", 'the model "a" is routed to the unknown upstream "gone"')
 
 
 def test_the_listed_ids_are_known_names_with_a_route() -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
-from failures.cross import each, every_pair
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
@@ -216,11 +217,11 @@ async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_
     stream: bool,
 ) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello")})
-    await pool.store.disable("up/a", "disabled by the operator")
+    await pool.store.change("up/a", lambda health: health.after_disabling("disabled by the operator"))
     response = await pool.call(MESSAGES, stream=stream)
     assert (response.status, response.headers["x-should-retry"]) == (503, "false")
     assert pool.asked == []
-    await pool.store.reset("up/a")
+    await pool.store.change("up/a", Health.after_reset)
     assert (await pool.call(MESSAGES, stream=stream)).status == 200
 
 
@@ -256,10 +257,14 @@ async def test_ten_attempts_by_default() -> None:
 async def cooling(pool: PoolGateway, **seconds: float) -> None:
     """Cool accounts down for so long."""
     for account, after in seconds.items():
-        now = pool.pool.clock()
-        await pool.store.failed(
-            f"up/{account}", ErrorAction.COOL_DOWN, "", now, retry_after=after, random=0.0, backoff=Backoff()
+        failure = partial(
+            Health.after_failure,
+            action=ErrorAction.COOL_DOWN,
+            cause="",
+            now=pool.pool.clock(),
+            retry_after=after,
         )
+        await pool.store.change(f"up/{account}", failure)
 
 
 @BOTH
@@ -432,7 +437,7 @@ async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(
 @BOTH
 async def test_without_another_account_the_client_gets_the_error(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("c"), "d": good("d")}, CHAT, MESSAGES, "cd")
-    await pool.store.disable("up/a", "")
+    await pool.store.change("up/a", lambda health: health.after_disabling(""))
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 400
     assert "n" in json.loads(response.body)["error"]["message"]
@@ -453,8 +458,11 @@ async def test_the_first_upstreams_error_is_returned_though_other_accounts_cool_
     plays = {"a": broken(CHAT), "c": good("c"), "d": good("d")}
     pool = chain_with(plays, CHAT, MESSAGES, "cd", account_wait_s=8)
     await cooling(pool, a=6)
-    await pool.store.failed(
-        "else/d", ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
+    await pool.store.change(
+        "else/d",
+        lambda health: health.after_failure(
+            ErrorAction.COOL_DOWN, "", EPOCH, retry_after=3, random=0.0, backoff=Backoff()
+        ),
     )
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 6)]

@@ -11,7 +11,7 @@ from dragoman import PROTOCOLS, RequestRefused
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
-from dragoman_server.proxying.plan import MAX_FAN_OUT, make_plan
+from dragoman_server.proxying.plan import MAX_FAN_OUT, IncomingRequest, make_plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import Settings, UpstreamSettings
 from dragoman_server.upstream.client import UpstreamUnreachable
@@ -62,7 +62,10 @@ def plan_for(n: int, *, stream: bool) -> Any:
     if stream:
         body["stream_options"] = {"include_usage": True}
     return make_plan(
-        settings, PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+        settings,
+        IncomingRequest(
+            PROTOCOLS["openai_chat"], {}, "", json.dumps(body).encode(), id="0123456789ab", now=7
+        ),
     )
 
 

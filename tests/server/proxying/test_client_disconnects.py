@@ -6,6 +6,7 @@ Time is virtual. The upstream keeps its connection open after the end, as many d
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, s
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.usage import Meter, usage_of
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountPool
 from dragoman_server.proxying.attempt import DRAIN_S
-from dragoman_server.proxying.plan import make_plan
+from dragoman_server.proxying.plan import IncomingRequest, make_plan
 from dragoman_server.proxying.request_handler import RequestHandler
 from dragoman_server.settings import AccountSettings, Settings, UpstreamSettings
 
@@ -36,9 +38,10 @@ class Accounts(MemoryAccountStore):
         super().__init__()
         self.successes: list[str] = []
 
-    async def succeeded(self, account: str, **more: Any) -> None:
-        self.successes.append(account)
-        await super().succeeded(account, **more)
+    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
+        if not change(Health(failures=(1.0,))).failures:
+            self.successes.append(account)
+        await super().change(account, change, **more)
 
 
 class Received:
@@ -56,7 +59,9 @@ async def run(client: str, upstream: str, script: Script, **fate: Any) -> Receiv
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
     body = json.dumps(ask(client, streams=True)).encode()
-    plan = make_plan(settings, PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    plan = make_plan(
+        settings, IncomingRequest(PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
+    )
     door, fake, accounts = FakeDoor(script), FakeClient(**fate), Accounts()
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")

@@ -12,7 +12,7 @@ from functools import partial
 
 import anyio
 import pytest
-from failures.cross import each, name_of
+from failures.translate import each, name_of
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
 from gateway.provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
@@ -159,7 +159,7 @@ async def test_an_account_that_is_used_up_or_refused_is_disabled_until_it_is_res
     await anyio.sleep(30 * 24 * 3600)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b", "b"]
-    await pool.store.reset("up/a")
+    await pool.store.change("up/a", Health.after_reset)
     check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
     assert pool.asked == ["a", "b", "b", "a", "b"]
     assert untouched(pool.health("b"))
@@ -205,6 +205,7 @@ NAMED_TIMES = {
 
 @each("protocol")
 @pytest.mark.parametrize("named", NAMED_TIMES)
+@pytest.mark.each_choice
 async def test_an_account_cools_down_as_long_as_the_provider_requires(
     protocol: str, named: str, stream: bool
 ) -> None:
@@ -248,7 +249,7 @@ async def test_a_failure_with_a_time_is_a_cooldown_at_once(protocol: str, stream
 
 # Proxies.
 
-GONE = Answer(before=[UpstreamUnreachable("the proxy does not connect to http://up.test")])
+GONE = Answer(before=[UpstreamUnreachable("the proxy did not connect to http://up.test")])
 LATE = Answer(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
 ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 

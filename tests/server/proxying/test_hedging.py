@@ -14,6 +14,7 @@ from gateway.provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS
 
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import Rate
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.upstream.client import UpstreamBroken
@@ -43,9 +44,10 @@ class SlowStore(MemoryAccountStore):
         await anyio.sleep(self._take_s)
         return await super().take(*requested)
 
-    async def failed(self, *reported: Any, **more: Any) -> None:
-        await anyio.sleep(self._failed_s)
-        await super().failed(*reported, **more)
+    async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
+        if change(Health()) != Health():  # a failure: a success changes nothing here
+            await anyio.sleep(self._failed_s)
+        await super().change(account, change, **more)
 
     def leases(self) -> int:
         return sum(len(each) for each in self._leases.values())

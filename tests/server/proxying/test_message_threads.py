@@ -9,7 +9,7 @@ import anthropic
 import httpx2
 import pytest
 from anthropic import beta_async_tool
-from failures.answers import Call
+from failures.responses import Call
 from failures.whole import whole as whole_of
 from gateway.provider import Answer, good, pool_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_error

@@ -8,9 +8,9 @@ from typing import Any
 
 import anyio
 import pytest
-from failures.answers import Call, Cost, Say, frames
-from failures.answers import stream as stream_of
-from failures.cross import each, every_pair
+from failures.responses import Call, Cost, Text, frames
+from failures.responses import stream as stream_of
+from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep, Step
 from gateway.provider import (
     EPOCH,
@@ -55,7 +55,7 @@ def error_frames(protocol: str) -> bytes:
 
 
 # Sent content: text, and a call whose arguments are not complete.
-SAID = {"text": (Say("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
+SAID = {"text": (Text("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
 ENDS: dict[str, Any] = {
     "the connection breaks": lambda protocol: [BROKEN],
     "it just ends": lambda protocol: [],
@@ -100,7 +100,7 @@ async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
     client: str, upstream: str, end: str, stream: bool
 ) -> None:
     """The first account announces another response, with its id and its usage, before it fails."""
-    opening = frames(stream_of(upstream, Say("Never"), cost=Cost(prompt=5000)))[
+    opening = frames(stream_of(upstream, Text("Never"), cost=Cost(prompt=5000)))[
         : 2 if upstream == RESPONSES else 1
     ]
     opening = [
@@ -262,14 +262,11 @@ async def test_an_account_is_not_tried_before_its_retry_after(header: tuple[str,
         await anyio.sleep(at - anyio.current_time())
         assert (await pool.call(CHAT)).status == 200
         if at == 1:
-            await pool.store.failed(
+            await pool.store.change(
                 "up/a",
-                ErrorAction.COOL_DOWN,
-                "",
-                pool.pool.clock(),
-                retry_after=5,
-                random=0,
-                backoff=Backoff(),
+                lambda health: health.after_failure(
+                    ErrorAction.COOL_DOWN, "", pool.pool.clock(), retry_after=5, random=0, backoff=Backoff()
+                ),
             )
     requested = [each.at for each in pool.provider.requests if each.account == "a"]
     assert requested == [0, pytest.approx(back + 0.01)]

@@ -11,15 +11,15 @@ import anthropic as sdk_anthropic
 import httpx2
 import openai as sdk_openai
 import pytest
-from crossing import client_request
-from failures.answers import Say, frames
-from failures.answers import stream as stream_of
-from failures.cross import each
+from failures.responses import Text, frames
+from failures.responses import stream as stream_of
+from failures.translate import each
 from gateway.fakes import FakeClient, Sleep
 from gateway.provider import Answer, InBand, Plays, good, in_band, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
+from translation import client_request
 
 from dragoman import ErrorKind, WireError
 from dragoman._wire.errors import kind_of_status
@@ -76,9 +76,11 @@ FAILURES: list[tuple[Any, ErrorKind, str]] = [
         "cannot connect to upstream \"ok\": certificate is not valid for 'its host'",
     ),
     (
-        UpstreamTimeout("https://llm.corp.test:8443 sent no response head in 5 s", UpstreamTimeoutPhase.READ),
+        UpstreamTimeout(
+            "https://llm.corp.test:8443 sent no response head within 5 s", UpstreamTimeoutPhase.READ
+        ),
         ErrorKind.TIMEOUT,
-        'upstream "ok" sent no response head in 5 s',
+        'upstream "ok" sent no response head within 5 s',
     ),
     (
         UpstreamBroken("the connection broke"),
@@ -176,7 +178,7 @@ def test_an_upstream_of_the_environment_is_reported_by_its_variables() -> None:
     (account,) = settings.accounts_of(found)
     assert [error_for_client(error, found, account, []).message for error in (REFUSED, NO_PATH)] == [
         'upstream "anthropic" refused its key (401): check ANTHROPIC_AUTH_TOKEN',
-        'upstream "anthropic" answered 404 with an empty body: is ANTHROPIC_BASE_URL right?',
+        'upstream "anthropic" returned 404 with an empty body: is ANTHROPIC_BASE_URL right?',
     ]
 
 
@@ -247,7 +249,7 @@ def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
 # what the log has beyond it.
 RIGHT = "is base_url of [[upstreams]] up right?"
 KEY = 'upstream "up" refused the key of account "a"{}: check api_key of [[accounts]] a'
-MONEY = 'the money or quota of account "a" of upstream "up" is used up{}: {}'
+MONEY = 'the balance or quota of account "a" of upstream "up" is used up{}: {}'
 REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "a refused key": (unauthorized, (401, 401), KEY.format(" (401)"), ": "),
     "a refused key, as a 400": (
@@ -296,19 +298,19 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "words": (
         lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
         (502, 502),
-        f'upstream "up" sent a body that is no answer (text/plain): {RIGHT}',
+        f'upstream "up" sent a body that is not a response (text/plain): {RIGHT}',
         "",
     ),
     "null": (
         lambda protocol: Answer([b" null"]),
         (502, 502),
-        f'upstream "up" sent a body that is no answer (without a content-type): {RIGHT}',
+        f'upstream "up" sent a body that is not a response (without a content-type): {RIGHT}',
         "",
     ),
     "a page of a 404": (
         lambda protocol: Answer([PAGE], 404, (HTML,)),
         (404, 404),
-        f'upstream "up" answered 404 with text/html: {RIGHT}',
+        f'upstream "up" returned 404 with text/html: {RIGHT}',
         ": the upstream returned status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
@@ -326,7 +328,7 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
     "nothing, with 405": (
         lambda protocol: Answer(status=405),
         (405, 405),
-        f'upstream "up" answered 405 with an empty body: {RIGHT}',
+        f'upstream "up" returned 405 with an empty body: {RIGHT}',
         ": the upstream returned status 405 and no readable message",
     ),
     "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
@@ -509,7 +511,7 @@ async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: st
 # -- the last key
 
 OUT_OF_USE = (
-    "every account of this model's upstreams is out of use; the gateway's operator finds the causes in its log or at "
+    "every account of this model's upstreams is disabled; the gateway's operator finds the causes in its log or at "
     "/admin/accounts, and has to reset them there"
 )
 
@@ -542,7 +544,7 @@ async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
     assert pool.asked == ["a", "b"]
     assert (response.status, response.headers["retry-after"]) == (429, "60")
     assert message_of(response).startswith(
-        "every account of this model's upstreams rests; the first is back in 60 s"
+        "every account of this model's upstreams is cooling down; the first is available in 60 s"
     )
     assert "x-should-retry" not in response.headers
 
@@ -553,7 +555,7 @@ async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> Non
     response = await pool.call(client)
     assert response.status in (503, 529)
     assert message_of(response).startswith(
-        "the accounts that were tried are out of use; others may take the next"
+        "the accounts that were tried are disabled; other accounts may serve the next"
     )
     assert "x-should-retry" not in response.headers
     assert (await pool.call(client)).status == 200
@@ -638,7 +640,7 @@ async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any)
         else openai(refused_with, "server_error", "server_error")
     )
     ending = InBand(error, bare=True)
-    late = Answer([*frames(stream_of(upstream, Say("Hello")))[:-3], in_band(upstream, ending, stream=True)])
+    late = Answer([*frames(stream_of(upstream, Text("Hello")))[:-3], in_band(upstream, ending, stream=True)])
     plays: list[Plays] = [refusal(upstream, 500, refused_with), InBand(error), ending, late]
     pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})
     for _ in plays:

@@ -7,31 +7,37 @@ import pytest
 
 from dragoman import RemoteProtocolError, Signer, peek
 from dragoman.events import Signature
-from dragoman_server.responses import conversation as chain
+from dragoman_server.responses import conversation
 from dragoman_server.responses.stores.base import StoredItem, StoredResponse
 
 USER = b'{"role":"user","content":"x"}'
 
 
-def requested(**body: Any) -> chain.StateParams:
-    return chain.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
+def requested(**body: Any) -> conversation.StateParams:
+    return conversation.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
 
 
-ASKED: dict[str, tuple[dict[str, Any], chain.StateParams]] = {
-    "nothing": ({}, chain.StateParams(None, True, False)),
+ASKED: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
+    "nothing": ({}, conversation.StateParams(None, True, False)),
     "nulls": (
         {"previous_response_id": None, "store": None, "input": None},
-        chain.StateParams(None, True, False),
+        conversation.StateParams(None, True, False),
     ),
-    "an empty id": ({"previous_response_id": ""}, chain.StateParams(None, True, False)),
+    "an empty id": ({"previous_response_id": ""}, conversation.StateParams(None, True, False)),
     "all": (
         {"previous_response_id": "resp_1", "store": False, "input": [{"type": "item_reference", "id": "x"}]},
-        chain.StateParams("resp_1", False, True),
+        conversation.StateParams("resp_1", False, True),
     ),
-    "a bare reference": ({"input": [{"id": "x"}]}, chain.StateParams(None, True, True)),
-    "of the type null": ({"input": [{"id": "x", "type": None}]}, chain.StateParams(None, True, True)),
-    "of the type null, first": ({"input": [{"type": None, "id": "x"}]}, chain.StateParams(None, True, True)),
-    "an item with an id": ({"input": [{"id": "x", "role": "user"}]}, chain.StateParams(None, True, False)),
+    "a bare reference": ({"input": [{"id": "x"}]}, conversation.StateParams(None, True, True)),
+    "of the type null": ({"input": [{"id": "x", "type": None}]}, conversation.StateParams(None, True, True)),
+    "of the type null, first": (
+        {"input": [{"type": None, "id": "x"}]},
+        conversation.StateParams(None, True, True),
+    ),
+    "an item with an id": (
+        {"input": [{"id": "x", "role": "user"}]},
+        conversation.StateParams(None, True, False),
+    ),
 }
 
 
@@ -58,22 +64,22 @@ INPUTS: dict[str, tuple[bytes, list[bytes]]] = {
 
 def test_the_items_of_an_input() -> None:
     for name, (body, items) in INPUTS.items():
-        assert chain.input_items(peek(body)) == items, name
+        assert conversation.input_items(peek(body)) == items, name
 
 
 def test_every_other_value_of_a_request_keeps_its_bytes() -> None:
     body = b'{"a": 1.50, "input": "x", "model":"m", "previous_response_id":"resp_1", "z":{"k" : "\\u00e9"}}'
     assert (
-        chain.replace_input(peek(body), [USER, USER], without={"model"})
+        conversation.replace_input(peek(body), [USER, USER], without={"model"})
         == b'{"a":1.50,"z":{"k" : "\\u00e9"},"input":[' + USER + b"," + USER + b"]}"
     )
-    assert chain.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
+    assert conversation.replace_input(peek(b'{"input":[]}'), []) == b'{"input":[]}'
 
 
-REFERENCES: dict[str, tuple[list[bytes], list[chain.ItemReference]]] = {
-    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [chain.ItemReference(1, "a")]),
-    "bare": ([b'{"id":"a"}', USER], [chain.ItemReference(0, "a")]),
-    "of the type null": ([b'{"id":"a","type":null}'], [chain.ItemReference(0, "a")]),
+REFERENCES: dict[str, tuple[list[bytes], list[conversation.ItemReference]]] = {
+    "typed": ([USER, b'{"type":"item_reference","id":"a"}'], [conversation.ItemReference(1, "a")]),
+    "bare": ([b'{"id":"a"}', USER], [conversation.ItemReference(0, "a")]),
+    "of the type null": ([b'{"id":"a","type":null}'], [conversation.ItemReference(0, "a")]),
     "none": ([b'{"id":"a","role":"user"}', b'{"type":"compaction_trigger"}', b"{}", b'{"type":null}'], []),
 }
 
@@ -81,13 +87,13 @@ REFERENCES: dict[str, tuple[list[bytes], list[chain.ItemReference]]] = {
 @pytest.mark.parametrize("name", REFERENCES)
 def test_references(name: str) -> None:
     items, found = REFERENCES[name]
-    assert chain.find_references(items) == found
+    assert conversation.find_references(items) == found
 
 
 @pytest.mark.parametrize("id", [b"", b',"id":""', b',"id":5', b',"id":null'])
 def test_a_reference_needs_an_id(id: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match=r"input\[0\].id is required"):
-        chain.find_references([b'{"type":"item_reference"%b}' % id])
+        conversation.find_references([b'{"type":"item_reference"%b}' % id])
 
 
 IDS = {
@@ -104,11 +110,11 @@ IDS = {
 
 def test_valid_ids() -> None:
     for id in IDS:
-        assert chain.is_id(id) is IDS[id], id  # type: ignore[index]
+        assert conversation.is_id(id) is IDS[id], id  # type: ignore[index]
 
 
 def ids(items: list[bytes], before: tuple[StoredItem, ...] = ()) -> list[str]:
-    return [entry.item.id for entry in chain.build_conversation(before, items, {})]
+    return [entry.item.id for entry in conversation.build_conversation(before, items, {})]
 
 
 def test_items_without_an_id_get_one() -> None:
@@ -125,7 +131,7 @@ def test_items_without_an_id_get_one() -> None:
     assert [id.split("_")[0] for id in found] == ["msg", "msg", "fc", "item", "item", "msg", "msg"]
     assert found[-1] == "msg_mine"
     assert len(set(found)) == len(found)
-    assert all(chain.is_id(id) for id in found)
+    assert all(conversation.is_id(id) for id in found)
 
 
 def test_generated_ids_are_stable() -> None:
@@ -133,13 +139,13 @@ def test_generated_ids_are_stable() -> None:
     first = ids([USER, USER])
     assert first[0] != first[1]
     assert ids([USER, USER, USER])[:2] == first
-    before = tuple(entry.item for entry in chain.build_conversation((), [USER], {}))
+    before = tuple(entry.item for entry in conversation.build_conversation((), [USER], {}))
     assert ids([USER], before) == first
 
 
 def test_references_are_put_in_once() -> None:
     known, other = StoredItem("a", b'{"a":1}'), StoredItem("b", b'{"b":1}')
-    entries = chain.build_conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
+    entries = conversation.build_conversation((known,), [USER, b"1", b"2", b"3"], {1: known, 2: other})
     assert [entry.item.data for entry in entries] == [b'{"a":1}', USER, b'{"b":1}', b"3"]
     assert [entry.stored for entry in entries] == [True, False, True, False]
 
@@ -177,12 +183,14 @@ def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
     """The case: "Item with id 'rs_...' not found. Items are not persisted when `store` is set to false." """
     for name, (item, found) in RELAYED.items():
         data = json.dumps(item).encode()
-        stored, new = (chain.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False))
-        assert [json.loads(each) for each in chain.write_items([stored], relayed=True)] == (
+        stored, new = (
+            conversation.ConversationEntry(StoredItem("x", data), stored) for stored in (True, False)
+        )
+        assert [json.loads(each) for each in conversation.write_items([stored], relayed=True)] == (
             [] if found is None else [found]
         ), name
-        assert chain.write_items([stored], relayed=False) == [data], name
-        assert chain.write_items([new], relayed=True) == [data], "what the client sent is the client's"
+        assert conversation.write_items([stored], relayed=False) == [data], name
+        assert conversation.write_items([new], relayed=True) == [data], "what the client sent is the client's"
 
 
 def test_a_compaction_item_replaces_all_before_it() -> None:
@@ -190,7 +198,7 @@ def test_a_compaction_item_replaces_all_before_it() -> None:
     first, second = StoredItem("c", b'{"type":"compaction"}'), StoredItem("d", b'{"type":"compaction"}')
 
     def history(*output: StoredItem) -> tuple[StoredItem, ...]:
-        return chain.history(StoredResponse("resp_1", "", 0, b"{}", (old,), output))
+        return conversation.history(StoredResponse("resp_1", "", 0, b"{}", (old,), output))
 
     assert history() == (old,)
     assert history(said) == (old, said)
@@ -225,7 +233,9 @@ KEPT: dict[str, tuple[dict[str, Any], bool]] = {
 
 def test_the_responses_that_are_stored() -> None:
     for name, (body, kept) in KEPT.items():
-        response = chain.to_stored_response(body, (StoredItem("a", USER),), "resp_0", owner="me", now=5)
+        response = conversation.to_stored_response(
+            body, (StoredItem("a", USER),), "resp_0", owner="me", now=5
+        )
         assert (response is not None) is kept, name
         if response is not None:
             assert (response.owner, response.created, response.input) == (
@@ -234,7 +244,7 @@ def test_the_responses_that_are_stored() -> None:
                 (StoredItem("a", USER),),
             ), name
             whole = json.loads(
-                json.dumps(chain.response_body(response), default=lambda raw: json.loads(bytes(raw)))
+                json.dumps(conversation.response_body(response), default=lambda raw: json.loads(bytes(raw)))
             )
             assert whole == {**body, "store": True, "previous_response_id": "resp_0"}, name
 
@@ -271,4 +281,4 @@ LISTED: dict[str, tuple[bytes, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", LISTED)
 def test_items_in_lists_have_their_full_form(name: str) -> None:
     data, found = LISTED[name]
-    assert chain.item_for_list(StoredItem("made", data)) == found
+    assert conversation.item_for_list(StoredItem("made", data)) == found

@@ -106,7 +106,7 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     body = {"model": "chat/echo", "input": "x", "previous_response_id": response["id"]}
     error = await refused(up, 400, body)
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
-    assert f"it is {response['status']}" in error["message"]
+    assert f"its status is {response['status']}" in error["message"]
 
 
 @each_forgetful
@@ -401,7 +401,7 @@ async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one", stream=True)
         assert text_of(first) == "one"
-        assert errors == [f"response {first['id']} was not kept: the disk is full"]
+        assert errors == [f"response {first['id']} was not stored: the disk is full"]
 
 
 @pytest.mark.promise("R11")

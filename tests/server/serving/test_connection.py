@@ -55,7 +55,7 @@ class FakeStream:
         if self.leaves:
             return b""
         await self._aborted.wait()
-        raise ConnectionAbortedError("closed here")
+        raise ConnectionAbortedError("closed by the gateway")
 
     def send_now(self, data: bytes) -> bytes | None:
         if self.aborted_at is not None:
@@ -265,7 +265,7 @@ async def test_a_client_that_reads_nothing_for_five_minutes_is_disconnected(
     assert app.cancelled == [300]
     assert stream.aborted_at == 300
     (line,) = caplog.records
-    assert line.message == "a client took nothing for 300 seconds; its requests are cancelled"
+    assert line.message == "a client read nothing for 300 seconds; its requests are cancelled"
 
 
 async def test_the_application_of_a_client_that_left_has_a_deadline() -> None:

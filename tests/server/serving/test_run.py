@@ -107,7 +107,7 @@ def test_an_open_response_after_the_drain_is_cut_without_an_end(backend: str) ->
         assert server.wait() == 0
         # Less than the drain time is by default.
         assert time.monotonic() - started < 25
-    assert any("requests cut, as they were still open: 1" in line for line in server.output)
+    assert any("requests cancelled because they were still open: 1" in line for line in server.output)
     assert server.output[-1] == "the application has shut down"
 
 
@@ -244,7 +244,7 @@ def test_a_pair_that_does_not_fit_is_one_line(certificate: tuple[str, str]) -> N
     with Server("--certfile", certfile, "--keyfile", certfile) as server:
         assert server.wait() == 1
     (line,) = server.output
-    assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} are no usable pair: ")
+    assert line.startswith(f"dragoman: certfile {certfile} and keyfile {certfile} cannot be used together: ")
 
 
 def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, str], tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_an_encrypted_key_is_refused_without_a_prompt(certificate: tuple[str, st
     )
     with Server("--certfile", certfile, "--keyfile", locked) as server:
         assert server.wait() == 1
-    assert "are no usable pair" in server.output[0]
+    assert "cannot be used together" in server.output[0]
 
 
 # Workers.
@@ -356,7 +356,7 @@ async def _unused(scope: object, receive: object, send: object) -> None:
 def test_uvloop_that_is_not_installed_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     settings = Settings(server=ServerSettings(backend="uvloop", port=0))
-    with pytest.raises(StartupError, match="uvloop is not installed here; use --backend asyncio or trio"):
+    with pytest.raises(StartupError, match="uvloop is not installed; use --backend asyncio or trio"):
         serve(settings, lambda _: _unused, on_ready=lambda _: None)
 
 

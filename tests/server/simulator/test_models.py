@@ -70,11 +70,11 @@ def refused(protocol: str, body: Body) -> tuple[int, str]:
 # model, other settings of the request, stop reason, text (None: see other tests)
 CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
     ("echo", {"text": "Hello  there,\n\tworld "}, Stop.END, "Hello  there,\n\tworld "),
-    ("echo", {"text": " "}, Stop.END, "There is no text of the user to say back."),
+    ("echo", {"text": " "}, Stop.END, "There is no user text to repeat."),
     ("tools", {}, Stop.END, "There is no tool to call: the request offers none, or forbids them."),
     ("tools", {"tools": ("one", "two", "three")}, Stop.TOOL, ""),
     ("custom", {"custom": ("patch",)}, Stop.TOOL, ""),
-    ("custom", {"tools": ("one",)}, Stop.END, "There is no tool with free text to call."),
+    ("custom", {"tools": ("one",)}, Stop.END, "There is no free-text tool to call."),
     ("reasoning", {"text": "Why?"}, Stop.END, "You said: Why?"),
     ("reasoning", {"tools": ("one",)}, Stop.TOOL, ""),
     ("long", {}, Stop.END, None),
@@ -369,7 +369,7 @@ def test_changed_reasoning_is_an_error_that_names_it(protocol: str) -> None:
     status, message = refused(protocol, follow(protocol, body, first, ["42"]))
     assert status == 400
     assert f"the {PROOFS[protocol]} of this" in message
-    assert "did not come back unchanged" in message
+    assert "was not sent back unchanged" in message
 
 
 @protocols
@@ -385,7 +385,7 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     again = follow(protocol, body, first, ["42"])
     status, message = refused(protocol, again)
     assert status == 400
-    assert "did not come back" in message
+    assert "was not sent back" in message
     key = "input" if protocol == RESPONSES else "messages"
     again[key] = [*again[key], {"role": "assistant", "content": "42"}, {"role": "user", "content": "Next"}]
     assert meaning(protocol, again).calls
@@ -548,10 +548,10 @@ def test_an_error_in_the_middle_is_in_the_stream_or_the_status(protocol: str) ->
     found = heard(protocol, stream)
     assert found.said(Kind.TEXT)
     assert found.failure is not None
-    assert "gave up in the middle" in found.failure.message
+    assert "failed in the middle" in found.failure.message
     status, message = refused(protocol, ask(protocol, "error-mid"))
     assert status >= 500
-    assert "gave up in the middle" in message
+    assert "failed in the middle" in message
 
 
 @protocols
@@ -589,7 +589,7 @@ NAMES: list[tuple[str, int, str]] = [
     ("error-418", 404, "did you mean"),
     ("echo@fast", 400, "events a second"),
     ("silent@999999", 400, "seconds of silence, a number from 0 to 86400"),
-    ("empty@1", 400, "takes no number behind @"),
+    ("empty@1", 400, "accepts no number after @"),
     ("sim/echo", 200, ""),
     ("echo@0", 200, ""),
     ("echo@0.5", 200, ""),

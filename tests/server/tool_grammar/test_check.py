@@ -74,21 +74,21 @@ def test_a_patch_that_keeps_to_its_grammar(text: str) -> None:
 
 
 PATCHES: list[tuple[str, str | None]] = [
-    (GOOD_PATCH.replace("+Text", "Text"), "the text leaves the grammar, line 5, column 1"),
+    (GOOD_PATCH.replace("+Text", "Text"), "the text does not match the grammar, line 5, column 1"),
     (GOOD_PATCH.replace("+# Größe", "+# Größe\r"), None),  # a dot takes a carriage return
     (
         GOOD_PATCH.replace("*** End Patch\n", ""),
         "the text ends where more must follow, line 16, column 1",
     ),
-    (f"```\n{GOOD_PATCH}```", "the text leaves the grammar, line 1, column 1"),
-    (GOOD_PATCH + "Done.", "the text leaves the grammar, line 17, column 1"),
+    (f"```\n{GOOD_PATCH}```", "the text does not match the grammar, line 1, column 1"),
+    (GOOD_PATCH + "Done.", "the text does not match the grammar, line 17, column 1"),
     (
         "*** Begin Patch\n*** End Patch\n",
-        "the text leaves the grammar, line 2, column 5",
+        "the text does not match the grammar, line 2, column 5",
     ),  # of "*** Add File: "
     (
         "*** Begin Patch\n*** Add File: \n+x\n*** End Patch",
-        "the text leaves the grammar, line 2, column 15",
+        "the text does not match the grammar, line 2, column 15",
     ),
     ("*** Begin Patch\n*** Add File: ä LF", "the text ends where more must follow, line 2, column 19"),
     ("", "the text ends where more must follow, line 1, column 1"),
@@ -206,8 +206,8 @@ def test_texts_that_a_regular_expression_accepts_and_rejects() -> None:
 UNCHECKED = {
     "no grammar": "start: (",
     "no start": 'begin: "a"',
-    "a rule that is not there": "start: a",
-    "a terminal that is not there": "start: A",
+    "a rule that is not defined": "start: a",
+    "a terminal that is not defined": "start: A",
     "a terminal of itself": 'start: A\nA: "a" A?',
     "a rule in a terminal": 'start: A\nA: b\nb: "x"',
     "templates": 'start: list{"a"}\nlist{x}: x ("," x)*',
@@ -248,12 +248,12 @@ def reason_unchecked(definition: str, text: str, syntax: str = "lark") -> str:
 def test_a_grammar_that_cannot_be_checked_is_reported() -> None:
     for name, definition in UNCHECKED.items():
         reason = reason_unchecked(definition, "some text that fits nothing")
-        assert "not one that can be checked" in reason, name
+        assert "the grammar cannot be checked" in reason, name
 
 
 def test_an_expression_that_cannot_be_checked_is_reported() -> None:
     for expression in (r"(?<=a)b", r"(a)\1", "(", "(?q) a"):
-        assert "not one that can be checked" in reason_unchecked(expression, "c", "regex"), expression
+        assert "the grammar cannot be checked" in reason_unchecked(expression, "c", "regex"), expression
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_what_may_be_ignored_behind_the_end_is_no_breach() -> None:
     definition = '%ignore / /\n%ignore "#"\nstart: "a" "b"'
     assert check(definition, "ab  ") is None
     for grammar, text in ((definition, "ab #"), (JSON, "[]]")):
-        with pytest.raises(Unchecked, match="behind its end"):
+        with pytest.raises(Unchecked, match="after its end"):
             check(grammar, text)
-    assert check(definition, "ac ") == "the text leaves the grammar, line 1, column 2"
-    assert check('start: "a" "b"', "ab ") == "the text leaves the grammar, line 1, column 3"
+    assert check(definition, "ac ") == "the text does not match the grammar, line 1, column 2"
+    assert check('start: "a" "b"', "ab ") == "the text does not match the grammar, line 1, column 3"
 
 
 def test_a_grammar_of_many_rules_is_no_deep_recursion() -> None:
@@ -337,7 +337,7 @@ def test_a_long_patch_is_within_the_bound() -> None:
     assert check(PATCH, text) is None
     assert (
         check(PATCH, text.replace("+line 777", "line 777"))
-        == "the text leaves the grammar, line 780, column 1"
+        == "the text does not match the grammar, line 780, column 1"
     )
 
 

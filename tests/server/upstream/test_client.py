@@ -222,7 +222,7 @@ async def test_a_small_body_that_unpacks_to_much_stops_at_the_limit() -> None:
 @pytest.mark.parametrize(
     ("coding", "body", "message"),
     [
-        (b"br", b"hello", "content-encoding 'br' cannot be decoded"),
+        (b"br", b"hello", "content-encoding 'br' is not supported"),
         (b"gzip", b"hello", "the body is not valid gzip"),
         (b"gzip", gzip.compress(b"hello", mtime=0)[:-1], "the gzip body is cut off"),
     ],
@@ -415,7 +415,7 @@ async def test_any_httpx2_transport_can_replace_ours() -> None:
 
 OTHERS = {
     "connect": (httpx2.ConnectError(KEY), UpstreamUnreachable, "cannot connect to http://up.example"),
-    "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy does not connect to http://up.example"),
+    "proxy": (httpx2.ProxyError(KEY), UpstreamUnreachable, "the proxy did not connect to http://up.example"),
     "protocol": (httpx2.UnsupportedProtocol(KEY), UpstreamRequestInvalid, "only http and https"),
     "local": (httpx2.LocalProtocolError(KEY), UpstreamRequestInvalid, "cannot be written as HTTP"),
     "remote": (httpx2.RemoteProtocolError(KEY), UpstreamBroken, "the connection broke"),

@@ -199,7 +199,7 @@ ERRORS = {
     ),
     "interim for ever": (
         b"HTTP/1.1 100 Continue\r\n\r\n" * (MAX_INTERIM + 1),
-        f"more than {MAX_INTERIM} interim responses before the real one",
+        f"more than {MAX_INTERIM} interim responses before the final one",
     ),
 }
 

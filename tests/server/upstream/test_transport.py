@@ -568,7 +568,7 @@ async def test_waiting_for_a_connection_has_a_limit() -> None:
         Http1Transport(limits=PoolLimits(connections=1)) as transport,
     ):
         _, body = await send(transport, post(server))
-        with pytest.raises(httpx2.PoolTimeout, match=r"no free connection in 0\.02 s"):
+        with pytest.raises(httpx2.PoolTimeout, match=r"no free connection within 0\.02 s"):
             await send(transport, post(server, pool=0.02))
         assert counts(transport) == (1, 0)
         await body.aclose()
@@ -658,7 +658,7 @@ async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_w
 
 async def test_a_stalled_head() -> None:
     async with ScriptedServer(answering(OK + b"x: y\r\n")) as server, Http1Transport() as transport:
-        with pytest.raises(httpx2.ReadTimeout, match=r"sent no response head in 0\.05 s"):
+        with pytest.raises(httpx2.ReadTimeout, match=r"sent no response head within 0\.05 s"):
             await send(transport, post(server, read=0.05))
         assert counts(transport) == (0, 0)
         await gone(server.peers[0])
@@ -726,6 +726,6 @@ async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> No
 async def test_a_server_that_does_not_read_the_request() -> None:
     with DeafServer() as server:
         async with Http1Transport() as transport:
-            with pytest.raises(httpx2.WriteTimeout, match=r"did not take the request in 0\.05 s"):
+            with pytest.raises(httpx2.WriteTimeout, match=r"did not read the request within 0\.05 s"):
                 await send(transport, post(server, b"q" * 50_000_000, write=0.05))
             assert counts(transport) == (0, 0)

@@ -104,7 +104,7 @@ async def test_cancelled_while_it_connects(deaf_port: int) -> None:
 
 async def test_connecting_has_a_limit(deaf_port: int) -> None:
     async with Http1Transport() as transport:
-        with pytest.raises(httpx2.ConnectTimeout, match=r"no answer in 0\.05 s"):
+        with pytest.raises(httpx2.ConnectTimeout, match=r"no response within 0\.05 s"):
             await transport.handle_async_request(request_to(f"http://127.0.0.1:{deaf_port}/", connect=0.05))
         assert is_clean(transport)
 

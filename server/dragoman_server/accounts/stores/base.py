@@ -7,13 +7,12 @@ ended; none while the response streams. The transitions are those of `Health`, s
 Times are arguments, in seconds since the epoch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 
 
 class AccountStoreError(Exception):
@@ -85,27 +84,14 @@ class AccountStore(Protocol):
     async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         """End a reservation, and count the tokens of its request."""
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        """Record a failure: see Health.after_failure(). All gateways get the change at once."""
+        """Change the state of an account by one of Health's transitions. All gateways get the change at once.
 
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        """Record a success: see Health.after_success(). Cheap if nothing changes, because most requests succeed."""
-
-    async def disable(self, account: str, cause: str) -> None:
-        """Take an account out of use until reset()."""
-
-    async def reset(self, account: str) -> None:
-        """Put an account back into use, whatever was wrong with it."""
+        change: may be called several times; returns its argument if nothing changes, which is cheap, because most
+        requests succeed. repeatable: it may be made twice, as after a call that timed out and yet took effect.
+        """
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         """Count an amount for each rate. Return 0, or the time at which all of them have room again.

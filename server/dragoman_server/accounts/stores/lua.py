@@ -48,8 +48,8 @@ class LuaScript(NamedTuple):
 
 # keys: health, used, the conversations' accounts, their expiries; then for each candidate requests, tokens, leases.
 # arguments: now, lease, conversation, how many conversations; then for each candidate its account, most and period of
-# requests, most and period of tokens, how many at once. What there is none of is empty.
-# gives: the candidate's number or 0; when there is room; last uses; accounts and health of those out of use.
+# requests, most and period of tokens, how many at once. Missing values are empty.
+# returns: the candidate's number or 0; when there is room; last uses; the unusable accounts and their health.
 TAKE = LuaScript(
     "take",
     _SHARED
@@ -156,7 +156,7 @@ return 0
 )
 
 # keys: the rates. arguments: now, '1' for at once; then for each rate most, period, amount.
-# gives: 0 or when there is room.
+# returns: 0 or when there is room.
 SPEND = LuaScript(
     "spend",
     _SHARED
@@ -189,7 +189,7 @@ return text(at)
 )
 
 # keys: health. arguments: the channel, the account, its health as the gateway has it ('' for none), and the new one.
-# gives: 1 when it was that, otherwise 0; and its health as it was, '' for none.
+# returns: 1 when it was that, otherwise 0; and its health as it was, '' for none.
 CHANGE = LuaScript(
     "change",
     """
@@ -201,7 +201,7 @@ return {1, found}
 """,
 )
 
-# keys: health. arguments: the channel; then accounts and their health. What the server has already stays.
+# keys: health. arguments: the channel; then accounts and their health. Entries of the server stay.
 RESTORE = LuaScript(
     "restore",
     """
@@ -230,7 +230,7 @@ return 0
 """,
 )
 
-# keys: the counter. arguments: now. gives: the sum.
+# keys: the counter. arguments: now. returns: the sum.
 TOTAL = LuaScript(
     "total",
     """

@@ -1,11 +1,10 @@
 """An account store in the memory of one process. Its state is lost when the process ends."""
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
@@ -16,7 +15,6 @@ from dragoman_server.accounts.stores.rate_limits import (
     consume,
     put_first,
     rate_available_at,
-    round_share,
     with_last_use,
 )
 
@@ -74,36 +72,13 @@ class MemoryAccountStore:
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
         before = self._health.get(account, _FRESH)
-        health = before.after_failure(
-            action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-        )
+        health = change(before)
         if health is not before:
             self._health[account] = health
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        before = self._health.get(account, _FRESH)
-        health = before.after_success(remaining=round_share(remaining))
-        if health is not before:
-            self._health[account] = health
-
-    async def disable(self, account: str, cause: str) -> None:
-        before = self._health.get(account, _FRESH)
-        self._health[account] = before.after_failure(ErrorAction.DISABLE, cause, 0.0)
-
-    async def reset(self, account: str) -> None:
-        self._health[account] = self._health.get(account, _FRESH).after_reset()
 
     def replace_health(self, account: str, health: Health | None) -> None:
         """Take over another store's state of an account. None for an unused one."""

@@ -26,7 +26,7 @@ CONVERSATION_S = 3600.0
 # first.
 MAX_CONVERSATIONS = 100_000
 
-# An account with too many requests at once has room again when one of them ends, which is not known beforehand.
+# An account with too many requests at once has room again when one of them ends, and that time is unknown.
 LEASE_RETRY_S = 1.0
 
 # Seconds since the epoch are exact to a quarter of a microsecond in a float, and a burst adds that up.
@@ -73,11 +73,6 @@ def put_first(candidates: Sequence[Candidate], account: str | None) -> Sequence[
     if account is None:
         return candidates
     return sorted(candidates, key=lambda candidate: candidate.account != account)
-
-
-def round_share(remaining: float | None) -> float | None:
-    """Round a share of a rate limit to whole percents, so that small changes are not written to the store."""
-    return None if remaining is None else round(remaining, 2)
 
 
 def with_last_use(health: Health, now: float) -> Health:

@@ -1,7 +1,7 @@
 """Use an account store that may be slow or down, with the memory of this process as the fallback.
 
-Every call has a deadline. When the store fails, this gateway decides from its own memory, which has seen the same
-requests. After a few consecutive failures the store is not called any more (the circuit breaker is open): a task probes
+Every call has a deadline. When the store fails, this gateway decides from its own memory, which has the same
+requests. After a few consecutive failures the store is no longer called (the circuit breaker is open): a task probes
 it from time to time, so that no request waits for that, and writes what the store has missed before it is used again.
 
 A call that timed out may have taken effect, so it is retried only if that does no harm: a cooldown or a lease that is
@@ -17,8 +17,7 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
     AccountGrant,
     AccountStore,
@@ -28,7 +27,6 @@ from dragoman_server.accounts.stores.base import (
     Rate,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
-from dragoman_server.accounts.stores.rate_limits import round_share
 
 LOG = logging.getLogger("dragoman.accounts")
 
@@ -47,7 +45,6 @@ _MAX_PENDING = 1000
 _MAX_TRIES = 3
 
 _FRESH = Health()
-_IDEMPOTENT_ACTIONS = {ErrorAction.COOL_DOWN, ErrorAction.DISABLE}
 
 
 class StoreUnavailable(Exception):
@@ -130,36 +127,19 @@ class ResilientStore:
             lambda store: store.give_back(grant, candidate, 0.0, now),
         )
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
+        """See AccountStore. Until the store has the change, the local memory counts."""
+
         def call(store: AccountStore) -> Awaitable[None]:
-            return store.failed(
-                account, action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-            )
+            return store.change(account, change)
 
-        await self._change(account, call, retry=action in _IDEMPOTENT_ACTIONS)
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
         known = self.health().get(account, _FRESH)
-        if known.after_success(remaining=round_share(remaining)) is not known:
-            await self._change(
-                account, lambda store: store.succeeded(account, remaining=remaining), retry=True
-            )
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._change(account, lambda store: store.disable(account, cause), retry=True)
-
-    async def reset(self, account: str) -> None:
-        await self._change(account, lambda store: store.reset(account), retry=True)
+        if change(known) is not known and not await self._write(call, call if repeatable else None):
+            self._copy_view([account])
+            await call(self._local)
+            self._changed.add(account)
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         def call(store: AccountStore) -> Awaitable[float]:
@@ -231,13 +211,6 @@ class ResilientStore:
             return False
         return True
 
-    async def _change(self, account: str, call: _Call[object], *, retry: bool) -> None:
-        """Change an account's health. Until the store has the change, the local memory counts."""
-        if not await self._write(call, call if retry else None):
-            self._copy_view([account])
-            await call(self._local)
-            self._changed.add(account)
-
     async def _with_deadline(self, call: _Call[_T]) -> _T:
         with anyio.fail_after(self._deadline_s):
             return await call(self._store)
@@ -255,8 +228,10 @@ class ResilientStore:
         self._failures += 1
         if self._failures >= _MAX_FAILURES and not self._open:
             self._open = True
-            reason = str(error) or f"no answer within {self._deadline_s * 1000:g} ms"
-            LOG.warning("the account store does not work, this gateway decides alone: %s", reason)
+            reason = str(error) or f"no response within {self._deadline_s * 1000:g} ms"
+            LOG.warning(
+                "the account store does not work; this gateway decides from its own memory: %s", reason
+            )
         self._queue(None)
 
     def _queue(self, write: PendingWrite | None) -> None:

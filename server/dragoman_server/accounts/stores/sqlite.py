@@ -17,8 +17,7 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
@@ -29,7 +28,6 @@ from dragoman_server.accounts.stores.rate_limits import (
     consume,
     put_first,
     rate_available_at,
-    round_share,
     with_last_use,
 )
 from dragoman_server.sqlite_file import SQLiteFileFormat, WrongFile, open_sqlite_file, write_transaction
@@ -115,7 +113,7 @@ class _ThreadCall:
 
 
 class SQLiteAccountStore:
-    """See AccountStore. path: the file, made when it is not there; its folder must be."""
+    """See AccountStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, *, max_conversations: int = MAX_CONVERSATIONS) -> None:
         self._path = path
@@ -141,41 +139,12 @@ class SQLiteAccountStore:
             return
         await self._call(lambda: self._give_back(grant, candidate, tokens, now))
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        def change(health: Health) -> Health:
-            return health.after_failure(
-                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
-            )
-
-        await self._call(lambda: self._change(account, change))
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        def change(health: Health) -> Health:
-            return health.after_success(remaining=round_share(remaining))
-
         before = self._view.get(account, _FRESH)
         if change(before) is not before:
             await self._call(lambda: self._change(account, change))
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._call(
-            lambda: self._change(
-                account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0)
-            )
-        )
-
-    async def reset(self, account: str) -> None:
-        await self._call(lambda: self._change(account, Health.after_reset))
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         return await self._call(lambda: self._spend(rates, now, at_once))
@@ -221,7 +190,7 @@ class SQLiteAccountStore:
             self._calls.send_nowait(call)
         except anyio.WouldBlock:
             raise AccountStoreError(
-                f"the account store {self._path}: {_MAX_WAITING} calls wait for it"
+                f"the account store {self._path}: {_MAX_WAITING} calls are waiting for it"
             ) from None
         try:
             await call.done.wait()

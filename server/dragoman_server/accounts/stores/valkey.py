@@ -27,8 +27,7 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.error_actions import ErrorAction
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.lua import (
     ADD,
@@ -40,7 +39,7 @@ from dragoman_server.accounts.stores.lua import (
     TOTAL,
     LuaScript,
 )
-from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, round_share, with_last_use
+from dragoman_server.accounts.stores.rate_limits import MAX_CONVERSATIONS, NEVER, with_last_use
 from dragoman_server.config.valkey_url import ValkeyURL, parse_valkey_url
 
 # The number is the version of the data: what another version wrote is not read.
@@ -68,7 +67,7 @@ class ValkeyAccountStore:
 
     Args:
         url: `valkey://[user:password@]host:port/db`, `valkeys://` with TLS, `unix:///path?db=0`; `redis` and `rediss`
-            mean the same. ValueError, without the URL in it, when it is none of these.
+            mean the same. Raises ValueError, without the URL in it, for anything else.
         max_conversations: stored on the server.
     """
 
@@ -111,32 +110,22 @@ class ValkeyAccountStore:
         arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
         await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
-    async def failed(
-        self,
-        account: str,
-        action: ErrorAction,
-        cause: str,
-        now: float,
-        *,
-        retry_after: float | None,
-        random: float,
-        backoff: Backoff,
+    async def change(
+        self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        def change(health: Health) -> Health:
-            return health.after_failure(
-                action, cause, now, retry_after=retry_after, random=random, backoff=backoff
+        for _ in range(_MAX_CHANGE_TRIES):
+            before = self._health.get(account, _FRESH)
+            health = change(before)
+            if health is before:
+                return
+            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
+            done, found = await self._run(
+                CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
             )
-
-        await self._change(account, change)
-
-    async def succeeded(self, account: str, *, remaining: float | None) -> None:
-        await self._change(account, lambda health: health.after_success(remaining=round_share(remaining)))
-
-    async def disable(self, account: str, cause: str) -> None:
-        await self._change(account, lambda health: health.after_failure(ErrorAction.DISABLE, cause, 0.0))
-
-    async def reset(self, account: str) -> None:
-        await self._change(account, Health.after_reset)
+            self._update(account, raw if done else found)
+            if done:
+                return
+        raise AccountStoreError(f"the account store {self._where}: other gateways kept changing {account}")
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
         arguments = [_number(now), "1" if at_once else "0"]
@@ -162,7 +151,7 @@ class ValkeyAccountStore:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-                self._connection, self._failure = None, "not connected any more"
+                self._connection, self._failure = None, "no longer connected"
 
     # Calls.
 
@@ -180,21 +169,6 @@ class ValkeyAccountStore:
                 return await connection.create_request(b"EVAL", script.text, *sent)
         except (RedisError, OSError) as error:
             raise AccountStoreError(f"the account store {self._where}: {script.name}: {error}") from error
-
-    async def _change(self, account: str, change: Callable[[Health], Health]) -> None:
-        for _ in range(_MAX_CHANGE_TRIES):
-            before = self._health.get(account, _FRESH)
-            health = change(before)
-            if health is before:
-                return
-            known, raw = self._raw.get(account, b""), _encode(with_last_use(health, 0.0))
-            done, found = await self._run(
-                CHANGE, [_key("health")], [_channel(), account, known.decode(), raw.decode()]
-            )
-            self._update(account, raw if done else found)
-            if done:
-                return
-        raise AccountStoreError(f"the account store {self._where}: others change {account} all the time")
 
     # The view.
 
@@ -284,8 +258,8 @@ class _Connection(BaseConnection):
 class _UnixStream(ByteStream):
     """A Unix socket that waits for bytes before it reads.
 
-    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled in the moment in which bytes
-    come; waiting for the socket does not.
+    On asyncio, anyio's own stream leaves an error in the loop's log when it is cancelled at the moment when
+    bytes arrive; waiting for the socket does not.
     """
 
     def __init__(self, stream: UNIXSocketStream) -> None:

@@ -90,7 +90,7 @@ class ResponseStore(Protocol):
         """Store a response, replacing one with the same owner and id. Return false if it is larger than the limit."""
 
     async def get(self, owner: str, id: str, now: int) -> StoredResponse | None:
-        """Return a response, None if there is none (any more)."""
+        """Return a response, None if there is none or it has expired."""
 
     async def item(self, owner: str, id: str, now: int) -> StoredItem | None:
         """Return the item of this id in any of the owner's responses, the latest one if there are several."""

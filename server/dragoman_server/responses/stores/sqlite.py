@@ -2,7 +2,7 @@
 
 The standard library's sqlite3 blocks, so it runs in a worker thread: one connection per process, used by one call at a
 time. A write-ahead log lets processes read while one of them writes; a writer waits for another one for a limited time.
-Triggers count bytes and drop items that no response uses any more, whichever process deletes a response.
+Triggers count bytes and drop items that no response uses, whichever process deletes a response.
 
 The conversations are private: only the user who runs the gateway may read the file, and deleted data is overwritten.
 """
@@ -105,7 +105,7 @@ WHERE links.response = ? AND links.output = ? ORDER BY links.place
 
 
 class SQLiteResponseStore:
-    """See ResponseStore. path: the file, made when it is not there; its folder must be."""
+    """See ResponseStore. path: the file, created if it is missing; its folder must exist."""
 
     def __init__(self, path: str, limits: ResponseStoreLimits) -> None:
         self._path = path
@@ -200,7 +200,7 @@ class SQLiteResponseStore:
 
     @contextmanager
     def _reading(self, now: int) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that sees one state of the file, without expired responses."""
+        """Open a transaction that reads one state of the file, without expired responses."""
         connection = self._open_connection
         oldest = (now - self._limits.max_age_s,)
         if connection.execute("SELECT 1 FROM responses WHERE created < ? LIMIT 1", oldest).fetchone():
@@ -221,7 +221,7 @@ class SQLiteResponseStore:
                     raise
 
     def _drop_oldest(self, size: int) -> bool:
-        """Make room on a full disk. Returns whether there was anything to drop."""
+        """Make room on a full disk. Return false if there was nothing to drop."""
         with write_transaction(self._open_connection) as connection:
             left = connection.execute(_TOTAL).fetchone()[0] - size
             dropped = any_dropped = connection.execute(_DROP_OLDEST, (0,)).rowcount

@@ -1,5 +1,5 @@
 """Invariant: whatever an upstream of one protocol streams, a client of any gets a stream that its protocol's automaton
-takes, with exactly one legal end; and for a whole answer it gets a whole one, or there is a fault.
+takes, with exactly one legal end; and for a whole response it gets a whole one, or there is an error.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import re
 import pytest
 from fuzz import cut_places, fuzz, mutated_json, mutated_streams, pieces, streams
 from hypothesis import strategies as st
-from laws.answers import ANSWERS
 from laws.clients import spec_of
-from laws.pairs import asked
+from laws.pairs import requested
+from laws.responses import WHOLE_RESPONSES
 from oracle import CLIENTS, SIMPLE, as_object, check_stream
 from oracle.frames import strict_frames
 from oracle.order import check_order
@@ -19,7 +19,7 @@ from oracle.order import check_order
 from dragoman import UPSTREAMS, Outcome, ResponseTranslator
 
 clients = st.sampled_from(CLIENTS)
-WHOLE = {protocol: list(answers.values()) for protocol, answers in ANSWERS.items()}
+WHOLE = {protocol: list(all_responses.values()) for protocol, all_responses in WHOLE_RESPONSES.items()}
 
 
 def judge(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
@@ -28,7 +28,7 @@ def judge(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
     assert sent == translated(upstream, client, [stream]), "the cut shows"
 
 
-# What the upstream said itself, and nobody can say better: a mutated answer means nothing any more.
+# What the upstream said itself, and nobody can say better: a mutated response means nothing any more.
 SAID = re.compile(
     r"input deltas do not sum up to JSON|choice indexes are not contiguous|a text block without text|an empty part"
     r"|summary is not its done parts|ids? (or call_ids are|is) empty or used twice|does not start empty"
@@ -39,7 +39,7 @@ SAID = re.compile(
 
 
 def problems(client: str, sent: bytes) -> list[str]:
-    """Of framing and order. What stands inside a vendor's own objects is the upstream's to answer for."""
+    """Return problems of framing and order, without those inside a vendor's own objects."""
     if client in SIMPLE:
         return check_stream(client, sent)
     frames, found = strict_frames(sent)
@@ -48,7 +48,9 @@ def problems(client: str, sent: bytes) -> list[str]:
 
 
 def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
-    machine = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=asked(client))
+    machine = ResponseTranslator(
+        client=spec_of(client), upstream=UPSTREAMS[upstream], context=requested(client)
+    )
     sent = b""
     for part in parts:
         machine.receive_data(part)
@@ -67,7 +69,7 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
-        context=asked(client, streams=False),
+        context=requested(client, streams=False),
         upstream_streams=False,
     )
     machine.receive_data(body)
@@ -87,5 +89,5 @@ def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int
 
 
 @fuzz(mutated_json(WHOLE), clients, examples=80)
-def test_mutated_whole_answers(drawn: tuple[str, bytes], client: str) -> None:
+def test_mutated_whole_responses(drawn: tuple[str, bytes], client: str) -> None:
     judge_whole(*drawn, client)

@@ -1,4 +1,4 @@
-"""C. Reasoning as clients ask for it and hear it: efforts and budgets, and blocks with a life of their own."""
+"""C. Reasoning as clients request it and receive it: efforts, budgets, blocks and their events."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from failures.answers import Call, Say, Think, stream
-from failures.cross import ask, each, every_pair, hear, hear_whole, pairs
+from failures.responses import Call, Reasoning, Text, stream
+from failures.translate import each, every_pair, pairs, receive, receive_whole, translate_request
 from failures.turns import User, request
 from failures.whole import whole
 from oracle import CHAT, MESSAGES, RESPONSES
@@ -15,7 +15,7 @@ from oracle import samples as s
 
 from dragoman import Capabilities, Outcome
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
@@ -36,35 +36,37 @@ SETTINGS = ("reasoning_effort", "reasoning", "thinking", "enable_thinking", "thi
 
 
 def settings_of(body: Json) -> Json:
-    """What a Chat request says about reasoning."""
+    """Return the reasoning settings of a Chat request."""
     return {key: body[key] for key in SETTINGS if key in body}
 
 
-@pytest.mark.parametrize("asked", OFF)
+@pytest.mark.parametrize("requested", OFF)
 @pytest.mark.parametrize("setting", SWITCHED_OFF)
 @pytest.mark.parametrize("efforts", [None, ("none", "high", "max")], ids=["all-efforts", "some-efforts"])
-def test_C5_thinking_that_is_off_has_no_effort_beside_it(
-    asked: str, setting: Any, efforts: tuple[str, ...] | None
+def test_C5_disabled_thinking_sends_no_effort(
+    requested: str, setting: Any, efforts: tuple[str, ...] | None
 ) -> None:
     """ "thinking options type cannot be disabled when reasoning_effort is set"."""
     capabilities = Capabilities(reasoning_setting=setting, efforts=efforts)
-    sent = ask(MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[asked]), capabilities=capabilities)
+    sent = translate_request(
+        MESSAGES, CHAT, request(MESSAGES, User("Hi"), **OFF[requested]), capabilities=capabilities
+    )
     assert settings_of(sent.body) == SWITCHED_OFF[setting]
-    assert bool(sent.losses) == (asked == "and an effort"), "an effort that was left out is told"
+    assert bool(sent.losses) == (requested == "and an effort"), "an effort that was left out is told"
 
 
-@pytest.mark.parametrize("asked", OFF)
-def test_C5_towards_responses(asked: str) -> None:
-    sent = ask(MESSAGES, RESPONSES, request(MESSAGES, User("Hi"), **OFF[asked]))
+@pytest.mark.parametrize("requested", OFF)
+def test_C5_disabled_thinking_for_responses(requested: str) -> None:
+    sent = translate_request(MESSAGES, RESPONSES, request(MESSAGES, User("Hi"), **OFF[requested]))
     assert sent.body["reasoning"] == {"effort": "none"}
 
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-def test_C5_towards_messages(client: str, thinking: Any) -> None:
+def test_C5_disabled_thinking_for_messages(client: str, thinking: Any) -> None:
     """The effort "none" becomes no thinking at all."""
     body = request(client, User("Hi"), **effort(client, "none"))
-    sent = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
+    sent = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking)).body
     assert sent.get("thinking", {"type": "disabled"}) == {"type": "disabled"}
     assert "output_config" not in sent
 
@@ -97,26 +99,26 @@ def thinking_stream(field: str) -> bytes:
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("field", FIELDS)
-def test_C6_reasoning_is_heard_before_the_text(client: str, field: str) -> None:
-    heard = hear(CHAT, client, thinking_stream(field))
-    assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes.")]
+def test_C6_reasoning_comes_before_the_text(client: str, field: str) -> None:
+    received = receive(CHAT, client, thinking_stream(field))
+    assert received.gist == [("reasoning", "Hmm."), ("text", "Yes.")]
     if client == MESSAGES:
-        deltas = [event["delta"] for event in heard.of("content_block_delta")]
+        deltas = [event["delta"] for event in received.of("content_block_delta")]
         assert [delta["type"] for delta in deltas] == [
             *["thinking_delta"] * 2,
             "signature_delta",
             *["text_delta"] * 2,
         ]
-        starts = [event["content_block"]["type"] for event in heard.of("content_block_start")]
+        starts = [event["content_block"]["type"] for event in received.of("content_block_start")]
         assert starts == ["thinking", "text"]
 
 
 @pairs()
-def test_C6_from_every_server_streamed_and_whole(client: str, upstream: str) -> None:
-    blocks = (Think("Hmm."), Say("Yes."), Call("call_a"))
-    heard = hear(upstream, client, stream(upstream, *blocks))
-    assert heard.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("call", 'add({"a": 1})')]
-    document = hear_whole(upstream, client, whole(upstream, *blocks))
+def test_C6_reasoning_of_every_upstream_streamed_and_whole(client: str, upstream: str) -> None:
+    blocks = (Reasoning("Hmm."), Text("Yes."), Call("call_a"))
+    received = receive(upstream, client, stream(upstream, *blocks))
+    assert received.gist == [("reasoning", "Hmm."), ("text", "Yes."), ("call", 'add({"a": 1})')]
+    document = receive_whole(upstream, client, whole(upstream, *blocks))
     if client == CHAT:
         assert document["choices"][0]["message"]["reasoning_content"] == "Hmm."
     elif client == MESSAGES:
@@ -139,21 +141,21 @@ LIFE = [
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_C7_reasoning_has_its_full_life_under_one_id(field: str) -> None:
-    """ "reasoning part not found": a strict client wants every step."""
-    heard = hear(CHAT, RESPONSES, thinking_stream(field))
-    events = [event for event in heard.events if event.get("output_index") == 0]
+def test_C7_a_reasoning_item_has_all_its_events_with_one_id(field: str) -> None:
+    """ "reasoning part not found": a strict client requires every event."""
+    received = receive(CHAT, RESPONSES, thinking_stream(field))
+    events = [event for event in received.events if event.get("output_index") == 0]
     assert [event["type"].removeprefix("response.") for event in events] == LIFE
     assert len({event.get("item_id") or event["item"]["id"] for event in events}) == 1
     assert {event.get("summary_index", 0) for event in events} == {0}
     done = events[-1]["item"]
     assert done["summary"] == [{"type": "summary_text", "text": "Hmm."}]
-    (final,) = heard.of("completed")
+    (final,) = received.of("completed")
     assert final["response"]["output"][0] == done
 
 
 def without_parts(new_ids: bool) -> bytes:
-    """A Responses server's reasoning with deltas alone; new_ids: and another id on each."""
+    """A Responses upstream's reasoning of only deltas; new_ids: with another id in each."""
     events = []
     for number, event in enumerate(s.responses()):
         assert isinstance(event, dict)
@@ -177,11 +179,11 @@ def without_parts(new_ids: bool) -> bytes:
 
 @each("client")
 @pytest.mark.parametrize("new_ids", [False, True], ids=["one-id", "an-id-each"])
-def test_C7_a_server_that_leaves_the_steps_out_is_understood(client: str, new_ids: bool) -> None:
-    heard = hear(RESPONSES, client, without_parts(new_ids), anew=True)
-    assert heard.machine.outcome is Outcome.COMPLETED
-    assert heard.gist[0] == ("reasoning", "Hmm.Ah.")
-    assert [kind for kind, _ in heard.gist] == ["reasoning", "text", "call", "call"]
+def test_C7_missing_events_of_a_reasoning_item_are_added(client: str, new_ids: bool) -> None:
+    received = receive(RESPONSES, client, without_parts(new_ids), translates=True)
+    assert received.machine.outcome is Outcome.COMPLETED
+    assert received.gist[0] == ("reasoning", "Hmm.Ah.")
+    assert [kind for kind, _ in received.gist] == ["reasoning", "text", "call", "call"]
 
 
 LIMITS = (1, 100, 1024, 1025, 2000, 4096, 64_000)
@@ -193,15 +195,15 @@ BUDGET = Capabilities(thinking="budget")
 @pytest.mark.parametrize("word", ["minimal", "low", "medium", "high", "xhigh", "max"])
 @pytest.mark.parametrize("limit", LIMITS)
 def test_C8_a_budget_lies_between_1024_and_the_limit(client: str, word: str, limit: int) -> None:
-    """Where even the smallest does not fit, the limit is raised, and that is told."""
+    """Where even the smallest does not fit, the limit is raised, and that is reported."""
     body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: limit})
-    asked = ask(client, MESSAGES, body, capabilities=BUDGET)
-    sent = asked.body
+    requested = translate_request(client, MESSAGES, body, capabilities=BUDGET)
+    sent = requested.body
     assert sent["thinking"]["type"] == "enabled"
     assert 1024 <= sent["thinking"]["budget_tokens"] < sent["max_tokens"]
     raised = limit <= 1024
     assert (sent["max_tokens"] > limit) is raised
-    assert (f"/{LIMIT_NAMES[client]}" in asked.losses) is raised
+    assert (f"/{LIMIT_NAMES[client]}" in requested.losses) is raised
     if not raised:
         assert sent["max_tokens"] == limit
 
@@ -211,15 +213,17 @@ def test_C8_more_effort_is_never_a_smaller_budget(client: str) -> None:
     budgets = []
     for word in ("minimal", "low", "medium", "high", "xhigh", "max"):
         body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 64_000})
-        budgets.append(ask(client, MESSAGES, body, capabilities=BUDGET).body["thinking"]["budget_tokens"])
+        budgets.append(
+            translate_request(client, MESSAGES, body, capabilities=BUDGET).body["thinking"]["budget_tokens"]
+        )
     assert budgets == sorted(set(budgets))
 
 
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("word", ["low", "medium", "high", "xhigh", "max"])
-def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> None:
+def test_C8_adaptive_models_get_the_effort(client: str, word: str) -> None:
     body = request(client, User("Hi"), **effort(client, word), **{LIMIT_NAMES[client]: 100})
-    sent = ask(client, MESSAGES, body).body
+    sent = translate_request(client, MESSAGES, body).body
     assert sent["output_config"] == {"effort": word}
     assert sent["thinking"]["type"] == "adaptive"
     assert "budget_tokens" not in sent["thinking"]
@@ -229,30 +233,34 @@ def test_C8_adaptive_models_take_the_effort_itself(client: str, word: str) -> No
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
 @pytest.mark.parametrize("value", [0, 0.5, 1, 1.0, 1.5])
-def test_C9_thinking_forbids_other_temperatures(client: str, thinking: Any, value: float) -> None:
-    """ "`temperature` may only be set to 1 when thinking is enabled": it is left out and told."""
+def test_C9_with_thinking_other_temperatures_are_dropped(client: str, thinking: Any, value: float) -> None:
+    """ "`temperature` may only be set to 1 when thinking is enabled": it is dropped, and the ledger has it."""
     body = request(client, User("Hi"), **effort(client, "high"), temperature=value)
-    asked = ask(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
-    assert asked.body["thinking"]["type"] in ("adaptive", "enabled")
-    assert asked.body.get("temperature", 1) == 1
-    assert ("/temperature" in asked.losses) == (value != 1)
+    requested = translate_request(client, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
+    assert requested.body["thinking"]["type"] in ("adaptive", "enabled")
+    assert requested.body.get("temperature", 1) == 1
+    assert ("/temperature" in requested.losses) == (value != 1)
 
 
 @pytest.mark.parametrize("thinking", ["adaptive", "budget"])
-def test_C9_thinking_forbids_top_k_and_low_top_p(thinking: Any) -> None:
+def test_C9_with_thinking_top_k_and_low_top_p_are_dropped(thinking: Any) -> None:
     body = request(CHAT, User("Hi"), **effort(CHAT, "high"), top_k=40, top_p=0.5)
-    asked = ask(CHAT, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
-    assert {"top_k", "top_p"} & asked.body.keys() == set()
-    assert {"/top_k", "/top_p"} <= asked.losses.keys()
-    high = ask(CHAT, MESSAGES, body | {"top_p": 0.95}, capabilities=Capabilities(thinking=thinking)).body
+    requested = translate_request(CHAT, MESSAGES, body, capabilities=Capabilities(thinking=thinking))
+    assert {"top_k", "top_p"} & requested.body.keys() == set()
+    assert {"/top_k", "/top_p"} <= requested.losses.keys()
+    high = translate_request(
+        CHAT, MESSAGES, body | {"top_p": 0.95}, capabilities=Capabilities(thinking=thinking)
+    ).body
     assert high["top_p"] == 0.95
 
 
 @each("client", (CHAT, RESPONSES))
-@pytest.mark.parametrize("asked", [{}, {"none": True}], ids=["unasked", "off"])
-def test_C9_without_thinking_they_are_sent(client: str, asked: Json) -> None:
-    wish = effort(client, "none") if asked else {}
-    sent = ask(client, MESSAGES, request(client, User("Hi"), **wish, temperature=0.5, top_p=0.5)).body
+@pytest.mark.parametrize("requested", [{}, {"none": True}], ids=["unasked", "off"])
+def test_C9_without_thinking_sampling_settings_are_sent(client: str, requested: Json) -> None:
+    wish = effort(client, "none") if requested else {}
+    sent = translate_request(
+        client, MESSAGES, request(client, User("Hi"), **wish, temperature=0.5, top_p=0.5)
+    ).body
     assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
 
 
@@ -261,9 +269,9 @@ ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
 ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
 WANTED: dict[str, tuple[Json, str | None]] = {
     "nothing": ({}, None),
-    "effort alone": ({"output_config": {"effort": "low"}}, "low"),
-    "budget alone": (ENABLED, "low"),
-    "adaptive alone": (ADAPTIVE, "high"),
+    "only effort": ({"output_config": {"effort": "low"}}, "low"),
+    "only budget": (ENABLED, "low"),
+    "only adaptive": (ADAPTIVE, "high"),
     "adaptive and effort": ({**ADAPTIVE, "output_config": {"effort": "max"}}, "max"),
     "budget and effort": ({**ENABLED, "output_config": {"effort": "xhigh"}}, "xhigh"),
     "off": ({"thinking": {"type": "disabled"}}, "none"),
@@ -273,46 +281,46 @@ WANTED: dict[str, tuple[Json, str | None]] = {
 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("said", WANTED)
-def test_C10_effort_wins_over_budget_and_off_over_effort(upstream: str, said: str) -> None:
+def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, said: str) -> None:
     wish, wanted = WANTED[said]
-    asked = ask(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
+    requested = translate_request(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
     if upstream == CHAT:
-        assert settings_of(asked.body) == ({} if wanted is None else {"reasoning_effort": wanted})
+        assert settings_of(requested.body) == ({} if wanted is None else {"reasoning_effort": wanted})
     elif wanted is None:
-        assert "reasoning" not in asked.body
+        assert "reasoning" not in requested.body
     else:
-        assert asked.body["reasoning"]["effort"] == wanted
+        assert requested.body["reasoning"]["effort"] == wanted
     both = len(wish) == 2 and "adaptive" not in said
-    assert bool(asked.losses) == (both or said == "budget alone"), "what was not heeded is told"
+    assert bool(requested.losses) == (both or said == "only budget"), "what was not heeded is told"
 
 
 STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}
 
 
 @pairs(clients=(CHAT, MESSAGES), upstreams=(CHAT, MESSAGES))
-def test_C15_stop_sequences_are_the_servers_business(client: str, upstream: str) -> None:
-    """They are passed on as they are, and the gateway looks for none in an answer."""
+def test_C15_stop_sequences_are_passed_to_the_upstream(client: str, upstream: str) -> None:
+    """They are passed on as they are, and the gateway looks for none in a response."""
     body = request(client, User("Hi"), **{STOPS[client]: ["END", "\n\nUser:"]}, stream=True)
-    assert ask(client, upstream, body).body[STOPS[upstream]] == ["END", "\n\nUser:"]
-    blocks = (Think("The END of it."), Say("So END here."))
-    heard = hear(upstream, client, stream(upstream, *blocks), body, include_usage=False)
-    assert heard.gist == [("reasoning", "The END of it."), ("text", "So END here.")]
+    assert translate_request(client, upstream, body).body[STOPS[upstream]] == ["END", "\n\nUser:"]
+    blocks = (Reasoning("The END of it."), Text("So END here."))
+    received = receive(upstream, client, stream(upstream, *blocks), body, include_usage=False)
+    assert received.gist == [("reasoning", "The END of it."), ("text", "So END here.")]
 
 
 @each("client", (CHAT, MESSAGES))
-def test_C15_where_a_server_knows_none_only_text_is_cut(client: str) -> None:
+def test_C15_without_upstream_support_only_text_is_cut(client: str) -> None:
     """Responses has no such setting. A sequence inside of reasoning stops nothing, and nothing leaks into text."""
     body = request(client, User("Hi"), **{STOPS[client]: ["END"]}, stream=True)
-    blocks = (Think("The END of it."), Say("So END here."))
-    heard = hear(RESPONSES, client, stream(RESPONSES, *blocks), body, include_usage=False)
-    assert heard.gist == [("reasoning", "The END of it."), ("text", "So ")]
+    blocks = (Reasoning("The END of it."), Text("So END here."))
+    received = receive(RESPONSES, client, stream(RESPONSES, *blocks), body, include_usage=False)
+    assert received.gist == [("reasoning", "The END of it."), ("text", "So ")]
 
 
 @every_pair((CHAT, MESSAGES, RESPONSES))
 def test_C15_reasoning_never_becomes_text(client: str, upstream: str) -> None:
-    """Whatever the reasoning says, tags included, it stays where the server put it; and text stays text."""
-    blocks = (Think("a</think>b"), Say("<think>c</think>d"))
-    heard = hear(upstream, client, stream(upstream, *blocks), anew=True)
-    assert heard.gist == [("reasoning", "a</think>b"), ("text", "<think>c</think>d")]
-    document = hear_whole(upstream, client, whole(upstream, *blocks))
+    """Reasoning stays reasoning and text stays text, also with tags in them."""
+    blocks = (Reasoning("a</think>b"), Text("<think>c</think>d"))
+    received = receive(upstream, client, stream(upstream, *blocks), translates=True)
+    assert received.gist == [("reasoning", "a</think>b"), ("text", "<think>c</think>d")]
+    document = receive_whole(upstream, client, whole(upstream, *blocks))
     assert json.dumps(document).count("c</think>d") == 1

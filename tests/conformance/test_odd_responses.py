@@ -1,11 +1,11 @@
-"""Answers with values of wrong types never raise: they are read, or end as an error in the client's form."""
+"""Responses with values of wrong types never raise: they are read, or end as an error in the client's form."""
 
 import copy
 import json
 from typing import Any
 
 import pytest
-from laws.answers import ANSWERS
+from laws.responses import WHOLE_RESPONSES
 
 from dragoman import PROTOCOLS, UPSTREAMS, Outcome, Relay, ResponseTranslator
 from dragoman.codec import ResponseContext
@@ -38,9 +38,9 @@ def context(client: str) -> ResponseContext:
 
 @pytest.mark.parametrize("protocol", UPSTREAMS)
 @pytest.mark.parametrize("client", PROTOCOLS)
-def test_whole_answers(protocol: str, client: str) -> None:
-    for answer in ANSWERS[protocol].values():
-        for changed in variants(answer):
+def test_whole_responses(protocol: str, client: str) -> None:
+    for response in WHOLE_RESPONSES[protocol].values():
+        for changed in variants(response):
             body = json.dumps(changed).encode()
             machine = ResponseTranslator(
                 client=PROTOCOLS[client],

@@ -1,4 +1,4 @@
-"""Answers in no protocol's words, and the streams in which upstreams of each protocol would send them.
+"""Responses as neutral blocks, and the streams in which upstreams of each protocol send them.
 
 The streams are as the vendors send them; what is odd about a failing server is written out in its test.
 """
@@ -16,15 +16,15 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Say:
+class Text:
     """Text."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Think:
-    """Reasoning. signature: what only its maker can read, "" for none."""
+class Reasoning:
+    """Reasoning. signature: what only its vendor can read, "" for none."""
 
     text: str
     signature: str = "c2VhbGVk"
@@ -44,15 +44,15 @@ class Call:
         return "".join(self.pieces)
 
 
-Block = Say | Think | Call
+Block = Text | Reasoning | Call
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Tokens: `prompt` has the cached and the written ones in it, `answer` the reasoning."""
+    """Tokens: `prompt` has the cached and the written ones in it, `completion` the reasoning."""
 
     prompt: int = 9
-    answer: int = 4
+    completion: int = 4
     cached: int = 0
     written: int = 0
     reasoning: int = 0
@@ -61,8 +61,8 @@ class Cost:
     def chat(self) -> Json:
         return {
             "prompt_tokens": self.prompt,
-            "completion_tokens": self.answer,
-            "total_tokens": self.prompt + self.answer,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
             "prompt_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": self.written},
             "completion_tokens_details": {"reasoning_tokens": self.reasoning},
         }
@@ -73,7 +73,7 @@ class Cost:
             "input_tokens": self.prompt - self.cached - self.written,
             "cache_read_input_tokens": self.cached,
             "cache_creation_input_tokens": self.written,
-            "output_tokens": self.answer,
+            "output_tokens": self.completion,
             "output_tokens_details": {"thinking_tokens": self.reasoning},
         }
 
@@ -82,21 +82,21 @@ class Cost:
         return {
             "input_tokens": self.prompt,
             "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": self.written},
-            "output_tokens": self.answer,
+            "output_tokens": self.completion,
             "output_tokens_details": {"reasoning_tokens": self.reasoning},
-            "total_tokens": self.prompt + self.answer,
+            "total_tokens": self.prompt + self.completion,
         }
 
 
 COST = Cost()
-# Why an answer ended, in each protocol's words.
+# Why a response ended, in each protocol's words.
 CHAT_ENDS = {"end": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
 MESSAGES_ENDS = {"end": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
 RESPONSES_ENDS = {"length": "max_output_tokens", "filter": "content_filter"}
 
 
 def payloads(protocol: str, *blocks: Block, stop: str = "", cost: Cost = COST) -> list[s.Payload]:
-    """The frames of an answer with these blocks. stop: end, tool, length or filter; by default as the blocks say."""
+    """The frames of a response with these blocks. stop: end, tool, length or filter; by default as the blocks say."""
     stop = stop or ("tool" if any(isinstance(block, Call) for block in blocks) else "end")
     return _RENDER[protocol](blocks, stop, cost)
 
@@ -115,9 +115,9 @@ def _chat(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]:
     out: list[s.Payload] = [s.chunk({"role": "assistant", "content": "", "refusal": None})]
     calls = 0
     for block in blocks:
-        if isinstance(block, Say):
+        if isinstance(block, Text):
             out.append(s.chunk({"content": block.text}))
-        elif isinstance(block, Think):
+        elif isinstance(block, Reasoning):
             out.append(s.chunk({"reasoning_content": block.text}))
         else:
             out.append(s.chunk(s.call(calls, block.id, block.name)))
@@ -130,12 +130,12 @@ def _messages(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]
     at_start = {**s.MESSAGES_USAGE, **cost.messages, "output_tokens": 1}
     out: list[s.Payload] = [{"type": "message_start", "message": s.message(usage=at_start)}]
     for index, block in enumerate(blocks):
-        if isinstance(block, Say):
+        if isinstance(block, Text):
             out += [
                 s.start(index, type="text", text="", citations=None),
                 s.delta(index, "text_delta", text=block.text),
             ]
-        elif isinstance(block, Think):
+        elif isinstance(block, Reasoning):
             out.append(s.start(index, type="thinking", thinking="", signature=""))
             if block.text:
                 out.append(s.delta(index, "thinking_delta", thinking=block.text))
@@ -166,7 +166,7 @@ def _responses(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload
     return [*out, {"type": f"response.{status}", "response": final}]
 
 
-def _message_item(index: int, block: Say) -> tuple[list[s.Payload], Json]:
+def _message_item(index: int, block: Text) -> tuple[list[s.Payload], Json]:
     at = {"content_index": 0}
     key = f"msg_{index}"
     part = {"type": "output_text", "text": block.text, "annotations": [], "logprobs": []}
@@ -181,7 +181,7 @@ def _message_item(index: int, block: Say) -> tuple[list[s.Payload], Json]:
     ], item
 
 
-def _reasoning_item(index: int, block: Think) -> tuple[list[s.Payload], Json]:
+def _reasoning_item(index: int, block: Reasoning) -> tuple[list[s.Payload], Json]:
     key = f"rs_{index}"
     at = {"summary_index": 0}
     part = {"type": "summary_text", "text": block.text}
@@ -192,9 +192,9 @@ def _reasoning_item(index: int, block: Think) -> tuple[list[s.Payload], Json]:
         s.at("reasoning_summary_text.done", index, key, **at, text=block.text),
         s.at("reasoning_summary_part.done", index, key, **at, part=part),
     ]
-    sealed = {**item, "encrypted_content": block.signature} if block.signature else item
+    wrapped = {**item, "encrypted_content": block.signature} if block.signature else item
     added = s.item("added", index, **{**item, "summary": []})
-    return [added, *(said if block.text else []), s.item("done", index, **sealed)], sealed
+    return [added, *(said if block.text else []), s.item("done", index, **wrapped)], wrapped
 
 
 def _call_item(index: int, block: Call) -> tuple[list[s.Payload], Json]:
@@ -209,5 +209,5 @@ def _call_item(index: int, block: Call) -> tuple[list[s.Payload], Json]:
     return [*events, done, s.item("done", index, **item)], item
 
 
-_ITEMS: dict[type[Block], Any] = {Say: _message_item, Think: _reasoning_item, Call: _call_item}
+_ITEMS: dict[type[Block], Any] = {Text: _message_item, Reasoning: _reasoning_item, Call: _call_item}
 _RENDER = {CHAT: _chat, MESSAGES: _messages, RESPONSES: _responses}

@@ -1,7 +1,7 @@
-"""The way through the public core for the tests of failures: a request in, an answer back, all of it judged.
+"""Requests and responses through the public core for the tests of failures, with all general checks.
 
-`hear` feeds a stream in every cutting and demands the same bytes each time, in the client's own form and order;
-what is wrong about a row's case is then a matter of a few plain asserts on what the client heard.
+`receive` feeds a stream in pieces of several sizes and requires the same legal bytes each time; tests then only assert
+their own row's rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import pytest
-from crossing import EXCHANGE_ID, MODEL, NOW, client_request
 from laws.clients import endpoint_of, spec_of
 from laws.turns import ASSEMBLE, NEXT
 from oracle import (
@@ -33,6 +32,7 @@ from oracle import (
 )
 from oracle.frames import as_object, lenient_frames
 from oracle.meaning import Stop
+from translation import MODEL, NOW, RESPONSE_ID, client_request
 
 from dragoman import (
     UPSTREAMS,
@@ -51,7 +51,7 @@ SHORT = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "responses"}
 
 # The widest range of servers.
 WIDE = Capabilities()
-# What the network may make of a stream.
+# Bytes in a piece of the stream; 0 is all of it at once.
 STEPS = (0, 1, 7)
 
 
@@ -62,21 +62,21 @@ def name_of(protocol: str) -> str:
 def pairs(
     clients: Iterable[str] = PROTOCOL_NAMES, upstreams: Iterable[str] = PROTOCOL_NAMES
 ) -> pytest.MarkDecorator:
-    """Every pair of two different protocols, as the parameters `client` and `upstream`."""
+    """Parametrize `client` and `upstream` with all pairs of two protocols; `each_protocol` selects some of them."""
     found = [(client, upstream) for client in clients for upstream in upstreams if client != upstream]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
 
 def every_pair(clients: Iterable[str] = CLIENTS) -> pytest.MarkDecorator:
-    """All pairs, those of one protocol with itself and the simple API's clients too."""
+    """Parametrize `client` and `upstream` with all pairs, also relays and clients of the simple API."""
     found = [(client, upstream) for client in clients for upstream in PROTOCOL_NAMES]
     ids = [f"{name_of(client)}-from-{name_of(upstream)}" for client, upstream in found]
     return pytest.mark.parametrize(("client", "upstream"), found, ids=ids)
 
 
 def each(name: str, protocols: Iterable[str] = PROTOCOL_NAMES) -> pytest.MarkDecorator:
-    """The protocols as one parameter."""
+    """Parametrize one parameter with the protocols."""
     return pytest.mark.parametrize(name, list(protocols), ids=name_of)
 
 
@@ -84,7 +84,7 @@ def each(name: str, protocols: Iterable[str] = PROTOCOL_NAMES) -> pytest.MarkDec
 
 
 @dataclass(frozen=True)
-class Asked:
+class UpstreamRequest:
     """What an upstream is sent for a client's request."""
 
     body: Json
@@ -92,16 +92,16 @@ class Asked:
 
     @property
     def losses(self) -> dict[str, str]:
-        """Path -> code, of what was not carried as it was."""
+        """Path -> code of each loss."""
         return {loss.path: loss.code.value for loss in self.translated.losses}
 
-    def exchange(self) -> ResponseContext:
-        return self.translated.response_context(id=EXCHANGE_ID, now=NOW)
+    def response_context(self) -> ResponseContext:
+        return self.translated.response_context(id=RESPONSE_ID, now=NOW)
 
 
-def ask(
+def translate_request(
     client: str, upstream: str, body: Json, *, capabilities: Capabilities = WIDE, model: str = ""
-) -> Asked:
+) -> UpstreamRequest:
     """Translate a request, twice: the same request gives the same bytes."""
     translator = RequestTranslator(
         client=spec_of(client),
@@ -112,15 +112,15 @@ def ask(
     data = json.dumps(body).encode()
     translated = translator.translate(data, model=model or None)
     assert translator.translate(data, model=model or None).body == translated.body
-    return Asked(json.loads(translated.body), translated)
+    return UpstreamRequest(json.loads(translated.body), translated)
 
 
-# --- answers -------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What a client got for a streamed answer."""
+class Received:
+    """What a client received for a streamed response."""
 
     client: str
     data: bytes
@@ -147,7 +147,7 @@ class Heard:
 
     @property
     def turn(self) -> Any:
-        """The answer as the client puts it together, in the form in which it sends it back."""
+        """The response as the client assembles it and sends it back."""
         return ASSEMBLE[self.client](self.data)
 
     @property
@@ -157,7 +157,7 @@ class Heard:
 
     @property
     def finish(self) -> Any:
-        """The word for the end, in the client's protocol. None where the answer failed."""
+        """The stop reason in the client's protocol. None where the response failed."""
         if self.client == CHAT:
             reasons = [
                 choice.get("finish_reason") for event in self.events for choice in event.get("choices", [])
@@ -189,34 +189,35 @@ def gist(meaning: Meaning) -> list[tuple[str, str]]:
     ]
 
 
-def hear(
+def receive(
     upstream: str,
     client: str,
     stream: bytes,
     body: Json | None = None,
     *,
-    anew: bool = False,
+    translates: bool = False,
     include_usage: bool = True,
     ends: bool = True,
     breaks: WireError | None = None,
     capabilities: Capabilities = WIDE,
-) -> Heard:
-    """What a client hears of an upstream's stream, the same in every cutting, in its own form and order.
+) -> Received:
+    """Return what a client receives for an upstream's stream; check that it is the same for every chunking and legal.
 
-    body: the client's request, by default a plain one. anew: between equal protocols translate instead of relaying.
+    body: the client's request, by default a plain one. again: between equal protocols translate instead of relaying.
     ends: the connection is closed after the last byte; breaks: or it is lost there.
     """
     body = body or client_request(client, upstream, None, include_usage=include_usage)
-    asked = ask(client, upstream, body, capabilities=capabilities)
-    context = asked.exchange()
-    heard = [
-        _feed(upstream, client, stream, context, step, anew=anew, ends=ends, breaks=breaks) for step in STEPS
+    requested = translate_request(client, upstream, body, capabilities=capabilities)
+    context = requested.response_context()
+    received = [
+        _feed(upstream, client, stream, context, step, translates=translates, ends=ends, breaks=breaks)
+        for step in STEPS
     ]
-    for other in heard[1:]:
-        assert other.data == heard[0].data, "the network may cut anywhere"
-    if client != upstream or anew:
-        assert check_stream(client, heard[0].data, include_usage=include_usage) == []
-    return heard[0]
+    for other in received[1:]:
+        assert other.data == received[0].data, "the network may cut anywhere"
+    if client != upstream or translates:
+        assert check_stream(client, received[0].data, include_usage=include_usage) == []
+    return received[0]
 
 
 def _feed(
@@ -226,12 +227,12 @@ def _feed(
     context: ResponseContext,
     step: int,
     *,
-    anew: bool,
+    translates: bool,
     ends: bool,
     breaks: WireError | None,
-) -> Heard:
+) -> Received:
     machine: Relay | ResponseTranslator
-    if upstream == client and not anew:
+    if upstream == client and not translates:
         machine = Relay(protocol=UPSTREAMS[client], context=context)
     else:
         machine = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
@@ -243,19 +244,19 @@ def _feed(
         machine.fail(breaks)
     elif ends:
         machine.receive_eof()
-    return Heard(client, sent + machine.data_to_send(), machine)
+    return Received(client, sent + machine.data_to_send(), machine)
 
 
-def same_meaning(upstream: str, stream: bytes, heard: Heard) -> list[str]:
-    """What the client's answer lost or changed of what the upstream said, by the oracle."""
-    return compare(meaning_of_upstream(upstream, stream), heard.meaning, heard.client)
+def same_meaning(upstream: str, stream: bytes, received: Received) -> list[str]:
+    """What the client's response lost or changed of what the upstream said, by the oracle."""
+    return compare(meaning_of_upstream(upstream, stream), received.meaning, received.client)
 
 
-def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: bool = False) -> Json:
+def receive_whole(upstream: str, client: str, response: bytes | Json, *, streams: bool = False) -> Json:
     """The one document that a client which does not stream gets for an upstream's, which may be a stream."""
     body = client_request(client, upstream, None, stream=False)
-    data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-    context = ask(client, upstream, body).exchange()
+    data = response if isinstance(response, bytes) else json.dumps(response).encode()
+    context = translate_request(client, upstream, body).response_context()
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
@@ -275,28 +276,32 @@ def hear_whole(upstream: str, client: str, answer: bytes | Json, *, streams: boo
     return found
 
 
-def sent_back(upstream: str, client: str, stream: bytes, *, capabilities: Capabilities = WIDE) -> Asked:
+def sent_back(
+    upstream: str, client: str, stream: bytes, *, capabilities: Capabilities = WIDE
+) -> UpstreamRequest:
     """The next request to the upstream, after a turn of its own went through a client and came back."""
-    heard = hear(upstream, client, stream)
-    return ask(client, upstream, NEXT[client](heard.turn) | {"model": MODEL}, capabilities=capabilities)
+    received = receive(upstream, client, stream)
+    return translate_request(
+        client, upstream, NEXT[client](received.turn) | {"model": MODEL}, capabilities=capabilities
+    )
 
 
-def check_failed(heard: Heard) -> None:
+def check_failed(received: Received) -> None:
     """It ended with an error in the client's own form, and with nothing that says that it is whole."""
-    assert heard.machine.outcome is Outcome.FAILED
-    assert heard.machine.error is not None
-    assert heard.meaning.stop is Stop.ERROR
-    assert heard.meaning.failure is not None
-    assert heard.meaning.failure.message
-    if heard.client in SIMPLE:
+    assert received.machine.outcome is Outcome.FAILED
+    assert received.machine.error is not None
+    assert received.meaning.stop is Stop.ERROR
+    assert received.meaning.failure is not None
+    assert received.meaning.failure.message
+    if received.client in SIMPLE:
         return
-    assert heard.finish is None
-    if heard.client == CHAT:
-        assert b"[DONE]" not in heard.data
-        assert list(heard.events[-1]) == ["error"]
-    elif heard.client == MESSAGES:
-        assert heard.kinds[-1] == "error"
-        assert not heard.of("message_delta", "message_stop")
+    assert received.finish is None
+    if received.client == CHAT:
+        assert b"[DONE]" not in received.data
+        assert list(received.events[-1]) == ["error"]
+    elif received.client == MESSAGES:
+        assert received.kinds[-1] == "error"
+        assert not received.of("message_delta", "message_stop")
     else:
-        assert heard.kinds[-2:] == ["error", "failed"]
-        assert not heard.of("completed", "incomplete")
+        assert received.kinds[-2:] == ["error", "failed"]
+        assert not received.of("completed", "incomplete")

@@ -1,10 +1,10 @@
-"""What a real client hears: an upstream's stream, translated for the request that the client really sent."""
+"""What a real client receives: an upstream's stream, translated for a recorded request of the client."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from failures.cross import STEPS, WIDE, Heard, ask
+from failures.translate import STEPS, WIDE, Received, translate_request
 from laws.clients import spec_of
 from oracle import CHAT, check_stream
 
@@ -17,25 +17,25 @@ Json = dict[str, Any]
 _OWN = "search_content_types: unknown to WebSearchTool"
 
 
-def heard_by(
+def received_by(
     protocol: str, upstream: str, body: Json, stream: bytes, *, capabilities: Capabilities = WIDE
-) -> Heard:
+) -> Received:
     """The same in every cutting, in the client's own form and order."""
-    context = ask(protocol, upstream, body, capabilities=capabilities).exchange()
-    heard = [_feed(protocol, upstream, stream, context, step) for step in STEPS]
-    for other in heard[1:]:
-        assert other.data == heard[0].data, "the network may cut anywhere"
+    context = translate_request(protocol, upstream, body, capabilities=capabilities).response_context()
+    received = [_feed(protocol, upstream, stream, context, step) for step in STEPS]
+    for other in received[1:]:
+        assert other.data == received[0].data, "the network may cut anywhere"
     include_usage = protocol != CHAT or "stream_options" in body
-    problems = check_stream(protocol, heard[0].data, include_usage=include_usage)
+    problems = check_stream(protocol, received[0].data, include_usage=include_usage)
     assert [problem for problem in problems if not problem.endswith(_OWN)] == []
-    return heard[0]
+    return received[0]
 
 
-def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Heard:
+def _feed(protocol: str, upstream: str, stream: bytes, context: ResponseContext, step: int) -> Received:
     machine = ResponseTranslator(client=spec_of(protocol), upstream=UPSTREAMS[upstream], context=context)
     sent = b"".join(piecewise(machine, stream, step))
     machine.receive_eof()
-    return Heard(protocol, sent + machine.data_to_send(), machine)
+    return Received(protocol, sent + machine.data_to_send(), machine)
 
 
 def piecewise(machine: ResponseTranslator, stream: bytes, step: int) -> list[bytes]:
@@ -47,7 +47,7 @@ def piecewise(machine: ResponseTranslator, stream: bytes, step: int) -> list[byt
     return out
 
 
-def unsealed(text: str) -> Any:
+def unwrapped(text: str) -> Any:
     """what travels inside of a wrapped signature."""
     signature = Signer().unwrap(text)
     return None if signature is None else signature.native

@@ -1,4 +1,4 @@
-"""C. Reasoning that has to come back: signed, encrypted, or in the field in which its server wants it."""
+"""C. Reasoning that has to come back: signed, encrypted, or in the field that its upstream requires."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import json
 from typing import Any
 
 import pytest
-from crossing import MODEL
-from failures.answers import Block, Call, Say, Think, stream
-from failures.cross import ask, each, hear, hear_whole, pairs
+from failures.responses import Block, Call, Reasoning, Text, stream
 from failures.rules import refused
+from failures.translate import each, pairs, receive, receive_whole, translate_request
 from failures.turns import Result, User, all_blocks, calls_of, model, outline, request
 from failures.whole import after_rounds, conversation, turn_of_client
 from laws.clients import spec_of
 from laws.turns import WHOLE
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from oracle import samples as s
+from translation import MODEL
 
 from dragoman import UPSTREAMS, Capabilities, RequestTranslator, Signer, translate_error
 
-pytestmark = pytest.mark.each_choice
+pytestmark = pytest.mark.each_protocol
 
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
 streamed = pytest.mark.parametrize("streams", [True, False], ids=["stream", "whole"])
 
-FIRST: tuple[Block, ...] = (Think("One.", "c2lnMQ=="), Say("Let me see."), Call("call_a"))
-SECOND: tuple[Block, ...] = (Think("Two.", "c2lnMg=="), Call("call_b"), Call("call_c", "now", ("{}",)))
+FIRST: tuple[Block, ...] = (Reasoning("One.", "c2lnMQ=="), Text("Let me see."), Call("call_a"))
+SECOND: tuple[Block, ...] = (Reasoning("Two.", "c2lnMg=="), Call("call_b"), Call("call_c", "now", ("{}",)))
 
 
 def turns_of(body: Json) -> list[list[Json]]:
@@ -53,9 +53,9 @@ def test_C1_signed_thinking_comes_back_in_place_in_each_round(client: str, strea
 
 
 @each("client", (CHAT, RESPONSES))
-def test_C1_redacted_thinking_does_too(client: str) -> None:
+def test_C1_redacted_thinking_comes_back_in_each_round(client: str) -> None:
     redacted = {"type": "redacted_thinking", "data": "cmVkYWN0ZWQ="}
-    data = stream(MESSAGES, Think("Hm.", "c2ln"), Call("call_a"))
+    data = stream(MESSAGES, Reasoning("Hm.", "c2ln"), Call("call_a"))
     (opened,) = [frame for frame in data.split(b"\n\n") if b'"thinking", "thinking"' in frame]
     start = f"event: content_block_start\ndata: {json.dumps(s.start(0, **redacted))}".encode()
     frames = [
@@ -63,36 +63,36 @@ def test_C1_redacted_thinking_does_too(client: str) -> None:
         for frame in data.split(b"\n\n")
         if b"thinking_delta" not in frame and b"signature_delta" not in frame
     ]
-    heard = hear(MESSAGES, client, b"\n\n".join(frames))
-    sent = ask(client, MESSAGES, conversation(client, heard.turn)).body
+    received = receive(MESSAGES, client, b"\n\n".join(frames))
+    sent = translate_request(client, MESSAGES, conversation(client, received.turn)).body
     (turn,) = turns_of(sent)
     assert turn[0] == redacted
     assert [block["type"] for block in turn] == ["redacted_thinking", "tool_use"]
 
 
-def test_C1_a_relay_leaves_signed_thinking_as_it_is() -> None:
-    """Between equal protocols not a byte of question or answer changes."""
+def test_C1_a_relay_leaves_signed_thinking_unchanged() -> None:
+    """Between equal protocols not a byte of question or response changes."""
     data = stream(MESSAGES, *FIRST)
-    heard = hear(MESSAGES, MESSAGES, data)
-    assert heard.data == data
-    body = conversation(MESSAGES, heard.turn)
-    assert ask(MESSAGES, MESSAGES, body).body == body
+    received = receive(MESSAGES, MESSAGES, data)
+    assert received.data == data
+    body = conversation(MESSAGES, received.turn)
+    assert translate_request(MESSAGES, MESSAGES, body).body == body
     assert thinking("One.", "c2lnMQ==") in all_blocks(body)
 
 
 @each("upstream", OTHERS)
-def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -> None:
-    """Most Chat clients do not know the fields; whoever embeds the core may keep what they drop."""
-    heard = hear(upstream, CHAT, stream(upstream, *FIRST))
-    kept = heard.machine.cached_reasoning()  # type: ignore[union-attr]
+def test_C1_reasoning_that_a_chat_client_dropped_is_restored(upstream: str) -> None:
+    """Most Chat clients drop these fields; the gateway can cache them."""
+    received = receive(upstream, CHAT, stream(upstream, *FIRST))
+    kept = received.machine.cached_reasoning()  # type: ignore[union-attr]
     assert kept is not None
-    calls, thoughts = kept
+    calls, reasoning_parts = kept
     assert calls == ("call_a",)
-    known = {key: value for key, value in heard.turn.items() if not key.startswith("reasoning")}
+    known = {key: value for key, value in received.turn.items() if not key.startswith("reasoning")}
     body = conversation(CHAT, known)
     translator = RequestTranslator(client=spec_of(CHAT), upstream=UPSTREAMS[upstream])
     data = json.dumps(body).encode()
-    sent = json.loads(translator.translate(data, reasoning_lookup={calls: thoughts}.get).body)
+    sent = json.loads(translator.translate(data, reasoning_lookup={calls: reasoning_parts}.get).body)
     assert refused(upstream, sent) == []
     if upstream == MESSAGES:
         assert turns_of(sent)[0][0] == thinking("One.", "c2lnMQ==")
@@ -104,21 +104,21 @@ def test_C1_a_chat_client_that_drops_reasoning_gets_it_put_back(upstream: str) -
 @each("client", (CHAT, RESPONSES))
 @streamed
 def test_C2_a_signature_without_text_is_kept(client: str, streams: bool) -> None:
-    """The text is left out on demand (`display: omitted`); the signature is what counts."""
-    sent = after_rounds(MESSAGES, client, (Think("", "c2lnMQ=="), Call("call_a")), streams=streams).body
+    """The text is omitted on request (`display: omitted`); the signature counts."""
+    sent = after_rounds(MESSAGES, client, (Reasoning("", "c2lnMQ=="), Call("call_a")), streams=streams).body
     assert refused(MESSAGES, sent) == []
     ((first, _),) = turns_of(sent)
     assert first == thinking("", "c2lnMQ==")
 
 
 @streamed
-def test_C2_a_messages_client_hears_the_empty_block(streams: bool) -> None:
-    """Translated anew, not relayed; and a relay changes nothing anyway."""
-    blocks = (Think("", "c2lnMQ=="), Call("call_a"))
+def test_C2_a_messages_client_gets_the_empty_block(streams: bool) -> None:
+    """Translated again, not relayed; and a relay changes nothing anyway."""
+    blocks = (Reasoning("", "c2lnMQ=="), Call("call_a"))
     turn = turn_of_client(MESSAGES, MESSAGES, *blocks, streams=streams)
     assert turn[0] == thinking("", "c2lnMQ==")
     body = conversation(MESSAGES, turn)
-    assert ask(MESSAGES, MESSAGES, body).body == body
+    assert translate_request(MESSAGES, MESSAGES, body).body == body
 
 
 @each("client", (CHAT, MESSAGES))
@@ -126,14 +126,14 @@ def test_C2_a_messages_client_hears_the_empty_block(streams: bool) -> None:
 @pytest.mark.parametrize("text", ["Hm.", ""], ids=["summary", "no-summary"])
 def test_C3_encrypted_reasoning_comes_back(client: str, streams: bool, text: str) -> None:
     """Through the client's own opaque field: `signature` or `data` there, `encrypted_content` here."""
-    turn = turn_of_client(RESPONSES, client, Think(text, "Z0FBQUE="), Call("call_a"), streams=streams)
+    turn = turn_of_client(RESPONSES, client, Reasoning(text, "Z0FBQUE="), Call("call_a"), streams=streams)
     if client == MESSAGES:
         wrapped_markers = [
             block.get("signature") or block.get("data") for block in turn if block["type"] != "tool_use"
         ]
         assert len(wrapped_markers) == 1
         assert wrapped_markers[0]
-    sent = ask(client, RESPONSES, conversation(client, turn)).body
+    sent = translate_request(client, RESPONSES, conversation(client, turn)).body
     assert refused(RESPONSES, sent) == []
     assert outline(RESPONSES, sent)[1:3] == ["reasoning", "function_call"]
     item = sent["input"][1]
@@ -148,16 +148,16 @@ WISHES: dict[str, Json] = {
 
 
 @each("client", (CHAT, MESSAGES))
-def test_C3_it_is_asked_for(client: str) -> None:
-    """A server that stores nothing gives it on demand alone."""
-    sent = ask(client, RESPONSES, request(client, User("Hi"), **WISHES[client])).body
+def test_C3_encrypted_reasoning_is_requested(client: str) -> None:
+    """A server that stores nothing gives it only on request."""
+    sent = translate_request(client, RESPONSES, request(client, User("Hi"), **WISHES[client])).body
     assert sent["store"] is False
     assert sent["include"] == ["reasoning.encrypted_content"]
 
 
 @each("client", (CHAT, MESSAGES))
 @streamed
-def test_C3_in_each_round_at_its_place(client: str, streams: bool) -> None:
+def test_C3_encrypted_reasoning_keeps_its_place_in_each_round(client: str, streams: bool) -> None:
     sent = after_rounds(RESPONSES, client, FIRST, SECOND, streams=streams).body
     assert refused(RESPONSES, sent) == []
     items = [item for item in sent["input"] if item.get("type") in ("reasoning", "function_call")]
@@ -172,7 +172,7 @@ def test_C3_in_each_round_at_its_place(client: str, streams: bool) -> None:
 
 @each("client", OTHERS)
 @streamed
-def test_C4_reasoning_content_is_passed_back(client: str, streams: bool) -> None:
+def test_C4_reasoning_content_is_sent_back(client: str, streams: bool) -> None:
     """ "The `reasoning_content` in the thinking mode must be passed back to the API"."""
     sent = after_rounds(CHAT, client, FIRST, SECOND, streams=streams).body
     assert refused(CHAT, sent) == []
@@ -185,45 +185,45 @@ def test_C4_reasoning_content_is_passed_back(client: str, streams: bool) -> None
 
 
 @each("client", OTHERS)
-def test_C4_thinking_that_another_vendor_signed_goes_as_text(client: str) -> None:
-    """The signature means nothing there and is told as lost; the words are what the server wants."""
-    body = request(client, User("Hi"), model(Think("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
-    asked = ask(client, CHAT, body)
-    (said,) = [message for message in asked.body["messages"] if message["role"] == "assistant"]
+def test_C4_thinking_that_another_vendor_signed_is_sent_as_text(client: str) -> None:
+    """The signature is a loss there; the upstream gets the text."""
+    body = request(client, User("Hi"), model(Reasoning("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
+    requested = translate_request(client, CHAT, body)
+    (said,) = [message for message in requested.body["messages"] if message["role"] == "assistant"]
     assert said["reasoning_content"] == "Hm."
-    assert "c2ln" not in json.dumps(asked.body)
-    assert "foreign_signature" in asked.losses.values()
+    assert "c2ln" not in json.dumps(requested.body)
+    assert "foreign_signature" in requested.losses.values()
 
 
 @each("client", OTHERS)
-def test_C4_or_in_the_field_that_the_server_reads_or_not_at_all(client: str) -> None:
-    body = request(client, User("Hi"), model(Think("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
-    named = ask(client, CHAT, body, capabilities=Capabilities(reasoning_field="reasoning")).body["messages"][
-        1
-    ]
+def test_C4_reasoning_is_sent_in_the_upstreams_field_or_dropped(client: str) -> None:
+    body = request(client, User("Hi"), model(Reasoning("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
+    named = translate_request(
+        client, CHAT, body, capabilities=Capabilities(reasoning_field="reasoning")
+    ).body["messages"][1]
     assert named["reasoning"] == "Hm."
     assert "reasoning_content" not in named
-    none = ask(client, CHAT, body, capabilities=Capabilities(reasoning_field=None))
+    none = translate_request(client, CHAT, body, capabilities=Capabilities(reasoning_field=None))
     assert "Hm." not in json.dumps(none.body)
     assert none.losses
 
 
-def test_C4_a_chat_client_passes_its_own_back() -> None:
-    body = conversation(CHAT, hear(CHAT, CHAT, stream(CHAT, *FIRST)).turn)
+def test_C4_a_chat_client_sends_reasoning_content_back() -> None:
+    body = conversation(CHAT, receive(CHAT, CHAT, stream(CHAT, *FIRST)).turn)
     assert body["messages"][1]["reasoning_content"] == "One."
-    assert ask(CHAT, CHAT, body).body == body
+    assert translate_request(CHAT, CHAT, body).body == body
 
 
 UNREADABLE = "The encrypted content gAAA...Zw== could not be verified. Reason: it could not be decrypted."
 
 
 def unreadable(code: str | None) -> bytes:
-    """What a server says of reasoning that another account, or nobody, has encrypted."""
+    """The error of an upstream for reasoning that another account encrypted, or that is invalid."""
     error = {"message": UNREADABLE, "type": "invalid_request_error", "param": None, "code": code}
     return json.dumps({"error": error}).encode()
 
 
-def check_told_as_bad_request(client: str, code: str | None) -> None:
+def check_sent_as_bad_request(client: str, code: str | None) -> None:
     specs = {"upstream": UPSTREAMS[RESPONSES], "client": spec_of(client)}
     status, body, error = translate_error(400, unreadable(code), **specs)  # type: ignore[arg-type]
     assert status == 400
@@ -238,54 +238,54 @@ def check_told_as_bad_request(client: str, code: str | None) -> None:
 
 @each("client")
 def test_C11_what_another_account_encrypted_is_a_bad_request(client: str) -> None:
-    """The client hears the server's own class and words, not that of a broken gateway: it can drop the turn."""
-    check_told_as_bad_request(client, "invalid_encrypted_content")
+    """The client receives the upstream's own kind and message, so that it can drop the turn."""
+    check_sent_as_bad_request(client, "invalid_encrypted_content")
 
 
 @each("client")
-def test_C12_also_where_only_the_words_say_so(client: str) -> None:
-    check_told_as_bad_request(client, None)
+def test_C12_the_refusal_is_recognized_by_its_message(client: str) -> None:
+    check_sent_as_bad_request(client, None)
 
 
 @pairs(upstreams=OTHERS)
 @streamed
-def test_C13_no_seal_goes_to_another_maker(client: str, upstream: str, streams: bool) -> None:
+def test_C13_no_signature_is_sent_to_another_vendor(client: str, upstream: str, streams: bool) -> None:
     """A conversation that changes vendors: one server's signature is never shown to another one."""
     makers = [maker for maker in (CHAT, MESSAGES, RESPONSES) if maker != upstream]
     for maker in makers:
-        asked = after_rounds(maker, client, FIRST, SECOND, streams=streams, back_to=upstream)
-        assert refused(upstream, asked.body) == []
-        text = json.dumps(asked.body)
+        requested = after_rounds(maker, client, FIRST, SECOND, streams=streams, back_to=upstream)
+        assert refused(upstream, requested.body) == []
+        text = json.dumps(requested.body)
         assert "c2lnMQ" not in text
         assert "drg1." not in text, "nor is our own wrapping"
-        kinds = [block["type"] for block in all_blocks(asked.body)] if upstream == MESSAGES else []
+        kinds = [block["type"] for block in all_blocks(requested.body)] if upstream == MESSAGES else []
         assert "thinking" not in kinds
         if client != maker:
-            assert "foreign_signature" in asked.losses.values()
+            assert "foreign_signature" in requested.losses.values()
 
 
 @pairs(clients=OTHERS)
-def test_C13_not_even_where_the_client_speaks_the_servers_protocol(client: str, upstream: str) -> None:
+def test_C13_nor_in_a_relay(client: str, upstream: str) -> None:
     """A turn came from elsewhere through this client; now its own kind of server gets the conversation."""
-    asked = after_rounds(upstream, client, FIRST, streams=True, back_to=client)
-    assert "drg1." not in json.dumps(asked.body), "the server refuses a signature that it did not make"
-    assert refused(client, asked.body) == []
-    assert [call[:2] for call in calls_of(client, asked.body)] == [("call_a", "add")]
+    requested = after_rounds(upstream, client, FIRST, streams=True, back_to=client)
+    assert "drg1." not in json.dumps(requested.body), "the server refuses a signature that it did not make"
+    assert refused(client, requested.body) == []
+    assert [call[:2] for call in calls_of(client, requested.body)] == [("call_a", "add")]
 
 
 @each("client", (CHAT, RESPONSES))
 @streamed
-def test_C13_a_signature_of_another_model_is_left_out(client: str, streams: bool) -> None:
+def test_C13_a_signature_of_another_model_is_dropped(client: str, streams: bool) -> None:
     kept = after_rounds(MESSAGES, client, FIRST, streams=streams)
     assert [block["type"] for block in turns_of(kept.body)[0]] == ["thinking", "text", "tool_use"]
-    asked = after_rounds(MESSAGES, client, FIRST, streams=streams, model="another-model")
-    assert [block["type"] for block in turns_of(asked.body)[0]] == ["text", "tool_use"]
-    assert refused(MESSAGES, asked.body) == []
-    assert "foreign_signature" in [loss.code.value for loss in asked.translated.losses]
+    requested = after_rounds(MESSAGES, client, FIRST, streams=streams, model="another-model")
+    assert [block["type"] for block in turns_of(requested.body)[0]] == ["text", "tool_use"]
+    assert refused(MESSAGES, requested.body) == []
+    assert "foreign_signature" in [loss.code.value for loss in requested.translated.losses]
 
 
 @each("client", (CHAT, RESPONSES))
-def test_C13_a_seal_that_the_client_made_is_left_out(client: str) -> None:
+def test_C13_a_signature_that_the_client_made_is_dropped(client: str) -> None:
     """With a secret, only what this gateway has wrapped is unwrapped."""
     turn = turn_of_client(MESSAGES, client, *FIRST, streams=True)  # wrapped without a secret
     data = json.dumps(conversation(client, turn)).encode()
@@ -314,9 +314,9 @@ def gemini(*, whole: bool) -> bytes:
 @each("client", OTHERS)
 def test_C14_a_calls_signature_comes_back_with_the_call(client: str) -> None:
     """ "Function call is missing a thought_signature": it is neither shown nor lost."""
-    heard = hear(CHAT, client, gemini(whole=False))
-    assert [call.id for call in heard.meaning.calls] == ["call_a", "call_b"]
-    sent = ask(client, CHAT, conversation(client, heard.turn)).body
+    received = receive(CHAT, client, gemini(whole=False))
+    assert [call.id for call in received.meaning.calls] == ["call_a", "call_b"]
+    sent = translate_request(client, CHAT, conversation(client, received.turn)).body
     assert refused(CHAT, sent) == []
     first, second = sent["messages"][1]["tool_calls"]
     assert (first["id"], first["extra_content"]) == ("call_a", SIGNED)
@@ -324,21 +324,21 @@ def test_C14_a_calls_signature_comes_back_with_the_call(client: str) -> None:
 
 
 @each("client", OTHERS)
-def test_C14_and_to_no_other_server(client: str) -> None:
-    heard = hear(CHAT, client, gemini(whole=False))
+def test_C14_the_signature_is_sent_to_no_other_vendor(client: str) -> None:
+    received = receive(CHAT, client, gemini(whole=False))
     for upstream in OTHERS:
         if upstream != client:
-            sent = ask(client, upstream, conversation(client, heard.turn)).body
+            sent = translate_request(client, upstream, conversation(client, received.turn)).body
             assert "RXVhYw" not in json.dumps(sent)
             assert refused(upstream, sent) == []
 
 
 @each("client", OTHERS)
-def test_C14_of_a_whole_answer_too(client: str) -> None:
-    turn = WHOLE[client](hear_whole(CHAT, client, gemini(whole=True)))
-    sent = ask(client, CHAT, conversation(client, turn)).body
+def test_C14_the_signature_of_a_whole_response_comes_back(client: str) -> None:
+    turn = WHOLE[client](receive_whole(CHAT, client, gemini(whole=True)))
+    sent = translate_request(client, CHAT, conversation(client, turn)).body
     assert [call.get("extra_content") for call in sent["messages"][1]["tool_calls"]] == [SIGNED, None]
 
 
-def test_C14_a_chat_client_gets_it_as_it_is() -> None:
-    assert hear(CHAT, CHAT, gemini(whole=False)).data == gemini(whole=False)
+def test_C14_a_chat_client_gets_the_signature_unchanged() -> None:
+    assert receive(CHAT, CHAT, gemini(whole=False)).data == gemini(whole=False)

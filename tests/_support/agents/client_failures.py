@@ -1,7 +1,7 @@
-"""What real agents and SDKs die of in a streamed answer: each with a way to tell it, and a way to bring it about.
+"""What breaks real agents and SDKs in a streamed response: each with a check for it, and a change that causes it.
 
-Dying is: giving up, asking again without end, or hanging. Seen by running the clients against a provider that
-answered so. The second half is for the proof that the first would notice.
+A client breaks when it gives up, retries without end, or hangs. This was seen by running the clients against a provider
+that sent such streams. The changes prove that the checks find them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Events = list[Json]
 
 
 @dataclass(frozen=True)
-class Death:
+class ClientFailure:
     """occurs: whether a stream has it. spoil: the stream, with it."""
 
     occurs: Callable[[Events], bool]
@@ -105,51 +105,55 @@ def _renumber(events: Events) -> Events:
 
 _BLOCK_EVENTS = ("content_block_start", "content_block_delta", "content_block_stop")
 
-_MESSAGES: dict[str, Death] = {
-    "no usage at the end": Death(
+_MESSAGES: dict[str, ClientFailure] = {
+    "no usage at the end": ClientFailure(
         lambda events: any(map(_lacks("usage", "output_tokens"), _of(events, "message_delta"))),
         _changed("message_delta", lambda event: event.pop("usage")),
     ),
-    "no usage at the start": Death(
+    "no usage at the start": ClientFailure(
         lambda events: any(map(_lacks("message", "usage", "input_tokens"), _of(events, "message_start"))),
         _changed("message_start", lambda event: event["message"].pop("usage")),
     ),
-    "no index": Death(
+    "no index": ClientFailure(
         lambda events: any(map(_lacks("index"), _of(events, *_BLOCK_EVENTS))),
         _changed("content_block_start", lambda event: event.pop("index")),
     ),
-    "a block that does not stop": Death(_open_blocks, _without("content_block_stop")),
-    "a block that did not start": Death(_orphans, _without("content_block_start")),
-    "no message_stop": Death(lambda events: _kind(events[-1]) != "message_stop", _without("message_stop")),
-    "no message_delta": Death(
+    "a block that does not stop": ClientFailure(_open_blocks, _without("content_block_stop")),
+    "a block that did not start": ClientFailure(_orphans, _without("content_block_start")),
+    "no message_stop": ClientFailure(
+        lambda events: _kind(events[-1]) != "message_stop", _without("message_stop")
+    ),
+    "no message_delta": ClientFailure(
         lambda events: len(list(_of(events, "message_delta"))) != 1, _without("message_delta")
     ),
-    "no message_start": Death(lambda events: _kind(events[0]) != "message_start", _without("message_start")),
-    "an empty message_start": Death(
+    "no message_start": ClientFailure(
+        lambda events: _kind(events[0]) != "message_start", _without("message_start")
+    ),
+    "an empty message_start": ClientFailure(
         lambda events: _lacks("message", "id")(events[0]),
         _changed("message_start", lambda event: event.pop("message")),
     ),
-    "no stop reason": Death(
+    "no stop reason": ClientFailure(
         lambda events: None in _stop_reasons(events),
         _changed("message_delta", lambda event: event["delta"].update(stop_reason=None)),
     ),
-    "an unknown stop reason": Death(
+    "an unknown stop reason": ClientFailure(
         lambda events: not _STOPS.issuperset(_stop_reasons(events)),
         _changed("message_delta", lambda event: event["delta"].update(stop_reason="odd")),
     ),
-    "another stop reason than the calls'": Death(
+    "another stop reason than the calls'": ClientFailure(
         lambda events: (_stop_reasons(events) == ["tool_use"]) is not bool(_tool_starts(events)),
         _changed("message_delta", lambda event: event["delta"].update(stop_reason="end_turn")),
     ),
-    "the input in the start of a call": Death(
+    "the input in the start of a call": ClientFailure(
         lambda events: any(event["content_block"]["input"] != {} for event in _tool_starts(events)),
         _changed("content_block_start", lambda event: event["content_block"].update(input={"a": 1})),
     ),
-    "a gap between the indexes": Death(
+    "a gap between the indexes": ClientFailure(
         lambda events: [event["index"] for event in _starts(events)] != list(range(len(_starts(events)))),
         _renumber,
     ),
-    "a call without an id": Death(
+    "a call without an id": ClientFailure(
         lambda events: any(map(_lacks("content_block", "id"), _tool_starts(events))),
         _changed("content_block_start", lambda event: event["content_block"].pop("id", None)),
     ),
@@ -222,69 +226,69 @@ def _another_id(events: Events) -> Events:
     return _changed("output_item.done", lambda event: event["item"].update(id="other"))(events)
 
 
-_RESPONSES: dict[str, Death] = {
-    "no created": Death(lambda events: _kind(events[0]) != "created", _without("created")),
-    "no item_id": Death(
+_RESPONSES: dict[str, ClientFailure] = {
+    "no created": ClientFailure(lambda events: _kind(events[0]) != "created", _without("created")),
+    "no item_id": ClientFailure(
         lambda events: any(map(_lacks("item_id"), _of(events, *_INNER))),
         _changed("output_text.delta", lambda event: event.pop("item_id")),
     ),
-    "no output_index": Death(
+    "no output_index": ClientFailure(
         lambda events: any(
             map(_lacks("output_index"), _of(events, *_INNER, "output_item.added", "output_item.done"))
         ),
         _changed("output_item.added", lambda event: event.pop("output_index")),
     ),
-    "text without its part": Death(
+    "text without its part": ClientFailure(
         lambda events: _parts_missing(events, "content_part", "output_text"), _without("content_part.added")
     ),
-    "a summary without its part": Death(
+    "a summary without its part": ClientFailure(
         lambda events: _parts_missing(events, "reasoning_summary_part", "reasoning_summary_text"),
         _without("reasoning_summary_part.added"),
     ),
-    "text that is there at the end alone": Death(_deltas_missing, _without("output_text.delta")),
-    "arguments that are there at the end alone": Death(
+    "only text that is there at the end": ClientFailure(_deltas_missing, _without("output_text.delta")),
+    "arguments that are there at the end alone": ClientFailure(
         _deltas_missing, _without("function_call_arguments.delta")
     ),
-    "an item that is not done": Death(
+    "an item that is not done": ClientFailure(
         lambda events: _unpaired(events, "added", "done"), _without("output_item.done")
     ),
-    "an item that was not added": Death(
+    "an item that was not added": ClientFailure(
         lambda events: _unpaired(events, "done", "added"), _without("output_item.added")
     ),
-    "no completed": Death(lambda events: _kind(events[-1]) != "completed", _without("completed")),
-    "incomplete": Death(
+    "no completed": ClientFailure(lambda events: _kind(events[-1]) != "completed", _without("completed")),
+    "incomplete": ClientFailure(
         lambda events: _final(events).get("status") != "completed",
         _changed("completed", lambda event: event["response"].update(status="incomplete")),
     ),
-    "an empty output at the end": Death(
+    "an empty output at the end": ClientFailure(
         lambda events: _final(events).get("output") != _items(events, "done"),
         _changed("completed", lambda event: event["response"].update(output=[])),
     ),
-    "no usage": Death(
+    "no usage": ClientFailure(
         lambda events: _lacks("usage", "input_tokens")(_final(events)),
         _changed("completed", lambda event: event["response"].pop("usage")),
     ),
-    "little more than a status at the end": Death(
+    "little more than a status at the end": ClientFailure(
         lambda events: any(_final(events).get(name) is None for name in _REQUIRED),
         _changed("completed", lambda event: event.update(response={"status": "completed"})),
     ),
-    "items without an id": Death(
+    "items without an id": ClientFailure(
         lambda events: any(map(_lacks("id"), _items(events))),
         _changed("output_item.done", lambda event: event["item"].pop("id")),
     ),
-    "items without a status": Death(
+    "items without a status": ClientFailure(
         lambda events: any(
             map(_lacks("status"), (i for i in _items(events) if i["type"] in ("message", "function_call")))
         ),
         _changed("output_item.added", lambda event: event["item"].pop("status", None)),
     ),
-    "an item whose id changes": Death(
+    "an item whose id changes": ClientFailure(
         lambda events: (
             [i["id"] for i in _items(events, "added")] != [i["id"] for i in _items(events, "done")]
         ),
         _another_id,
     ),
-    "a call without its call_id": Death(
+    "a call without its call_id": ClientFailure(
         lambda events: any(map(_lacks("call_id"), _calls(events))),
         _changed("output_item.done", lambda event: event["item"].pop("call_id", None)),
     ),
@@ -339,43 +343,47 @@ def _finish_as(reason: str | None) -> Callable[[Events], Events]:
     return _each_choice(lambda choice: choice["finish_reason"] and choice.update(finish_reason=reason))
 
 
-_CHAT: dict[str, Death] = {
-    "no role": Death(
+_CHAT: dict[str, ClientFailure] = {
+    "no role": ClientFailure(
         lambda events: _lacks("delta", "role")(_choices(events)[0]),
         _each_choice(lambda choice: choice["delta"].pop("role", None)),
     ),
-    "chunks that say not what they are": Death(
+    "chunks that say not what they are": ClientFailure(
         lambda events: any(event.get(name) is None for event in events for name in _META),
         _changed("", lambda event: event.pop("id")),
     ),
-    "no choices": Death(
+    "no choices": ClientFailure(
         lambda events: any(map(_lacks("choices"), events)), _changed("", lambda event: event.pop("choices"))
     ),
-    "a call without an index": Death(
+    "a call without an index": ClientFailure(
         lambda events: any(map(_lacks("index"), _fragments(events))), _each_fragment("index")
     ),
-    "a call without a type": Death(
+    "a call without a type": ClientFailure(
         lambda events: any(map(_lacks("type"), _openings(events))), _each_fragment("type")
     ),
-    "a call without an id": Death(
+    "a call without an id": ClientFailure(
         lambda events: any(map(_lacks("id"), _openings(events))), _each_fragment("id")
     ),
-    "no finish reason": Death(lambda events: len(_finishes(events)) != 1, _finish_as(None)),
-    "an unknown finish reason": Death(
+    "no finish reason": ClientFailure(lambda events: len(_finishes(events)) != 1, _finish_as(None)),
+    "an unknown finish reason": ClientFailure(
         lambda events: not _FINISHES.issuperset(_finishes(events)), _finish_as("odd")
     ),
-    "a finish reason of another end": Death(
+    "a finish reason of another end": ClientFailure(
         lambda events: _finishes(events) != (["tool_calls"] if _fragments(events) else ["stop"]),
         _finish_as("length"),
     ),
-    "no delta": Death(
+    "no delta": ClientFailure(
         lambda events: any(not isinstance(choice.get("delta"), dict) for choice in _choices(events)),
         _each_choice(lambda choice: choice.update(delta=None)),
     ),
-    "no usage": Death(
+    "no usage": ClientFailure(
         lambda events: not any(event.get("usage") for event in events),
         _changed("", lambda event: event.pop("usage", None)),
     ),
 }
 
-DEATHS: dict[str, dict[str, Death]] = {CHAT: _CHAT, MESSAGES: _MESSAGES, RESPONSES: _RESPONSES}
+CLIENT_FAILURES: dict[str, dict[str, ClientFailure]] = {
+    CHAT: _CHAT,
+    MESSAGES: _MESSAGES,
+    RESPONSES: _RESPONSES,
+}

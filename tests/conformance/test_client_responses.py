@@ -1,7 +1,7 @@
-"""What comes back to Codex and Claude Code: calls in the form that each of them knows, and what it says next.
+"""Responses to Codex and Claude Code: calls in the form that each of them reads, and its next request.
 
-Strategy: an upstream of another protocol answers the client's own request with calls under the names that it was
-told. The client must get them as its own vendor would have sent them, and what it sends back must arrive.
+An upstream of another protocol calls the client's own tools by the names in its request. The client must get the
+calls as its own vendor would have sent them, and its next request must be translated.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from agents import claude_code, codex
-from agents.hearing import heard_by, piecewise, unsealed
+from agents.received import piecewise, received_by, unwrapped
 from agents.requests import MODELS, TARGETS
-from failures.answers import Call, Cost, Say, Think, frames, stream
-from failures.cross import Asked, Heard, ask, each
+from failures.responses import Call, Cost, Reasoning, Text, frames, stream
+from failures.translate import Received, UpstreamRequest, each, translate_request
 from failures.turns import calls_of, outline, results_of
 from oracle import CHAT, MESSAGES, RESPONSES
 from oracle import samples as s
@@ -27,27 +27,27 @@ others_of_codex = each("upstream", (CHAT, MESSAGES))
 others_of_claude = each("upstream", (CHAT, RESPONSES))
 
 
-def codex_hears(
+def codex_receives(
     upstream: str, *blocks: Any, body: Json = codex.TURN, capabilities: Capabilities | None = None
-) -> Heard:
-    answer = stream(upstream, *blocks)
-    return heard_by(RESPONSES, upstream, body, answer, capabilities=capabilities or TARGETS[upstream])
+) -> Received:
+    response = stream(upstream, *blocks)
+    return received_by(RESPONSES, upstream, body, response, capabilities=capabilities or TARGETS[upstream])
 
 
-def items_of(heard: Heard, *, done: bool = True) -> list[Json]:
+def items_of(heard: Received, *, done: bool = True) -> list[Json]:
     return [event["item"] for event in heard.of("output_item.done" if done else "output_item.added")]
 
 
-def the_item(heard: Heard) -> Json:
-    """The one item of an answer, which is the same at the end of it."""
+def the_item(heard: Received) -> Json:
+    """The one item of a response, which is the same at the end of it."""
     (item,) = items_of(heard)
     assert heard.events[-1]["response"]["output"] == [item]
     return item
 
 
-def goes_on(upstream: str, *items: Json, body: Json = codex.TURN) -> Asked:
+def goes_on(upstream: str, *items: Json, body: Json = codex.TURN) -> UpstreamRequest:
     """The next request, with these items behind those of this one."""
-    return ask(
+    return translate_request(
         RESPONSES,
         upstream,
         {**body, "input": [*body["input"], *items]},
@@ -65,12 +65,12 @@ NAMESPACED = [
 
 
 @others_of_codex
-@pytest.mark.parametrize(("told", "namespace", "name"), NAMESPACED)
+@pytest.mark.parametrize(("reported", "namespace", "name"), NAMESPACED)
 def test_a_namespaced_call_comes_back_with_namespace_and_name(
-    upstream: str, told: str, namespace: str, name: str
+    upstream: str, reported: str, namespace: str, name: str
 ) -> None:
     """Codex answers a flattened name with "unsupported call"."""
-    heard = codex_hears(upstream, Call("call_new", told, ('{"message"', ': "x"}')))
+    heard = codex_receives(upstream, Call("call_new", reported, ('{"message"', ': "x"}')))
     item = the_item(heard)
     assert item == {
         "id": item["id"],
@@ -84,14 +84,16 @@ def test_a_namespaced_call_comes_back_with_namespace_and_name(
     assert items_of(heard, done=False) == [{**item, "arguments": "", "status": "in_progress"}]
     assert [event["delta"] for event in heard.of("function_call_arguments.delta")] == ['{"message"', ': "x"}']
     # And goes out again under the name that the upstream knows.
-    asked = goes_on(upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "done"})
-    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", told)
-    assert results_of(upstream, asked.body)[-1] == ("call_new", "done")
+    requested = goes_on(
+        upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "done"}
+    )
+    assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", reported)
+    assert results_of(upstream, requested.body)[-1] == ("call_new", "done")
 
 
 @others_of_codex
 def test_a_plain_call_has_no_namespace(upstream: str) -> None:
-    item = the_item(codex_hears(upstream, Call("call_new", "exec_command", ('{"cmd":"ls"}',))))
+    item = the_item(codex_receives(upstream, Call("call_new", "exec_command", ('{"cmd":"ls"}',))))
     assert item == {
         "id": item["id"],
         "type": "function_call",
@@ -104,7 +106,9 @@ def test_a_plain_call_has_no_namespace(upstream: str) -> None:
 
 @others_of_codex
 def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
-    heard = codex_hears(upstream, Call("call_new", "tool_search", ('{"query": "cal', 'endar", "limit": 2}')))
+    heard = codex_receives(
+        upstream, Call("call_new", "tool_search", ('{"query": "cal', 'endar", "limit": 2}'))
+    )
     item = the_item(heard)
     assert item == {
         "id": item["id"],
@@ -123,15 +127,15 @@ def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
         "execution": "client",
         "tools": [],
     }
-    asked = goes_on(upstream, item, output)
-    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", "tool_search")
-    assert results_of(upstream, asked.body)[-1][0] == "call_new"
+    requested = goes_on(upstream, item, output)
+    assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", "tool_search")
+    assert results_of(upstream, requested.body)[-1][0] == "call_new"
 
 
 @others_of_codex
 def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
     arguments = '{"command": ["ls", "-l"], "working_directory": "/tmp", "timeout_ms": 5}'
-    heard = codex_hears(upstream, Call("call_new", "local_shell", (arguments[:9], arguments[9:])))
+    heard = codex_receives(upstream, Call("call_new", "local_shell", (arguments[:9], arguments[9:])))
     item = the_item(heard)
     assert item == {
         "id": item["id"],
@@ -148,11 +152,11 @@ def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
     }
     (added,) = items_of(heard, done=False)
     assert (added["id"], added["call_id"], added["status"]) == (item["id"], "call_new", "in_progress")
-    asked = goes_on(
+    requested = goes_on(
         upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "total 0"}
     )
-    assert [call[:2] for call in calls_of(upstream, asked.body)][-1] == ("call_new", "local_shell")
-    assert results_of(upstream, asked.body)[-1] == ("call_new", "total 0")
+    assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", "local_shell")
+    assert results_of(upstream, requested.body)[-1] == ("call_new", "total 0")
 
 
 WRAPPED = json.dumps({"input": codex.PATCH})
@@ -171,7 +175,7 @@ ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
 def test_a_patch_is_a_custom_call_with_its_plain_text(
     upstream: str, pieces: tuple[str, ...], text: str
 ) -> None:
-    heard = codex_hears(upstream, Call("call_new", "apply_patch", pieces))
+    heard = codex_receives(upstream, Call("call_new", "apply_patch", pieces))
     item = the_item(heard)
     assert {k: v for k, v in item.items() if k not in ("id", "status")} == {
         "type": "custom_tool_call",
@@ -183,22 +187,22 @@ def test_a_patch_is_a_custom_call_with_its_plain_text(
     assert "".join(deltas) == text
     assert [event["input"] for event in heard.of("custom_tool_call_input.done")] == [text]
     assert heard.of("function_call_arguments.delta", "function_call_arguments.done") == []
-    asked = goes_on(
+    requested = goes_on(
         upstream, item, {"type": "custom_tool_call_output", "call_id": "call_new", "output": "Done!"}
     )
-    _, name, arguments = calls_of(upstream, asked.body)[-1]
+    _, name, arguments = calls_of(upstream, requested.body)[-1]
     assert name == "apply_patch"
     assert (json.loads(arguments) if isinstance(arguments, str) else arguments) == {"input": text}
-    assert results_of(upstream, asked.body)[-1] == ("call_new", "Done!")
+    assert results_of(upstream, requested.body)[-1] == ("call_new", "Done!")
 
 
 @others_of_codex
 def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
     """Not a letter waits for the end of the call: people watch the patch grow."""
     data = stream(upstream, Call("call_new", "apply_patch", tuple(WRAPPED)))
-    asked = ask(RESPONSES, upstream, codex.TURN, capabilities=TARGETS[upstream])
+    requested = translate_request(RESPONSES, upstream, codex.TURN, capabilities=TARGETS[upstream])
     machine = ResponseTranslator(
-        client=PROTOCOLS[RESPONSES], upstream=UPSTREAMS[upstream], context=asked.exchange()
+        client=PROTOCOLS[RESPONSES], upstream=UPSTREAMS[upstream], context=requested.response_context()
     )
     written, seen = "", ""
     for frame in frames(data):
@@ -206,7 +210,7 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
         written += piece
         for sent in piecewise(machine, frame, 0):
             seen += "".join(
-                e["delta"] for e in Heard(RESPONSES, sent, machine).of("custom_tool_call_input.delta")
+                e["delta"] for e in Received(RESPONSES, sent, machine).of("custom_tool_call_input.delta")
             )
         if piece:
             assert seen == plain_so_far(written)
@@ -214,8 +218,8 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
 
 
 def piece_of(upstream: str, frame: bytes) -> str:
-    """What a frame adds to the arguments of a call."""
-    (event,) = Heard(upstream, frame, None).events or [{}]  # type: ignore[arg-type]
+    """Return the arguments delta of a frame."""
+    (event,) = Received(upstream, frame, None).events or [{}]  # type: ignore[arg-type]
     if upstream == MESSAGES:
         return str(event.get("delta", {}).get("partial_json", ""))
     calls = [choice["delta"].get("tool_calls") for choice in event.get("choices", [])]
@@ -240,7 +244,7 @@ def plain_so_far(written: str) -> str:
 
 
 def _closed(written: str) -> bool:
-    """Whether the last quote ends the text, not escapes one in it."""
+    """True if the last quote ends the text and is not escaped."""
     rest = written.removesuffix("}").removesuffix('"')
     return (len(rest) - len(rest.rstrip("\\"))) % 2 == 0
 
@@ -248,8 +252,8 @@ def _closed(written: str) -> bool:
 def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
     """A Chat server with free-text tools: nothing is wrapped, so nothing is unwrapped."""
     capabilities = Capabilities(custom_tools=True)
-    asked = ask(RESPONSES, CHAT, codex.TURN, capabilities=capabilities)
-    tool = next(tool for tool in asked.body["tools"] if tool["type"] == "custom")
+    requested = translate_request(RESPONSES, CHAT, codex.TURN, capabilities=capabilities)
+    tool = next(tool for tool in requested.body["tools"] if tool["type"] == "custom")
     assert tool["custom"] == {
         "name": "apply_patch",
         "description": codex.APPLY_PATCH["description"],
@@ -260,17 +264,17 @@ def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
     deltas = [{"tool_calls": [{"index": 0, "custom": {"input": piece}}]} for piece in pieces]
     chunks = [s.chunk({"role": "assistant"}), s.chunk({"tool_calls": [call]}), *map(s.chunk, deltas)]
     data = s.render(CHAT, [*chunks, s.chunk({}, "tool_calls"), {**s.chunk(), "usage": Cost().chat}, "[DONE]"])
-    heard = heard_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
+    heard = received_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
     assert the_item(heard)["input"] == codex.PATCH
     assert [event["delta"] for event in heard.of("custom_tool_call_input.delta")] == pieces
 
 
 @others_of_codex
 def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
-    heard = codex_hears(
+    heard = codex_receives(
         upstream,
-        Think("Hmm."),
-        Say("I look."),
+        Reasoning("Hmm."),
+        Text("I look."),
         Call("call_1", "apply_patch", (WRAPPED,)),
         Call("call_2", "local_shell", ('{"command": []}',)),
         Call("call_3", "tool_search", ('{"query": "a"}',)),
@@ -287,7 +291,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
     ]
     reasoning = items_of(heard)[0]
     assert reasoning["summary"] == [{"type": "summary_text", "text": "Hmm."}]
-    assert unsealed(reasoning["encrypted_content"]) is not None
+    assert unwrapped(reasoning["encrypted_content"]) is not None
     # What was said, thought and called goes out again as the upstream made it.
     outputs = [
         {"type": "custom_tool_call_output", "call_id": "call_1", "output": "1"},
@@ -295,16 +299,23 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
         {"type": "tool_search_output", "call_id": "call_3", "execution": "client", "tools": []},
         {"type": "function_call_output", "call_id": "call_4", "output": "4"},
     ]
-    asked = ask(RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(heard), *outputs]})
-    turn = asked.body["messages"][-5 if upstream == CHAT else -2]
+    requested = translate_request(
+        RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(heard), *outputs]}
+    )
+    turn = requested.body["messages"][-5 if upstream == CHAT else -2]
     if upstream == CHAT:
         assert turn["reasoning_content"] == "Hmm."
         assert turn["content"] == "I look."
     else:
         assert turn["content"][0] == {"type": "thinking", "thinking": "Hmm.", "signature": "c2VhbGVk"}
         assert turn["content"][1] == {"type": "text", "text": "I look."}
-    assert [call[0] for call in calls_of(upstream, asked.body)] == ["call_1", "call_2", "call_3", "call_4"]
-    assert [result[0] for result in results_of(upstream, asked.body)] == [
+    assert [call[0] for call in calls_of(upstream, requested.body)] == [
+        "call_1",
+        "call_2",
+        "call_3",
+        "call_4",
+    ]
+    assert [result[0] for result in results_of(upstream, requested.body)] == [
         "call_1",
         "call_2",
         "call_3",
@@ -321,18 +332,18 @@ SUMMARY = "The user wants the picture mended."
 @pytest.mark.parametrize(
     "blocks",
     [
-        pytest.param((Say(SUMMARY),), id="words"),
-        pytest.param((Think("Hmm."), Say(SUMMARY)), id="words after thinking"),
+        pytest.param((Text(SUMMARY),), id="words"),
+        pytest.param((Reasoning("Hmm."), Text(SUMMARY)), id="words after thinking"),
     ],
 )
 def test_a_compaction_trigger_gives_exactly_one_compaction_item(
     upstream: str, blocks: tuple[Any, ...]
 ) -> None:
-    heard = codex_hears(upstream, *blocks, body=codex.COMPACTION)
+    heard = codex_receives(upstream, *blocks, body=codex.COMPACTION)
     item = the_item(heard)
     assert set(item) == {"id", "type", "encrypted_content"}
     assert item["type"] == "compaction"
-    assert unsealed(item["encrypted_content"]) == {"summary": SUMMARY}
+    assert unwrapped(item["encrypted_content"]) == {"summary": SUMMARY}
     assert [item["type"] for item in items_of(heard, done=False)] == ["compaction"]
     assert heard.finish == "completed"
     assert heard.kinds == ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
@@ -340,16 +351,16 @@ def test_a_compaction_trigger_gives_exactly_one_compaction_item(
 
 @others_of_codex
 def test_the_compaction_item_that_comes_back_is_the_summary(upstream: str) -> None:
-    item = the_item(codex_hears(upstream, Say(SUMMARY), body=codex.COMPACTION))
+    item = the_item(codex_receives(upstream, Text(SUMMARY), body=codex.COMPACTION))
     after = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
     body = {**codex.TURN, "input": [codex.OPENING[0], item, after]}
-    asked = ask(RESPONSES, upstream, body, capabilities=TARGETS[upstream])
-    texts = [part["text"] for message in asked.body["messages"] for part in parts_of(message)]
+    requested = translate_request(RESPONSES, upstream, body, capabilities=TARGETS[upstream])
+    texts = [part["text"] for message in requested.body["messages"] for part in parts_of(message)]
     said = [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
     assert texts[-len(said) :] == said if upstream == MESSAGES else texts[-1] == "\n\n".join(said)
-    roles = [message["role"] for message in asked.body["messages"]]
+    roles = [message["role"] for message in requested.body["messages"]]
     assert roles == (["system", "user"] if upstream == CHAT else ["user"])
-    assert [path for path in asked.losses if path.startswith("/input/1")] == []
+    assert [path for path in requested.losses if path.startswith("/input/1")] == []
 
 
 def parts_of(message: Json) -> list[Json]:
@@ -359,8 +370,8 @@ def parts_of(message: Json) -> list[Json]:
 
 @others_of_codex
 def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
-    answer = stream(upstream, Say("The user"), stop="length")
-    heard = heard_by(RESPONSES, upstream, codex.COMPACTION, answer, capabilities=TARGETS[upstream])
+    response = stream(upstream, Text("The user"), stop="length")
+    heard = received_by(RESPONSES, upstream, codex.COMPACTION, response, capabilities=TARGETS[upstream])
     assert items_of(heard, done=False) == []
     assert heard.kinds[-1] == "failed"
 
@@ -369,16 +380,16 @@ def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
 
 
 @others_of_claude
-def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> None:
+def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     """Input in the start of a block is fatal for it; so is a block that does not stop."""
-    heard = heard_by(
+    heard = received_by(
         MESSAGES,
         upstream,
         claude_code.ADAPTIVE,
         stream(
             upstream,
-            Think("Hmm."),
-            Say("I look."),
+            Reasoning("Hmm."),
+            Text("I look."),
             Call("call_1", "ToolSearch", ('{"query": ', '"a"}')),
             Call("call_2", "ListAgents", ()),
         ),
@@ -392,21 +403,23 @@ def test_claude_code_gets_its_calls_in_the_form_that_it_takes(upstream: str) -> 
     ]
     thinking, text, search, agents = heard.turn
     assert (thinking["thinking"], text["text"]) == ("Hmm.", "I look.")
-    assert unsealed(thinking["signature"]) is not None
+    assert unwrapped(thinking["signature"]) is not None
     assert (search["input"], agents["input"]) == ({"query": "a"}, {})
     assert heard.finish == "tool_use"
 
 
 @others_of_claude
-def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
-    """The thinking at its maker, the reference to a tool as words, the picture as a picture."""
-    answer = stream(
+def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
+    """Its vendor gets the thinking, the reference to a tool becomes text, the image stays an image."""
+    response = stream(
         upstream,
-        Think("Hmm."),
+        Reasoning("Hmm."),
         Call("call_1", "ToolSearch", ('{"query": "a"}',)),
         Call("call_2", "Read", ('{"file_path": "b"}',)),
     )
-    turn = heard_by(MESSAGES, upstream, claude_code.ADAPTIVE, answer, capabilities=TARGETS[upstream]).turn
+    turn = received_by(
+        MESSAGES, upstream, claude_code.ADAPTIVE, response, capabilities=TARGETS[upstream]
+    ).turn
     kept = [{key: value for key, value in block.items() if value is not None} for block in turn]
     picture = {"type": "base64", "media_type": "image/png", "data": claude_code.PIXEL}
     results = [
@@ -429,19 +442,19 @@ def test_what_claude_code_sends_next_arrives(upstream: str) -> None:
             {"role": "user", "content": results},
         ],
     }
-    asked = ask(MESSAGES, upstream, body, capabilities=TARGETS[upstream])
-    told = results_of(upstream, asked.body)
-    assert told[0] == ("call_1", f"The tool {claude_code.DEFERRED} can be called now.")
+    requested = translate_request(MESSAGES, upstream, body, capabilities=TARGETS[upstream])
+    reported = results_of(upstream, requested.body)
+    assert reported[0] == ("call_1", f"The tool {claude_code.DEFERRED} can be called now.")
     url = f"data:image/png;base64,{claude_code.PIXEL}"
     if upstream == CHAT:
-        roles = outline(CHAT, asked.body)
+        roles = outline(CHAT, requested.body)
         assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
-        assert asked.body["messages"][2]["reasoning_content"] == "Hmm."
-        assert asked.body["messages"][-1]["content"] == [{"type": "image_url", "image_url": {"url": url}}]
+        assert requested.body["messages"][2]["reasoning_content"] == "Hmm."
+        assert requested.body["messages"][-1]["content"] == [{"type": "image_url", "image_url": {"url": url}}]
     else:
-        kinds = outline(RESPONSES, asked.body)
+        kinds = outline(RESPONSES, requested.body)
         assert kinds[2:] == ["reasoning", *["function_call"] * 2, *["function_call_output"] * 2]
-        assert asked.body["input"][2]["encrypted_content"] == "c2VhbGVk"
-        (image,) = asked.body["input"][-1]["output"]
+        assert requested.body["input"][2]["encrypted_content"] == "c2VhbGVk"
+        (image,) = requested.body["input"][-1]["output"]
         assert (image["type"], image["image_url"]) == ("input_image", url)
-    assert not {path for path in asked.losses if path.startswith("/messages/1")}
+    assert not {path for path in requested.losses if path.startswith("/messages/1")}

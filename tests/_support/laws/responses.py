@@ -1,4 +1,4 @@
-"""Whole answers that between them hold every field, block and item that the three protocols can answer with."""
+"""Whole responses that between them hold every field, block and item that the three protocols can respond with."""
 
 from __future__ import annotations
 
@@ -463,7 +463,7 @@ RESPONSES_SMALL: dict[str, Body] = {
     "steered": _response(status="incomplete", incomplete_details={"reason": "steered"}),
 }
 
-ANSWERS: dict[str, dict[str, Body]] = {
+WHOLE_RESPONSES: dict[str, dict[str, Body]] = {
     CHAT: {"full": CHAT_FULL, **CHAT_SMALL},
     MESSAGES: {"full": MESSAGES_FULL, **MESSAGES_SMALL},
     RESPONSES: {"full": RESPONSES_FULL, **RESPONSES_SMALL},

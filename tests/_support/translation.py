@@ -1,8 +1,7 @@
-"""The one place where the conformance tests touch the product: bytes of an upstream in, bytes for a client
-out.
+"""The only use of the product in the conformance tests: bytes of an upstream in, bytes for a client out.
 
 The client's request is made here by hand from what was recorded of the upstream's request (its tools, no
-more), so that the request side of the product has no part in what the oracle judges.
+more), so that the request side of the product does not influence what the oracle checks.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dragoman import UPSTREAMS, Relay, RequestTranslator, ResponseTranslator, tr
 from dragoman.codec import ResponseContext
 
 MODEL = "the-model"
-EXCHANGE_ID = "0123456789abcdef"
+RESPONSE_ID = "0123456789abcdef"
 NOW = 1_790_000_000
 
 
@@ -33,51 +32,53 @@ def translate_stream(
 ) -> bytes:
     """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
-    answer: Relay | ResponseTranslator
-    context = ask(client, upstream, body)
+    response: Relay | ResponseTranslator
+    context = translate_request(client, upstream, body)
     if upstream == client:
-        answer = Relay(protocol=UPSTREAMS[client], context=context)
+        response = Relay(protocol=UPSTREAMS[client], context=context)
     else:
-        answer = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
+        response = ResponseTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream], context=context)
     sent = b""
     for at in range(0, len(stream), step or len(stream) or 1):
-        answer.receive_data(stream[at : at + (step or len(stream))])
-        sent += answer.data_to_send()
-    answer.receive_eof()
-    return sent + answer.data_to_send()
+        response.receive_data(stream[at : at + (step or len(stream))])
+        sent += response.data_to_send()
+    response.receive_eof()
+    return sent + response.data_to_send()
 
 
 def translate_whole(upstream: str, client: str, body: bytes, request: dict[str, Any] | None = None) -> bytes:
-    """What a client gets for a whole answer that is no error. Raises AssertionError where it became one."""
-    asked = client_request(client, upstream, request, stream=False)
-    context = ask(client, upstream, asked, streams=False)
-    answer: Relay | ResponseTranslator
+    """What a client gets for a whole response that is no error. Raises AssertionError where it became one."""
+    requested = client_request(client, upstream, request, stream=False)
+    context = translate_request(client, upstream, requested, streams=False)
+    response: Relay | ResponseTranslator
     if upstream == client:
-        answer = Relay(protocol=UPSTREAMS[client], context=context, streams=False)
+        response = Relay(protocol=UPSTREAMS[client], context=context, streams=False)
     else:
-        answer = ResponseTranslator(
+        response = ResponseTranslator(
             client=spec_of(client), upstream=UPSTREAMS[upstream], context=context, upstream_streams=False
         )
-    answer.receive_data(body)
-    answer.receive_eof()
-    assert answer.error is None, answer.error
-    return answer.data_to_send()
+    response.receive_data(body)
+    response.receive_eof()
+    assert response.error is None, response.error
+    return response.data_to_send()
 
 
 def translate_error_of(upstream: str, client: str, status: int, body: bytes) -> tuple[int, bytes]:
-    """Status and body that a client gets for an upstream's error answer."""
-    answer = translate_error(status, body, upstream=UPSTREAMS[upstream], client=spec_of(client))
-    return answer[0], answer[1]
+    """Status and body that a client gets for an upstream's error response."""
+    response = translate_error(status, body, upstream=UPSTREAMS[upstream], client=spec_of(client))
+    return response[0], response[1]
 
 
-def ask(client: str, upstream: str, body: dict[str, Any], *, streams: bool = True) -> ResponseContext:
-    """What an answer's side knows of this request."""
+def translate_request(
+    client: str, upstream: str, body: dict[str, Any], *, streams: bool = True
+) -> ResponseContext:
+    """What a response's side knows of this request."""
     translator = RequestTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
         endpoint=endpoint_of(client) if streams else None,
     )
-    return translator.translate(json.dumps(body).encode()).response_context(id=EXCHANGE_ID, now=NOW)
+    return translator.translate(json.dumps(body).encode()).response_context(id=RESPONSE_ID, now=NOW)
 
 
 def client_request(

@@ -1,7 +1,7 @@
-"""Streams of every upstream protocol to every client protocol, judged by an oracle sharing no code with the product.
+"""Streams of every upstream protocol to every client protocol, checked by an oracle without code of the product.
 
-A stream that crosses protocols must be typed and ordered as the client's own vendor would send it, and
-must mean what the upstream said. Where both sides speak one protocol, the bytes are the upstream's own.
+A translated stream must be typed and ordered as the client's own vendor would send it, and must have the
+meaning of the upstream's. Where both sides have one protocol, the bytes are the upstream's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 import pytest
-from crossing import translate_stream
 from oracle import (
     CHAT,
     CLIENTS,
@@ -24,6 +23,7 @@ from oracle import (
     meaning_of_upstream,
 )
 from oracle import samples as s
+from translation import translate_stream
 
 SAMPLES = {CHAT: s.chat, MESSAGES: s.messages, RESPONSES: s.responses}
 
@@ -51,10 +51,10 @@ def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:
         if said.stop is not Stop.CUT:
             break  # the terminal event has come; what may be missing is not owed
         sent = translate_stream(upstream, client, stream)
-        heard = meaning_of_client_stream(client, sent)
+        received = meaning_of_client_stream(client, sent)
         if upstream != client:
             assert check_stream(client, sent, include_usage=True) == [], count
-        assert compare(said, heard, client) == [], count
+        assert compare(said, received, client) == [], count
 
 
 PATCH = '*** Begin Patch\n+say("hi") \\ \u00e9 \U0001f600\n*** End Patch'
@@ -81,11 +81,11 @@ def _patch_calls(protocol: str) -> list[Any]:
 @pytest.mark.parametrize(("upstream", "client"), [(CHAT, RESPONSES), (MESSAGES, RESPONSES), (MESSAGES, CHAT)])
 @pytest.mark.parametrize("step", [0, 1, 7])
 def test_free_form_tools_come_back_as_free_text(upstream: str, client: str, step: int) -> None:
-    """A client that declared a custom tool gets its raw text, though the upstream knows only functions."""
+    """A client that declared a custom tool gets its raw text, although the upstream only has functions."""
     declared = frozenset({"patch"})
     stream = s.render(upstream, _patch_calls(upstream))
     sent = translate_stream(upstream, client, stream, custom_tools=declared, step=step)
     assert check_stream(client, sent, include_usage=True) == []
-    heard = meaning_of_client_stream(client, sent)
-    assert compare(meaning_of_upstream(upstream, stream), heard, client, custom_tools=declared) == []
-    assert [call.text for call in heard.calls] == [PATCH]
+    received = meaning_of_client_stream(client, sent)
+    assert compare(meaning_of_upstream(upstream, stream), received, client, custom_tools=declared) == []
+    assert [call.text for call in received.calls] == [PATCH]

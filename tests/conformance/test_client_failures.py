@@ -1,0 +1,119 @@
+"""Nothing that breaks real clients is in what they get, whatever the upstream.
+
+For each client's own request, each upstream sends reasoning, text and calls. The client's stream is
+checked for everything that was seen to break some client; each check must find a stream that has only that problem.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from agents.client_failures import CLIENT_FAILURES, events_of
+from agents.received import received_by
+from agents.requests import CASES, Case
+from failures.responses import Call, Reasoning, Text, frames, stream
+from failures.translate import Received, name_of
+from laws.clients import spec_of
+from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
+
+Json = dict[str, Any]
+
+REQUEST = [case for case in CASES if case.name != "codex-compaction"]
+CASES_BY_UPSTREAM = [
+    (case, upstream) for case in REQUEST for upstream in PROTOCOL_NAMES if upstream != case.protocol
+]
+
+
+def tool_of(case: Case) -> str | None:
+    """The name of one of the functions that the client offers."""
+    for tool in case.body.get("tools", []):
+        name = (tool.get("function") or tool).get("name")
+        if isinstance(name, str):
+            return name
+    return None
+
+
+@cache
+def heard(case: Case, upstream: str) -> Received:
+    name = tool_of(case)
+    calls = [] if name is None else [Call("call_a", name), Call("call_b", name, ("{}",))]
+    response = stream(upstream, Reasoning("Hmm."), Text("Let me see."), *calls)
+    return received_by(case.protocol, upstream, case.body, response)
+
+
+def test_no_known_client_failure_occurs(subtests: pytest.Subtests) -> None:
+    for case, upstream in CASES_BY_UPSTREAM:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            events = heard(case, upstream).events
+            found = {
+                name
+                for name, client_failure in CLIENT_FAILURES[case.protocol].items()
+                if client_failure.occurs(events)
+            }
+            # It did not request usage, and a client that did not may fail on it.
+            without_usage = case.client == "aider" and case.protocol == CHAT
+            assert found == ({"no usage"} if without_usage else set())
+
+
+# Clients that offer tools: a response without calls cannot lack what calls have.
+WITH_TOOLS = {CHAT: "opencode", MESSAGES: "claude-code", RESPONSES: "codex"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
+def test_each_would_be_noticed(protocol: str) -> None:
+    case = next(c for c in REQUEST if c.name == WITH_TOOLS[protocol] and c.protocol == protocol)
+    upstream = MESSAGES if protocol == CHAT else CHAT
+    events = events_of(heard(case, upstream).data)
+    unnoticed = [
+        name
+        for name, client_failure in CLIENT_FAILURES[protocol].items()
+        if not client_failure.occurs(client_failure.spoil(events))
+    ]
+    assert unnoticed == []
+
+
+def test_frames_have_the_form_that_every_client_reads(subtests: pytest.Subtests) -> None:
+    """Some fail on a byte order mark, on bare carriage returns, on a last event without its blank line."""
+    for case, upstream in CASES_BY_UPSTREAM:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            data = heard(case, upstream).data
+            assert not data.startswith(b"\xef\xbb\xbf")
+            assert b"\r" not in data
+            assert data.endswith(b"\n\n")
+            names = [line for line in data.split(b"\n") if line.startswith(b"event: ")]
+            if case.protocol == CHAT:
+                assert names == []
+                assert data.endswith(b"data: [DONE]\n\n")
+            else:
+                # SDKs skip what has no name, or another name than its type.
+                types = [
+                    json.loads(frame.split(b"data: ", 1)[1])["type"] for frame in data.split(b"\n\n")[:-1]
+                ]
+                assert names == [f"event: {kind}".encode() for kind in types]
+
+
+def test_a_cut_response_never_looks_complete(subtests: pytest.Subtests) -> None:
+    """opencode retries without a pause when a stream ends cleanly before its end; after an error it waits."""
+    for case, upstream in CASES_BY_UPSTREAM:
+        with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
+            found = frames(stream(upstream, Text("Let me see.")))
+            text_at = next(number for number, frame in enumerate(found) if b"Let me see." in frame)
+            cut = b"".join(found[: text_at + 1])
+            got = received_by(case.protocol, upstream, case.body, cut)
+            assert got.finish is None
+            last = got.events[-1]
+            assert "error" in last or last["type"] == "response.failed"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
+def test_heartbeats_have_a_form_that_clients_accept(protocol: str) -> None:
+    """All agents drop a stream that is silent for 300 s. Comments are ignored; Messages has a ping."""
+    (endpoint,) = spec_of(protocol).endpoints
+    beat = endpoint.heartbeat
+    assert beat.endswith(b"\n\n")
+    assert beat.startswith(b"event: ping\n" if protocol == MESSAGES else b":")
+    assert protocol != MESSAGES or events_of(beat) == [{"type": "ping"}]
+    assert protocol != RESPONSES or events_of(beat) == []
