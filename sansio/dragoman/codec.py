@@ -262,6 +262,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
         upstream_model: The model that was requested from the upstream, "" if unknown. Signatures are bound to it.
         undo: The changes of the passes over the request.
         endpoint: Where the request came in, None for the first one of its protocol.
+        echo: Members of the client's body that the response repeats, see ProtocolSpec.echoed_members.
         stored: The response is stored for the client. Protocols that have a member for it report that.
         clock: Returns the seconds since the epoch when the response is complete. Without it `now` is reported.
         rewritten: The upstream speaks the client's protocol, and the request was fitted to it (Capabilities.relay).
@@ -277,6 +278,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
     upstream_model: str = ""
     undo: Undo = Undo()
     endpoint: Endpoint | None = None
+    echo: JSONObject = {}
     stored: bool = False
     clock: Callable[[], int] | None = None
     rewritten: bool = False
@@ -370,6 +372,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         server_state_params: Settings that refer to a conversation that its own servers store, and the error code with
             which they are refused for other upstreams, which would continue another conversation.
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
+        echoed_members: Members of a request that its responses repeat, or depend on.
         stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
         version_header: Name and default of the header with the API's version that its clients send; None for none.
         rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
@@ -393,6 +396,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     usage_at_start: bool = False
     needs_model: bool = True
     failed_bodies: bool = False
+    echoed_members: tuple[str, ...] = ()
     server_state_params: Mapping[Param, str] = {}
     stored_responses: bool = False
     version_header: tuple[str, str] | None = None

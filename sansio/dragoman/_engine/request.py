@@ -33,7 +33,7 @@ from dragoman._transforms.unsupported import (
     fit_tool_settings,
 )
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import decode_object, encode, too_deep
+from dragoman._wire.json import JSONObject, decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
@@ -62,6 +62,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         endpoint: Where the request came in.
         headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
             version of its API. Empty for a relayed request, because the client has sent them.
+        echo: Members of the client's body that the response repeats (ProtocolSpec.echoed_members).
         rewritten: The protocols are the same, but the request was fitted to the upstream's capabilities, and the
             response is written again (Capabilities.relay).
     """
@@ -76,6 +77,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     fan_out: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    echo: JSONObject = {}
     rewritten: bool = False
 
     def __repr__(self) -> str:
@@ -112,6 +114,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             undo=self.undo,
             endpoint=self.endpoint,
+            echo=self.echo,
             clock=clock,
             rewritten=self.rewritten,
             mask=mask,
@@ -232,7 +235,9 @@ class RequestTranslator:
         rewritten = self._client.name == upstream.name
         # What the protocol itself defines stays when a request does not leave it.
         request = received
-        if not rewritten:
+        if rewritten:
+            request = msgspec.structs.replace(received, native=decoded)
+        else:
             refuse_server_state(received, self._client.server_state_params)
             request = strip_extensions(received, ledger)
         if reasoning_lookup is not None and self._client.clients_drop_signatures:
@@ -286,6 +291,7 @@ class RequestTranslator:
             fan_out=fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
+            echo={name: decoded[name] for name in self._client.echoed_members if name in decoded},
             rewritten=rewritten,
         )
 
@@ -309,7 +315,7 @@ class RequestTranslator:
             out = body if model is None else splice_model(body, head, model)
         return TranslatedRequest(
             body=out,
-            request=Request(self._client.name, head.model, messages=(), raw={}, stream=head.stream),
+            request=Request(self._client.name, head.model, messages=(), stream=head.stream),
             losses=ledger,
             undo=Undo(),
             relayed=True,

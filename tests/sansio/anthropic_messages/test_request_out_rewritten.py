@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.own_requests import read_own
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool, ToolChoice
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
@@ -114,7 +114,7 @@ def round_trip(
     body: dict[str, Any], capabilities: Capabilities = Capabilities(mid_system=True)
 ) -> tuple[Any, Ledger]:
     ledger = Ledger()
-    request = SPEC.read_request(body, Signer())
+    request = read_own(SPEC, body)
     return decode(encode(SPEC.write_request(request, capabilities, ledger))), ledger
 
 
@@ -206,7 +206,7 @@ TOOL = {"name": "f", "input_schema": SCHEMA}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "max_tokens": 5000, "messages": [HI], **body}, Signer())
+    return read_own(SPEC, {"model": "m", "max_tokens": 5000, "messages": [HI], **body})
 
 
 def rewrite(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:

@@ -459,7 +459,7 @@ def test_the_endpoint_decides_on_the_stream() -> None:
 
 
 def test_a_model_is_needed() -> None:
-    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", (), body))
+    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", ()))
     with pytest.raises(RequestRefused, match="model is required"):
         RequestTranslator(client=spec, upstream=UPSTREAM).translate(b"{}")
     assert (

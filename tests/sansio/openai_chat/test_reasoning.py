@@ -333,7 +333,7 @@ def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     request = SPEC.read_request(raw, Signer())
     kept = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
     turn = Message("assistant", (kept, *request.messages[0].parts), AT)
-    body = SPEC.write_request(Request(CHAT, "m", (turn,), raw), Capabilities(), Ledger())
+    body = SPEC.write_request(Request(CHAT, "m", (turn,), native=raw), Capabilities(), Ledger())
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
 
 

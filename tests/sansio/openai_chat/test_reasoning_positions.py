@@ -76,7 +76,7 @@ def shape(parts: Any) -> list[str]:
 
 def client_messages(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the message of the whole response, and the one that a client builds from the stream."""
-    response_context = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    response_context = ResponseContext(Request(CHAT, "m", (), stream=True), "x1", 1, "alias")
     writer, fold = SPEC.stream_writer(response_context, Ledger()), Fold()
     stream = b""
     for event in [Started("i", "m"), *events, Stopped(StopReason.END)]:

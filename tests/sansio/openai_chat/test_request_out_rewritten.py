@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from core.own_requests import read_own
 
 from dragoman._ir.events import (
     Signature,
 )
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Reasoning, Text, ToolResult
-from dragoman._ir.signatures import Signer
 from dragoman._transforms.reasoning_cache import restore_reasoning
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
@@ -28,7 +29,7 @@ BARE_MARK = {"type": "ephemeral"}
 def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the body for the upstream, and the paths in the ledger."""
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", **body}, Signer())
+    request = read_own(SPEC, {"model": "m", **body})
     out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
     return out, [loss.path for loss in ledger]
 
@@ -249,7 +250,7 @@ def test_cached_reasoning_replaces_the_clients(field: str) -> None:
     turn = {**CALLS, "reasoning_content": "so"}
     body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
     cached = Reasoning("", Signature("openai_chat", {field: "so"}))
-    request = restore_reasoning(SPEC.read_request(body, Signer()), lambda calls: (cached,))
+    request = restore_reasoning(read_own(SPEC, body), lambda calls: (cached,))
     out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
     assert out["messages"][1] == {**CALLS, field: "so"}
 
@@ -368,16 +369,12 @@ def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> Non
     """Its path is that of the part that it replaces."""
     ledger = Ledger()
     annotated = {**CALLS, "annotations": [{"type": "odd"}]}
-    request = SPEC.read_request({"model": "m", "messages": [HI, annotated]}, Signer())
+    request = read_own(SPEC, {"model": "m", "messages": [HI, annotated]})
     call = request.messages[1].parts[0]
     result = ToolResult("c1", (Text("none"),), path=call.path)
-    response_context = type(request)(
-        request.protocol,
-        "m",
-        (*request.messages, Message("user", (result,), call.path)),
-        request.raw,
-    )
-    out = SPEC.write_request(response_context, Capabilities(relay="rewrite"), ledger)
+    messages = (*request.messages, Message("user", (result,), call.path))
+    changed = msgspec.structs.replace(request, messages=messages)
+    out = SPEC.write_request(changed, Capabilities(relay="rewrite"), ledger)
     assert out["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "none"}
 
 

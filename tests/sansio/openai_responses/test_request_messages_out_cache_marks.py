@@ -20,7 +20,7 @@ Losses = list[tuple[LossCode, str]]
 
 def write(*messages: Message, capabilities: Capabilities = TAKES) -> tuple[list[Any], Losses]:
     ledger = Ledger()
-    request = Request("anthropic_messages", "m", messages, {})
+    request = Request("anthropic_messages", "m", messages)
     items: list[Any] = SPEC.write_request(request, capabilities, ledger)["input"]
     return items, [(loss.code, loss.path) for loss in ledger]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.own_requests import read_own
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
@@ -134,7 +135,7 @@ MARKS = Capabilities(cache_marks="breakpoint")
 
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(SPEC.read_request(body, Signer()), MARKS, ledger)
+    out = SPEC.write_request(read_own(SPEC, body), MARKS, ledger)
     assert list(ledger) == []
     return out
 
@@ -203,14 +204,14 @@ def test_a_signature_of_another_protocol_is_a_loss() -> None:
         "encrypted_content": Signer().wrap(signature),
     }
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
+    request = read_own(SPEC, {"model": "m", "input": [wrapped]})
     assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/input/0")]
 
 
 def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
-    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Signer())
+    request = read_own(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
     assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
         {"type": "function", "name": "c"}
@@ -232,7 +233,7 @@ JSON = {"type": "json_schema", "name": "n", "schema": {}, "new": 1}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": [HI], **body}, Signer())
+    return read_own(SPEC, {"model": "m", "input": [HI], **body})
 
 
 def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:

@@ -33,7 +33,6 @@ REQUEST = Request(
     "toy",
     "m",
     (HI,),
-    {},
     tools=(FunctionTool("look"),),
     namespaces=(Namespace("n"),),
     parallel_tool_calls=False,

@@ -32,7 +32,7 @@ def recalled(
         requested.append(calls)
         return KEPT if calls == known else None
 
-    request = Request("toy", "m", messages, {})
+    request = Request("toy", "m", messages)
     out = restore_reasoning(request, recall)
     assert (out is request) is (out.messages == messages)
     return out.messages, requested

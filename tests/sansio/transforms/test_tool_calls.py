@@ -225,7 +225,7 @@ def test_names_are_mapped_there_and_back() -> None:
         CustomTool("edit", namespace="fs"),
     )
     history = (Message("assistant", (ToolCall("c0", "a.b", "{}"),)),)
-    request = Request(protocol="toy", model="m", messages=history, raw={}, tools=tools)
+    request = Request(protocol="toy", model="m", messages=history, tools=tools)
     fitted, undo = fit_tools(request, ToolLimits(custom=False), Capabilities(), Ledger())
     events: list[Event] = []
     for block, tool in enumerate(fitted.tools):

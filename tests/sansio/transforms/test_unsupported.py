@@ -46,7 +46,7 @@ def fitted(
     **capabilities: Any,
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
+    request = Request("toy", "m", (), params=params, param_paths=PATHS, reasoning=reasoning)
     out, stops, responses = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
     assert (out is request) is (out.params == params)
     return out.params, stops, responses, [(loss.code, loss.path) for loss in ledger]
@@ -175,7 +175,7 @@ SEARCH = HostedTool("toy", "web_search", {})
 )
 def test_settings_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, **fields)
+    request = Request("toy", "m", (), **fields)
     out = fit_tool_settings(request, Capabilities(refuses=frozenset(refuses)), ledger)
     assert out == (request if left is None else msgspec.structs.replace(request, **left))
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
@@ -216,7 +216,7 @@ def test_a_forced_call_and_reasoning(
     lost: list[str],
 ) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
+    request = Request("toy", "m", (), tool_choice=choice, reasoning=reasoning)
     out = fit_tool_settings(request, capabilities, ledger)
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
@@ -234,7 +234,7 @@ def test_a_forced_call_and_reasoning(
 def test_a_session_names_the_cache_of_the_prompt(
     keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
 ) -> None:
-    request = Request("toy", "m", (), {}, params=params)
+    request = Request("toy", "m", (), params=params)
     out = add_cache_key(request, Capabilities(cache_keys=keys), lambda: named)
     assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
     assert add_cache_key(request, Capabilities(cache_keys=keys), None) is request
@@ -250,7 +250,7 @@ def marked(path: str) -> CacheMark:
 
 
 def test_cache_marks_stay_where_they_are_accepted() -> None:
-    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
+    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),))
     assert fit_cache_marks(request, Capabilities(), Ledger()) is request
 
 
@@ -282,7 +282,7 @@ def test_cache_marks_stay_where_they_are_accepted() -> None:
 )
 def test_refused_cache_marks_are_removed(part: Part, left: Part, lost: list[str]) -> None:
     ledger = Ledger()
-    out = fit_cache_marks(Request("toy", "m", (Message("user", (part,)),), {}), NO_MARKS, ledger)
+    out = fit_cache_marks(Request("toy", "m", (Message("user", (part,)),)), NO_MARKS, ledger)
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.DROPPED, f"{path}/cache_control") for path in lost
@@ -296,7 +296,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
     )
     params: dict[Param, Any] = {"prompt_cache_options": {"mode": "implicit"}, "seed": 1}
     request = Request(
-        "toy", "m", (), {}, tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
+        "toy", "m", (), tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
     )
     ledger = Ledger()
     out = fit_cache_marks(request, NO_MARKS, ledger)
@@ -327,7 +327,7 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
 )
 def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (Message("user", (part,)),), {})
+    request = Request("toy", "m", (Message("user", (part,)),))
     out = fit_media(request, Capabilities(refuses=frozenset({"image", "file"})), ledger)
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == (

@@ -126,7 +126,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
 
 def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
     """Return the client's body with its conversation written again, and all that passes and capabilities change."""
-    out = dict(request.raw)
+    out = dict(request.native)
     out["model"] = request.model
     reasoning = request.reasoning
     effort = None
@@ -173,7 +173,7 @@ def _rewrite_settings(
 ) -> None:
     """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
-    for param in read_settings(request.raw, {}):
+    for param in read_settings(request.native, {}):
         if param not in params:
             _remove(out, PARAM_PATHS[param])
     out.setdefault("max_tokens", capabilities.max_tokens)  # required

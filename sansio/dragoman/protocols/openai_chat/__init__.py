@@ -50,6 +50,7 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
+    echoed_members=("functions", "tools"),
     signature_places=SIGNATURE_PLACES,
     # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,

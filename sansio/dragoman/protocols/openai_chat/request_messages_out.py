@@ -144,7 +144,7 @@ class PartWriter:
     def raw_message(self, message: Message) -> JSONObject:
         """Return the message as the client sent it, {} for one that a pass has added."""
         head, _, index = message.path.rpartition("/")
-        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
+        found: JSONObject = self._request.native["messages"][int(index)] if head == "/messages" else {}
         return found
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:

@@ -150,7 +150,7 @@ def write_reasoning(
         and capabilities.reasoning_setting == "reasoning_effort"
     ):
         # Only the client has the template of the model, and with it the names of its settings.
-        out[CHAT_TEMPLATE_KWARGS] = request.raw[CHAT_TEMPLATE_KWARGS]
+        out[CHAT_TEMPLATE_KWARGS] = request.native[CHAT_TEMPLATE_KWARGS]
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:

@@ -9,6 +9,7 @@ from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesO
 from dragoman.protocols.openai_responses.request_in import read_request
 from dragoman.protocols.openai_responses.request_messages_out import SIGNATURE_PLACES
 from dragoman.protocols.openai_responses.request_out import write_request
+from dragoman.protocols.openai_responses.response_content_out import ECHOED_MEMBERS
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
 from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
@@ -42,6 +43,7 @@ SPEC = UpstreamSpec(
     max_stop_sequences=0,
     signature_places=SIGNATURE_PLACES,
     shows_searches=True,
+    echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,
     stored_responses=True,
     forwarded_headers=FORWARDED_HEADERS,

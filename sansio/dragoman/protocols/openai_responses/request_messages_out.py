@@ -113,7 +113,7 @@ class InputWriter:
 
     def _skip_to(self, index: int | None) -> None:
         """Write the client's items before `index` that have no message: tools, settings, repetitions."""
-        raw = self._request.raw.get("input")
+        raw = self._request.native.get("input")
         if type(raw) is list:
             end = len(raw) if index is None else index
             # A pass has removed the others, which have no message any more.
@@ -127,7 +127,7 @@ class InputWriter:
         index = _item_index(path)
         if index is None:
             return {}
-        item: JSONObject = self._request.raw["input"][index]
+        item: JSONObject = self._request.native["input"][index]
         return item
 
     def _restore(self, item: JSONObject, path: str, item_id: str | None, extra: JSONObject | None) -> None:

@@ -64,16 +64,16 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         assert isinstance(text, Text)
         out["instructions"] = text.text
         messages = messages[1:]
-    elif same_protocol and request.raw.get("instructions") == "":
+    elif same_protocol and request.native.get("instructions") == "":
         out["instructions"] = ""
     items = InputWriter(request, capabilities, marks, ledger).items(messages)
     marks.finish()
     if not same_protocol:
         _add_word_json(request, items, ledger)
         out["input"] = items
-    elif type(request.raw.get("input")) is str and len(items) == 1:
-        out["input"] = request.raw["input"]
-    elif request.raw.get("input") is not None:
+    elif type(request.native.get("input")) is str and len(items) == 1:
+        out["input"] = request.native["input"]
+    elif request.native.get("input") is not None:
         out["input"] = items
     _write_tools(request, capabilities, out, ledger)
     if request.parallel_tool_calls is not None:
@@ -191,7 +191,7 @@ def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObje
     """Write the same for a request of this protocol: the client's own settings without what passes have removed, and
     its reasoning as the capabilities have it.
     """
-    raw = request.raw
+    raw = request.native
     write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
     for name in VERBATIM_FIELDS:
         if raw.get(name) is not None:

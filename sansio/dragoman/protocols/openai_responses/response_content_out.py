@@ -406,20 +406,23 @@ class ResponseBuilder:
         }
 
 
+ECHOED_MEMBERS = (*_ECHO, "prompt_cache_retention", "reasoning", "text", "tools")
+
+
 def _fixed_fields(context: ResponseContext) -> JSONObject:
-    raw = context.request.raw if context.request.protocol == NAME else {}
+    echo = context.echo
     out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
     out["service_tier"] = DEFAULT_TIER
-    if raw.get("prompt_cache_retention") is not None:
-        out["prompt_cache_retention"] = raw["prompt_cache_retention"]
+    if echo.get("prompt_cache_retention") is not None:
+        out["prompt_cache_retention"] = echo["prompt_cache_retention"]
     for name, default in _ECHO.items():
-        value = raw.get(name)
+        value = echo.get(name)
         out[name] = default if value is None else value
-    out["reasoning"] = {"effort": None, "summary": None, **(raw.get("reasoning") or {})}
+    out["reasoning"] = {"effort": None, "summary": None, **(echo.get("reasoning") or {})}
     text: JSONObject = {"format": {"type": "text"}}
-    text.update({name: value for name, value in (raw.get("text") or {}).items() if value is not None})
+    text.update({name: value for name, value in (echo.get("text") or {}).items() if value is not None})
     out["text"] = text
-    out["tools"] = [_echo_tool(tool) for tool in raw.get("tools") or ()]
+    out["tools"] = [_echo_tool(tool) for tool in echo.get("tools") or ()]
     return out
 
 
