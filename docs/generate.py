@@ -1,7 +1,7 @@
 """Write the parts of the documentation that follow from the code. Run `make docs` after a change of either.
 
-In configuration.md and accounts.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and in promises.md
-the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md and
+In configuration.md, accounts.md and simulator.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and
+in promises.md the tests that hold a promise; everything else in these pages is written by hand. All of fidelity.md and
 what-you-lose.md is made here, see the package `fidelity` beside this file; map.md is made by package_map.py.
 """
 
@@ -31,8 +31,12 @@ from dragoman_server.settings import (
     keys_of,
 )
 from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.simulator import MODELS
 
-PAGES = [Path(__file__).with_name(name) for name in ("accounts.md", "configuration.md", "promises.md")]
+PAGES = [
+    Path(__file__).with_name(name)
+    for name in ("accounts.md", "configuration.md", "promises.md", "simulator.md")
+]
 FIDELITY = Path(__file__).with_name("fidelity.md")
 SUMMARY = Path(__file__).with_name("what-you-lose.md")
 TESTS = Path(__file__).parents[1] / "tests"
@@ -245,6 +249,19 @@ def _tests_of(number: str) -> str:
     )
 
 
+def _simulated_models() -> str:
+    rows = (
+        (
+            f"`{name}`",
+            model.description,
+            "" if model.setting is None else model.setting.meaning,
+            "" if model.setting is None else f"{model.default:g}" if model.default else "no delay",
+        )
+        for name, model in MODELS.items()
+    )
+    return _table(("model", "what it does", "`@` number", "default"), rows)
+
+
 _TABLES: dict[str, Callable[[], str]] = {
     **{number: functools.partial(_tests_of, number) for number in PROMISES},
     "server": lambda: _keys(keys_of(ServerSettings).values()),
@@ -261,6 +278,7 @@ _TABLES: dict[str, Callable[[], str]] = {
     "hosts": _hosts,
     "rewritten_relays": _rewritten_relays,
     "families": _families,
+    "simulated_models": _simulated_models,
 }
 
 if __name__ == "__main__":

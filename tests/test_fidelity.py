@@ -58,7 +58,7 @@ def test_no_part_of_a_stream_is_lost_silently() -> None:
     assert found == []
 
 
-# Good streams that nobody can continue: the response becomes an error, as it must.
+# Good streams that cannot be translated further: the response becomes an error, as it must.
 ERRORS = {"`error`"}
 
 

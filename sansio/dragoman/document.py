@@ -37,8 +37,8 @@ from dragoman._ir.tools import (
     WebSearch,
 )
 from dragoman._transforms.extensions import refuse_server_state
-from dragoman._transforms.reasoning_cache import CachedReasoning, ReasoningLookup
-from dragoman._transforms.unsupported import CacheKeySource
+from dragoman._transforms.pass_context import CacheKeySource, ReasoningLookup
+from dragoman._transforms.reasoning_cache import CachedReasoning
 
 __all__ = [
     "EFFORTS",

@@ -64,7 +64,7 @@ _SETTLING_S = 30.0
 
 def _is_of_coverage(value: object) -> bool:
     """Whether it is of coverage's, which holds three methods for each thread that there was."""
-    # Not isinstance(), which asks a value for its class: proxies of the SDKs import all that they stand for then.
+    # Not isinstance(), which reads the class of a value: proxies of the SDKs import their module then.
     return type(value) is MethodType and type(value.__self__).__module__.startswith("coverage.")
 
 

@@ -7,9 +7,9 @@
 runs 9 cases of these 18, in which each two values of two parameters meet once. With `@pytest.mark.each_choice` it runs
 9, too, because `client` and `upstream` are one parameter there: together they decide between relay and translation.
 With `@pytest.mark.each_protocol` it runs 6: each client relayed and translated, and each upstream once. This is enough
-where a response crosses the core, because a reader and a writer only share events. With `@pytest.mark.all_combinations`
-it runs 18. The markers may stand in a module's `pytestmark`, too. The backends of AnyIO are spread over the cases and
-add none. Which cases run depends on nothing but the test's name and parameters.
+where a response passes through the core, because a reader and a writer only share events. With
+`@pytest.mark.all_combinations` it runs 18. The markers may stand in a module's `pytestmark`, too. The backends of AnyIO
+are spread over the cases and add none. Which cases run depends on nothing but the test's name and parameters.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

@@ -119,7 +119,7 @@ def _leaves(document: Json) -> dict[str, list[Json]]:
 def _kind(member: Json) -> str:
     if not isinstance(member, dict):
         return ""
-    # A message of Responses has both; its role says more.
+    # A message of Responses has both; its role has more information.
     return next((member[key] for key in ("role", "type") if isinstance(member.get(key), str)), "")
 
 

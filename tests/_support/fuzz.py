@@ -129,7 +129,7 @@ ODD: dict[str, Json] = {
     "deep": nested(60),
     "wide": list(range(300)),
 }
-# Words of all protocols in the places of types, roles and reasons.
+# Values of all protocols for types, roles and reasons.
 WORDS = tuple(
     word
     for line in (
@@ -191,7 +191,7 @@ def _repeat(holder: Holder, other: Holder, value: Json, word: str) -> None:
 
 def _swap(holder: Holder, other: Holder, value: Json, word: str) -> None:
     (a, i), (b, j) = holder, other
-    # Copies, or a value could come to stand inside of itself.
+    # Copies, because a value could otherwise be put into itself.
     a[i], b[j] = copy.deepcopy(b[j]), copy.deepcopy(a[i])
 
 

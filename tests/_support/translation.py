@@ -91,7 +91,7 @@ def client_request(
     custom_tools: frozenset[str] = frozenset(),
 ) -> dict[str, Any]:
     """A plain request in the client's protocol, with the function tools of the recorded one."""
-    if client in SIMPLE:  # it has no tools, and its endpoint says whether it streams
+    if client in SIMPLE:  # it has no tools, and its endpoint decides whether it streams
         return {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
     tools = [_TOOL_FORMS[client](*tool) for tool in function_tools(upstream, recorded or {})]
     tools += [_CUSTOM_FORMS[client](name) for name in sorted(custom_tools) if client in _CUSTOM_FORMS]

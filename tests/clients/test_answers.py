@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 TEXT = 'Seven words, naïve ones: "通訳" \\ 🐉 end'
 ARGUMENTS = {"city": "some city", "days": 2}
 
-THOUGHTS = re.compile(
+REASONING_TEXT = re.compile(
     r"\*\*Reading the question\*\* It has 3 words, and each of them counts\.\n\n"
     r"\*\*Choosing the answer\*\* There (?:are tools to call|is no tool to call)\. \[[0-9a-f]{8}\]"
 )
@@ -98,7 +98,7 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
     body |= reasoning_options(pair.client)
     first = ask(sdk, pair.client, way, body)
-    assert THOUGHTS.fullmatch(shown_reasoning(pair.client, first))
+    assert REASONING_TEXT.fullmatch(shown_reasoning(pair.client, first))
     assert [call.name for call in first.meaning.calls] == ["look"]
     kinds = [block.kind for block in first.meaning.blocks]
     assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
@@ -106,7 +106,7 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     # The model returns 400 unless its reasoning comes back unchanged.
     second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: found"
-    assert THOUGHTS.fullmatch(shown_reasoning(pair.client, second))
+    assert REASONING_TEXT.fullmatch(shown_reasoning(pair.client, second))
 
 
 # A Chat client need not send reasoning back, so a gateway may have it stored.

@@ -187,7 +187,7 @@ def test_left_out_reasoning_is_in_the_header(gateway: Gateway, upstream: str) ->
     assert "/reasoning" in response.headers["dragoman-loss"]
 
 
-def test_a_line_is_json_without_more_ado(gateway: Gateway) -> None:
+def test_each_line_is_plain_json(gateway: Gateway) -> None:
     with stream(gateway, LINES, asking("chat/echo", "a b c")) as response:
         values = [json.loads(line) for line in response.iter_lines()]
     assert [value["index"] for value in values] == list(range(len(values)))

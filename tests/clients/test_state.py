@@ -168,7 +168,7 @@ def test_a_streamed_conversation_goes_on(client: openai.OpenAI, upstream: str) -
 
 
 @pytest.mark.parametrize("upstream", ["chat", "messages"])
-def test_a_response_is_had_again_and_deleted(client: openai.OpenAI, upstream: str) -> None:
+def test_a_response_is_retrieved_and_deleted(client: openai.OpenAI, upstream: str) -> None:
     first = client.responses.create(model=f"{upstream}/echo", input="one two")
     second = client.responses.create(
         model=f"{upstream}/echo",

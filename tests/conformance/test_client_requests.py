@@ -41,7 +41,7 @@ def others(case: Case) -> list[str]:
     return [upstream for upstream in PROTOCOL_NAMES if upstream != case.protocol]
 
 
-def led(case: Case, upstream: str) -> UpstreamRequest:
+def translated_case(case: Case, upstream: str) -> UpstreamRequest:
     return translate_request(
         case.protocol, upstream, case.body, capabilities=TARGETS[upstream], model=MODELS[upstream]
     )
@@ -49,7 +49,7 @@ def led(case: Case, upstream: str) -> UpstreamRequest:
 
 def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
     rows, added = FATES[case.name, case.protocol, upstream]
-    requested = led(case, upstream)
+    requested = translated_case(case, upstream)
     judge = Judge(case.body, requested.body, rows, added)
     return judge, judge.judge((loss.code.value, loss.path) for loss in requested.translated.losses)
 
@@ -67,7 +67,7 @@ def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
             for upstream in others(case):
-                assert refused(upstream, led(case, upstream).body) == [], upstream
+                assert refused(upstream, translated_case(case, upstream).body) == [], upstream
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES, ids=name_of)
@@ -88,7 +88,7 @@ def test_every_row_is_used(protocol: str) -> None:
 def test_an_upstream_of_the_same_protocol_gets_the_clients_bytes(subtests: pytest.Subtests) -> None:
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
-            requested = led(case, case.protocol)
+            requested = translated_case(case, case.protocol)
             assert requested.translated.relayed
             assert list(requested.translated.losses) == []
             assert requested.body == {**case.body, "model": MODELS[case.protocol]}
@@ -115,7 +115,7 @@ def test_plain_upstreams_accept_every_request_and_get_all_its_text(
             for upstream in others(case):
                 requested = translate_request(case.protocol, upstream, case.body)
                 text = json.dumps(requested.body, ensure_ascii=False)
-                for word in words_of(case.body):
+                for word in texts_of(case.body):
                     if word.startswith("x-anthropic-billing-header:"):
                         continue  # for the client's provider, and for no model
                     assert json.dumps(word, ensure_ascii=False)[1:-1] in text, upstream
@@ -159,10 +159,8 @@ def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, mo
             for message in sent["messages"]:
                 # "invalid type: sequence, expected a string";
                 # "body.messages.31.assistant.reasoning_content: extra_forbidden"
-                pictures = (
-                    isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
-                )
-                assert message["content"] is None or isinstance(message["content"], str) or pictures
+                images = isinstance(message["content"], list) and message["content"][0]["type"] == "image_url"
+                assert message["content"] is None or isinstance(message["content"], str) or images
                 assert host != "mistral" or message.keys() <= {
                     "role",
                     "content",
@@ -171,7 +169,7 @@ def test_strict_hosts_accept_the_bodies(subtests: pytest.Subtests, host: str, mo
                 }
 
 
-def words_of(body: Json) -> list[str]:
+def texts_of(body: Json) -> list[str]:
     """Return the texts of users, agents and tools in a request."""
     found: list[str] = []
 
@@ -228,8 +226,8 @@ def test_differences_are_reported(subtests: pytest.Subtests) -> None:
 
 
 def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:
-    spoken = {(case.client, case.protocol) for case in CASES}
-    assert spoken == {
+    with_text = {(case.client, case.protocol) for case in CASES}
+    assert with_text == {
         ("claude-code", MESSAGES),
         ("codex", RESPONSES),
         *((client, protocol) for client in ("opencode", "pi", "qwen") for protocol in PROTOCOL_NAMES),

@@ -83,7 +83,7 @@ def test_a_namespaced_call_comes_back_with_namespace_and_name(
     }
     assert items_of(heard, done=False) == [{**item, "arguments": "", "status": "in_progress"}]
     assert [event["delta"] for event in heard.of("function_call_arguments.delta")] == ['{"message"', ': "x"}']
-    # And goes out again under the name that the upstream knows.
+    # It is sent back under the upstream's name.
     requested = goes_on(
         upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "done"}
     )
@@ -292,7 +292,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
     reasoning = items_of(heard)[0]
     assert reasoning["summary"] == [{"type": "summary_text", "text": "Hmm."}]
     assert unwrapped(reasoning["encrypted_content"]) is not None
-    # What was said, thought and called goes out again as the upstream made it.
+    # Text, reasoning and calls are sent back as the upstream made them.
     outputs = [
         {"type": "custom_tool_call_output", "call_id": "call_1", "output": "1"},
         {"type": "function_call_output", "call_id": "call_2", "output": "2"},

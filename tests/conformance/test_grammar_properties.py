@@ -32,7 +32,7 @@ from dragoman.document import Request
 from dragoman.events import Event
 from dragoman.testing import EventOrderChecker, read_events
 
-# Derandomised, so that a run says the same each time; fuzzers are the place for luck.
+# Derandomised, so that each run has the same result; fuzzers try random inputs.
 PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples=60)
 
 

@@ -113,7 +113,7 @@ def test_bookkeeping_of_hosts_is_no_loss(upstream: str, client: str, streams: bo
     assert found == {}
 
 
-# Where members of hosts stand; and values of known ones that do say something.
+# Places of members of hosts, and known members with values that matter.
 REPORTED: dict[str, list[tuple[str, Any, str]]] = {
     CHAT: [
         ("/odd", 0, "unknown_field"),
@@ -163,7 +163,7 @@ def test_meaningful_extras_are_losses_at_their_path(upstream: str, client: str, 
     assert wrong == {}
 
 
-# A response that is an error: all that it says is in the error, and what its host adds to it is no loss either.
+# A response that is an error: all its content is in the error, and the host's own members are no loss either.
 ERRORS: dict[str, tuple[Body, list[Any]]] = {
     CHAT: (
         {"error": {"message": "Busy.", "code": 502, "metadata": {"provider_name": "a"}}, "user_id": "u"},

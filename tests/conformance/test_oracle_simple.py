@@ -136,9 +136,9 @@ COMPARED = [
 
 
 def test_the_texts_are_compared(subtests: pytest.Subtests) -> None:
-    for meant, received, passes in COMPARED:
+    for upstream_meaning, received, passes in COMPARED:
         with subtests.test(received=received, passes=passes):
-            problems = compare(meant, said((Kind.TEXT, received)), SIMPLE_EVENTS)
+            problems = compare(upstream_meaning, said((Kind.TEXT, received)), SIMPLE_EVENTS)
             assert (problems == []) is passes
 
 

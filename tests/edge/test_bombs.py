@@ -124,7 +124,7 @@ TOO_MUCH = (b"times its size", b"without a server-sent event", b"one server-sent
         (MESSAGES_PATH, "zstd", "one line"),
     ],
 )
-def test_a_stream_that_unpacks_without_end_ends_with_an_error(
+def test_a_stream_that_decompresses_without_end_ends_with_an_error(
     running: tuple[Upstream, EdgeGateway], path: str, coding: str, what: str
 ) -> None:
     upstream, gateway = running
@@ -162,7 +162,7 @@ def test_a_whole_response_that_decompresses_without_end_is_an_error(
     assert waited < PATIENCE_S
 
 
-def test_the_process_stops_while_it_unpacks(running: tuple[Upstream, EdgeGateway]) -> None:
+def test_the_process_stops_while_it_decompresses(running: tuple[Upstream, EdgeGateway]) -> None:
     """The last test of this process."""
     upstream, gateway = running
     upstream.script = answering("zstd", bomb("zstd", "one line"), "text/event-stream")

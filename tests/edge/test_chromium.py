@@ -190,7 +190,7 @@ def test_a_page_of_this_machine_works_as_documented(browsed: Browsed) -> None:
     assert seen["id"]
 
 
-def test_nothing_was_spent_but_by_the_pages_that_may(browsed: Browsed) -> None:
+def test_only_allowed_pages_called_the_upstream(browsed: Browsed) -> None:
     # One request of the page under the known name, two of the one of this machine.
     assert len(browsed.asked) == 3
     # All that the attacker sent was refused by the gateway, and not only held back by the browser: what needs a

@@ -169,7 +169,7 @@ def test_a_client_that_requests_and_does_not_read_is_disconnected(gateway: EdgeG
     assert max(took) < MOST_DELAY_S
 
 
-def test_a_busy_client_is_let_be(gateway: EdgeGateway) -> None:
+def test_a_busy_client_is_not_limited(gateway: EdgeGateway) -> None:
     """128 streams, of which half are cancelled, again and again; pings, windows, settings, and no limit is reached."""
     with Peer(gateway.connect()) as peer:
         peer.begin()

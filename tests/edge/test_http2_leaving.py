@@ -231,7 +231,7 @@ def refused(gateway: EdgeGateway) -> list[int]:
 
 
 @pytest.mark.promise("R2")
-def test_a_stop_finishes_what_is_open_and_refuses_what_is_new(tmp_path: Path, backend: str) -> None:
+def test_a_stop_finishes_open_requests_and_refuses_new_ones(tmp_path: Path, backend: str) -> None:
     ends: list[Conversation] = []
 
     def script(conversation: Conversation) -> None:

@@ -136,7 +136,7 @@ def test_it_pauses_its_upstream_and_is_disconnected_after_the_limit(running: Run
 
 
 @pytest.mark.promise("R9", "R10")
-def test_many_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> None:
+def test_many_such_clients_cost_less_than_a_megabyte_each(tmp_path: Path, backend: str) -> None:
     flood = Flood()
     with (
         Upstream(flood) as upstream,

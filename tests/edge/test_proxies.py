@@ -141,7 +141,7 @@ def _free_port() -> int:
         return port
 
 
-def _exchange(port: int, sent: bytes) -> None:
+def _send(port: int, sent: bytes) -> None:
     """Send and read until the proxy closes, which it does when nothing comes for a second."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as client,
@@ -171,7 +171,7 @@ def test_a_proxy_and_the_gateway_read_the_same_requests(
         (tmp_path / name).mkdir()
         with Proxy(name, tmp_path / name, gateway.port) as proxy:
             with ThreadPoolExecutor(len(rows)) as pool:
-                list(pool.map(lambda sent: _exchange(proxy.port, sent), numbered))
+                list(pool.map(lambda sent: _send(proxy.port, sent), numbered))
             deadline = time.monotonic() + DEADLINE_S / 3
             while True:
                 sent, seen = _seen(proxy.sent()), _seen(_paths(gateway)[known:])

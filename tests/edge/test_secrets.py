@@ -141,8 +141,8 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
             assert KEY.encode() not in response, (client, upstream)
             assert TEAM.encode() not in response, (client, upstream)
             assert str(running.upstream.port).encode() not in response, (client, upstream)
-    said = "\n".join(running.gateway.output[lines:])
-    assert (KEY in said, TEAM in said) == (False, False)
+    output = "\n".join(running.gateway.output[lines:])
+    assert (KEY in output, TEAM in output) == (False, False)
 
 
 @pytest.mark.promise("S18")

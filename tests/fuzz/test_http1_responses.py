@@ -93,7 +93,7 @@ def by_h11(data: bytes) -> Read:
 def judge(data: bytes, places: list[int]) -> None:
     read = by_transport([data])
     assert by_transport(pieces(data, places)) == read, "the cut shows"
-    # The transport is the stricter one: what it takes, it reads as h11 does.
+    # The transport is stricter: what it accepts, it reads as h11 does.
     assert read is None or read == by_h11(data)
 
 

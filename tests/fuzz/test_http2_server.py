@@ -23,7 +23,7 @@ _BODY = json.dumps(chat()).encode()
 
 def _headers(method: str, path: str, **more: str) -> bytes:
     fields = {":method": method, ":scheme": "https", ":authority": "127.0.0.1", ":path": path, **more}
-    # Nothing goes into the table of the connection, so that frames may come in any order.
+    # Nothing is added to the table of the connection, so that frames may come in any order.
     return Encoder().encode([(name, value, True) for name, value in fields.items()], huffman=False)
 
 

@@ -28,7 +28,7 @@ def judge(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
     assert sent == translated(upstream, client, [stream]), "the cut shows"
 
 
-# What the upstream said itself, and nobody can say better: a mutated response means nothing any more.
+# Checks of the upstream's own content: a mutated response has no meaning any more.
 SAID = re.compile(
     r"input deltas do not sum up to JSON|choice indexes are not contiguous|a text block without text|an empty part"
     r"|summary is not its done parts|ids? (or call_ids are|is) empty or used twice|does not start empty"

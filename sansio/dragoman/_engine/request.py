@@ -16,22 +16,8 @@ from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
-from dragoman._transforms.compaction import request_summary
-from dragoman._transforms.extensions import refuse_server_state, strip_extensions
-from dragoman._transforms.history import end_with_user, repair_history
-from dragoman._transforms.json_output import JSON_TOOL, StructuredOutputMode, fit_format
-from dragoman._transforms.reasoning_cache import ReasoningLookup, restore_reasoning
-from dragoman._transforms.response_checks import find_unenforced
-from dragoman._transforms.signatures import drop_foreign_signatures
-from dragoman._transforms.tools import fit_tools
-from dragoman._transforms.unsupported import (
-    CacheKeySource,
-    add_cache_key,
-    drop_unsupported,
-    fit_cache_marks,
-    fit_media,
-    fit_tool_settings,
-)
+from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
+from dragoman._transforms.pipeline import PASSES
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSONObject, decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
@@ -232,51 +218,27 @@ class RequestTranslator:
         streams = self._endpoint.streams_if(received.stream)
         if streams is not received.stream:
             received = msgspec.structs.replace(received, stream=streams)
-        rewritten = self._client.name == upstream.name
-        # What the protocol itself defines stays when a request does not leave it.
-        request = received
-        if rewritten:
-            request = msgspec.structs.replace(received, native=decoded)
-        else:
-            refuse_server_state(received, self._client.server_state_params)
-            request = strip_extensions(received, ledger)
-        if reasoning_lookup is not None and self._client.clients_drop_signatures:
-            request = restore_reasoning(request, reasoning_lookup)
-        compacts = received.compact and not rewritten
-        if compacts:
-            request = request_summary(request, ledger)
-        if model is not None:
-            request = msgspec.structs.replace(request, model=model)
+        context = PassContext(
+            self._client,
+            upstream,
+            capabilities,
+            ledger,
+            received,
+            rewritten=self._client.name == upstream.name,
+            signed_reasoning=signed_reasoning,
+            reasoning_lookup=reasoning_lookup,
+            cache_key=cache_key,
+            max_fan_out=self._max_fan_out,
+        )
+        request = msgspec.structs.replace(
+            received,
+            model=received.model if model is None else model,
+            native=decoded if context.rewritten else {},
+        )
         if not request.model:
             raise _no_model()
-        request = end_with_user(repair_history(request, ledger), capabilities, ledger)
-        request = drop_foreign_signatures(request, upstream, request.model, ledger, readable=signed_reasoning)
-        request, output_mode = fit_format(request, capabilities, ledger)
-        request = fit_media(fit_cache_marks(request, capabilities, ledger), capabilities, ledger)
-        request = fit_tool_settings(request, capabilities, ledger)
-        if not rewritten:
-            request = add_cache_key(request, capabilities, cache_key)
-        request, undo = fit_tools(request, upstream.tool_limits, capabilities, ledger, upstream.name)
-        request, stop_sequences, fan_out = drop_unsupported(
-            request, upstream, capabilities, self._max_fan_out, ledger
-        )
-        format_check, choice_check = find_unenforced(received, request, capabilities)
-        if (
-            output_mode is not StructuredOutputMode.NATIVE
-            or stop_sequences
-            or compacts
-            or format_check is not None
-            or choice_check is not None
-        ):
-            undo = msgspec.structs.replace(
-                undo,
-                json_tool=JSON_TOOL if output_mode is StructuredOutputMode.TOOL else None,
-                strip_code_fence=output_mode is not StructuredOutputMode.NATIVE,
-                stop_sequences=stop_sequences,
-                compacts=compacts,
-                unenforced_format=format_check,
-                unenforced_choice=choice_check,
-            )
+        for each in PASSES:
+            request = each(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
         tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(received)
@@ -284,15 +246,15 @@ class RequestTranslator:
             body=encode(out),
             request=received,
             losses=ledger,
-            undo=undo,
+            undo=context.undo,
             relayed=False,
             prompt_tokens=tokens,
             upstream_model=request.model,
-            fan_out=fan_out,
+            fan_out=context.fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
             echo={name: decoded[name] for name in self._client.echoed_members if name in decoded},
-            rewritten=rewritten,
+            rewritten=context.rewritten,
         )
 
     def _relay(

@@ -24,9 +24,9 @@ from dragoman._ir.events import (
     TextDelta,
     Usage,
 )
-from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, Text
 from dragoman._ir.tools import ToolChoice
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.errors import ErrorKind, WireError
 
 # The signature of a summary that was made here. `native` is {"summary": text}.
@@ -39,12 +39,15 @@ _INSTRUCTION = (
 )
 
 
-def request_summary(request: Request, ledger: Ledger) -> Request:
-    """Return the request for a summary.
+def request_summary(request: Request, context: PassContext) -> Request:
+    """Return the request for a summary, if the client requests a compaction.
 
     The tools stay, though none may be called: they are at the beginning of the prompt, which the upstream has cached.
     """
-    instruction = Message("user", (Text(_INSTRUCTION),))
+    if not request.compact or context.rewritten:
+        return request
+    context.undo = msgspec.structs.replace(context.undo, compacts=True)
+    ledger, instruction = context.ledger, Message("user", (Text(_INSTRUCTION),))
     choice, form = request.tool_choice, request.response_format
     if choice is not None and choice.mode not in ("auto", "none"):
         ledger.altered(

@@ -14,6 +14,7 @@ import msgspec
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, OpaquePart, Param, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 
 
@@ -27,9 +28,15 @@ def refuse_server_state(request: Request, server_state_params: Mapping[Param, st
             raise RequestRefused(message, path=path, code=code)
 
 
-def strip_extensions(request: Request, ledger: Ledger) -> Request:
-    """Strip what only the client's protocol defines, and record each loss. Foreign blocks with a text become text."""
-    defined = request.defined
+def strip_extensions(request: Request, context: PassContext) -> Request:
+    """Strip what only the client's protocol defines, and record each loss. Foreign blocks with a text become text.
+
+    Raises RequestRefused if the request refers to a conversation that a server of that protocol would have.
+    """
+    if context.rewritten:
+        return request
+    refuse_server_state(request, context.client.server_state_params)
+    ledger, defined = context.ledger, request.defined
     for repair in request.repairs:
         ledger.add(repair.code, repair.path, repair.detail)
     ledger.unknown_fields("", request.extra, defined)

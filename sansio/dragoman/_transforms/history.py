@@ -15,31 +15,33 @@ import msgspec
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman.codec import Capabilities
+from dragoman._transforms.pass_context import PassContext
 
 _MISSING = "No result: the conversation went on before the tool had answered."
 _CONTINUE = "Continue your last message from exactly where it ends, without repeating any of it."
 
 
-def repair_history(request: Request, ledger: Ledger) -> Request:
+def repair_history(request: Request, context: PassContext) -> Request:
     """Return the request with a history that every upstream accepts, unchanged if it has one."""
     messages = request.messages
     if _is_sound(messages):
         return request
-    return msgspec.structs.replace(request, messages=_HistoryRepair(ledger).repair(messages))
+    return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(messages))
 
 
-def end_with_user(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
+def end_with_user(request: Request, context: PassContext) -> Request:
     """Append a user turn if the upstream refuses a conversation that ends with an assistant turn.
 
     "This model does not support assistant message prefill. The conversation must end with a user message."
     (vercel/ai#12296, read 2026-11-22)
     """
     messages = request.messages
-    if capabilities.prefill or not messages or messages[-1].role != "assistant":
+    if context.capabilities.prefill or not messages or messages[-1].role != "assistant":
         return request
     path = messages[-1].path
-    ledger.altered(path, "a user message requests the rest: the model does not continue an assistant message")
+    context.ledger.altered(
+        path, "a user message requests the rest: the model does not continue an assistant message"
+    )
     last = Message("user", (Text(_CONTINUE, path=path),), path)
     return msgspec.structs.replace(request, messages=(*messages, last))
 

@@ -27,6 +27,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import JSONObject, encode_text
 from dragoman.codec import Capabilities
 
@@ -67,15 +68,16 @@ def _is_object_schema(form: ResponseFormat) -> bool:
     return schema is None or (isinstance(schema, dict) and schema.get("type") == "object")
 
 
-def fit_format(
-    request: Request, capabilities: Capabilities, ledger: Ledger
-) -> tuple[Request, StructuredOutputMode]:
+def fit_format(request: Request, context: PassContext) -> Request:
     """Return the request with a response format that the upstream supports."""
-    way = choose_output_mode(request, capabilities)
+    way = choose_output_mode(request, context.capabilities)
     form = request.response_format
     if way is StructuredOutputMode.NATIVE or form is None:
-        return request, StructuredOutputMode.NATIVE
-    path = form.path or "/response_format"
+        return request
+    ledger, path = context.ledger, form.path or "/response_format"
+    context.undo = msgspec.structs.replace(
+        context.undo, strip_code_fence=True, json_tool=JSON_TOOL if way is StructuredOutputMode.TOOL else None
+    )
     if way is StructuredOutputMode.TOOL:
         ledger.altered(path, "requested through a forced tool call: the upstream does not support schemas")
         parameters = _ANY_OBJECT if form.schema is None else form.schema
@@ -88,12 +90,12 @@ def fit_format(
             path=path,
         )
         choice = ToolChoice("named", JSON_TOOL, path=path)
-        return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None), way
+        return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None)
     ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
     instruction = Message("system", (Text(_instruction(form), path=path),), path)
     left = ResponseFormat(path=form.path) if way is StructuredOutputMode.OBJECT else None
     messages = _after_first_system(request.messages, instruction)
-    return msgspec.structs.replace(request, messages=messages, response_format=left), way
+    return msgspec.structs.replace(request, messages=messages, response_format=left)
 
 
 def _instruction(form: ResponseFormat) -> str:

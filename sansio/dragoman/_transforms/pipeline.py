@@ -1,8 +1,8 @@
-"""The stages between an upstream's reader and a client's writer, in their order.
+"""The passes over a request and the stages of its response, in their order.
 
-Each stage undoes one thing that a pass over the request did, or does one thing that the client's protocol needs. It
-takes an event and returns any number. A pipeline has only the stages that its response needs; nearly all need no
-stage over text, so deltas bypass the pipeline.
+Each pass changes one thing of the request, and notes in Undo what the response has to undo. Each stage undoes one thing
+that a pass did, or does one thing that the client's protocol needs: it takes an event and returns any number. Only the
+stages that a response needs are built; nearly all need no stage over text, so deltas bypass the pipeline.
 """
 
 from __future__ import annotations
@@ -12,14 +12,44 @@ from typing import Protocol
 
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
-from dragoman._transforms.compaction import CompactionStage
-from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage
-from dragoman._transforms.reasoning_cache import ReasoningCacheStage
-from dragoman._transforms.response_checks import OutputCheckStage
-from dragoman._transforms.signatures import SignatureStage
+from dragoman._transforms.compaction import CompactionStage, request_summary
+from dragoman._transforms.extensions import strip_extensions
+from dragoman._transforms.history import end_with_user, repair_history
+from dragoman._transforms.json_output import CodeFenceStage, JsonToolStage, fit_format
+from dragoman._transforms.pass_context import Pass
+from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_reasoning
+from dragoman._transforms.response_checks import OutputCheckStage, find_unenforced
+from dragoman._transforms.signatures import SignatureStage, drop_foreign_signatures
 from dragoman._transforms.stop_sequences import StopSequenceStage
 from dragoman._transforms.tool_calls import ToolCallStage
+from dragoman._transforms.tools import fit_tools
+from dragoman._transforms.unsupported import (
+    add_cache_key,
+    drop_unsupported,
+    fit_cache_marks,
+    fit_media,
+    fit_tool_settings,
+)
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
+
+# What comes first: what no other protocol has; then the history, which later passes may rely on; then what the upstream
+# accepts; last, what the response has to be checked for.
+PASSES: tuple[Pass, ...] = (
+    strip_extensions,
+    restore_reasoning,
+    request_summary,
+    repair_history,
+    end_with_user,
+    drop_foreign_signatures,
+    fit_format,
+    fit_cache_marks,
+    fit_media,
+    fit_tool_settings,
+    add_cache_key,
+    fit_tools,
+    drop_unsupported,
+    find_unenforced,
+)
 
 
 class Stage(Protocol):

@@ -7,25 +7,27 @@ function is called for turns with these calls that come back without. The core i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from dragoman._ir.events import BlockStarted, Event, SignatureDelta
 from dragoman._ir.request import Message, Reasoning, Request, ToolCall
+from dragoman._transforms.pass_context import PassContext
 
-# Call ids of a turn, as the client has them -> the reasoning that was cached for them.
-ReasoningLookup: TypeAlias = Callable[[tuple[str, ...]], Sequence[Reasoning] | None]
 CachedReasoning: TypeAlias = tuple[tuple[str, ...], tuple[Reasoning, ...]]
 
 
-def restore_reasoning(request: Request, reasoning_lookup: ReasoningLookup) -> Request:
+def restore_reasoning(request: Request, context: PassContext) -> Request:
     """Reattach cached reasoning to assistant turns that made tool calls and came back without it.
 
     Reasoning that readers wrapped for the client's own protocol (`reasoning_content`) does not count, because
     upstreams of another protocol cannot read it.
     """
+    reasoning_lookup = context.reasoning_lookup
+    if reasoning_lookup is None or not context.client.clients_drop_signatures:
+        return request
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman._ir.events import (
     BlockKind,
     BlockStarted,
@@ -21,10 +23,10 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Request, ResponseFormat
 from dragoman._ir.tools import HostedTool, ToolChoice
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, decode
 from dragoman._wire.json_schema import SchemaUndecided, find_broken_keyword, is_strict
-from dragoman.codec import Capabilities
 
 # In characters. Longer responses are not checked.
 MAX_TEXT = 256 * 1024
@@ -37,25 +39,24 @@ _CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
-def find_unenforced(
-    received: Request, sent: Request, capabilities: Capabilities
-) -> tuple[ResponseFormat | None, ToolChoice | None]:
-    """Return the client's response format and tool choice, each None if the upstream enforces it or there is none.
+def find_unenforced(request: Request, context: PassContext) -> Request:
+    """Note the client's response format and tool choice for a check of the response, unless the upstream enforces them.
 
-    sent: the request as it was fitted to the upstream.
+    request: as it is sent.
     """
+    received, enforces = context.received, context.capabilities.enforces
     if received.compact:
-        return None, None  # the response is a summary
+        return request  # the response is a summary
     form, choice = received.response_format, received.tool_choice
-    if form is not None and "schema" in capabilities.enforces and _is_enforced(sent.response_format):
+    if form is not None and "schema" in enforces and _is_enforced(request.response_format):
         form = None
-    if not _demands_call(choice) or (
-        "tool_choice" in capabilities.enforces and _demands_call(sent.tool_choice)
-    ):
+    if not _demands_call(choice) or ("tool_choice" in enforces and _demands_call(request.tool_choice)):
         choice = None
-    if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in sent.tools):
+    if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in request.tools):
         choice = None  # a call of the provider's own tools counts too, and not all are reported
-    return form, choice
+    if form is not None or choice is not None:
+        context.undo = msgspec.structs.replace(context.undo, unenforced_format=form, unenforced_choice=choice)
+    return request
 
 
 def _is_enforced(form: ResponseFormat | None) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaque, Signature, SignatureDelta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Reasoning, Request
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.json import JSON, encode
 from dragoman.codec import ProtocolSpec, UpstreamSpec
 
@@ -25,12 +26,10 @@ MAX_WRAPPED_BYTES = 256 * 1024
 _FIRST_BLOCK = 1 << 40
 
 
-def drop_foreign_signatures(
-    request: Request, upstream: UpstreamSpec, model: str, ledger: Ledger, *, readable: bool = True
-) -> Request:
-    """Drop reasoning signatures issued by a model other than `model`. Forged ones are recorded as losses.
+def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
+    """Drop reasoning signatures issued by a model other than the requested one. Forged ones are recorded as losses.
 
-    readable: False if the upstream has refused signatures. Then its own are dropped too, whatever model made them.
+    If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
@@ -41,25 +40,25 @@ def drop_foreign_signatures(
                 break
         else:
             continue  # as nearly all are
-        parts = [_pinned(part, upstream, model, ledger, readable) for part in message.parts]
+        parts = [_pinned(part, request.model, context) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _pinned(part: Part, upstream: UpstreamSpec, model: str, ledger: Ledger, readable: bool) -> Part:
+def _pinned(part: Part, model: str, context: PassContext) -> Part:
     if type(part) is not Reasoning:
         return part
     if part.forged:
-        ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
+        context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
     signature = part.signature
-    if signature is None or signature.origin != upstream.name:
+    if signature is None or signature.origin != context.upstream.name:
         return part
-    reason = unreadable_reason(signature, upstream, model, readable)
+    reason = unreadable_reason(signature, context.upstream, model, context.signed_reasoning)
     if reason is None:
         return part
-    ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
+    context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
 
 
@@ -69,7 +68,10 @@ FORGED = "a wrapped signature of another gateway, or one that was changed"
 def unreadable_reason(
     signature: Signature, upstream: UpstreamSpec, model: JSON, readable: bool
 ) -> str | None:
-    """Return why the upstream cannot read a signature, None if it can. The arguments: see drop_foreign_signatures."""
+    """Return why the upstream cannot read a signature, None if it can.
+
+    model: that is requested. readable: False if the upstream has refused signatures.
+    """
     if signature.origin != upstream.name:
         return "only its vendor can read this reasoning"
     if not upstream.model_bound_signatures:

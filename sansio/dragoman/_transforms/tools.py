@@ -17,8 +17,9 @@ from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool, Tool, ToolChoice, ToolRef
-from dragoman._ir.undo import ToolOrigin, Undo
+from dragoman._ir.undo import ToolOrigin
 from dragoman._transforms.freeform import custom_tool_as_function, wrap_input
+from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.exceptions import RequestRefused, dotted_path
 from dragoman.codec import Capabilities, ToolLimits
 
@@ -75,14 +76,16 @@ def _shorten(clean: str, exact: str, limit: int) -> str:
     return f"{clean[: limit - _HASH_CHARS - 1]}_{digest}"
 
 
-def fit_tools(
-    request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger, own: str = ""
-) -> tuple[Request, Undo]:
-    """Return the request with tools, choices, calls and ids that the upstream accepts, and the Undo of the changes.
+def fit_tools(request: Request, context: PassContext) -> Request:
+    """Return the request with tools, choices, calls and ids that the upstream accepts.
 
-    own: the upstream's protocol, whose hosted tools it supports.
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
+    capabilities, ledger = context.capabilities, context.ledger
+    rule, own = (
+        context.upstream.tool_limits,
+        context.upstream.name,
+    )  # an upstream supports its own hosted tools
     _refuse_without_its_tool(request, rule, capabilities, own)
     request = _offer_allowed(request, rule, capabilities, ledger)
     accepted = capabilities.custom_tools
@@ -103,8 +106,10 @@ def fit_tools(
     choice = request.tool_choice
     if fitter.origins:
         choice = fitter.choice(choice)
-    fitted = msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
-    return fitted, Undo(fitter.origins, frozenset(fitter.used_ids))
+    context.undo = msgspec.structs.replace(
+        context.undo, origins=fitter.origins, used_ids=frozenset(fitter.used_ids)
+    )
+    return msgspec.structs.replace(request, tools=tools, messages=messages, tool_choice=choice)
 
 
 def _refuse_without_its_tool(

@@ -9,7 +9,7 @@ which is disabled for a model that cannot do both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -29,36 +29,33 @@ from dragoman._ir.request import (
     ToolResult,
 )
 from dragoman._ir.tools import FunctionTool, HostedTool, Tool
+from dragoman._transforms.pass_context import PassContext
 from dragoman._transforms.stop_sequences import split_stop_sequences
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
-from dragoman.codec import Capabilities, UpstreamSpec
-
-# Returns a name for the conversation of a request, None if there is none.
-CacheKeySource: TypeAlias = Callable[[], str | None]
+from dragoman.codec import Capabilities
 
 
-def drop_unsupported(
-    request: Request, upstream: UpstreamSpec, capabilities: Capabilities, max_fan_out: int, ledger: Ledger
-) -> tuple[Request, tuple[str, ...], int]:
-    """Return the request that this upstream accepts, the stop sequences to search for, the number of requests to send.
+def drop_unsupported(request: Request, context: PassContext) -> Request:
+    """Drop settings that the upstream refuses, and record each loss.
 
-    max_fan_out: how many requests the caller can send for one with `n`.
-    Raises RequestRefused (400) for more.
+    Stop sequences that it does not support are left for the response, and choices for several requests. Raises
+    RequestRefused (400) for more choices than the caller can request.
     """
     params = request.params
     if not params:
-        return request, (), 1
+        return request
+    upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     left: dict[Param, JSON] = dict(params)
-    stops: tuple[str, ...] = ()
-    fan_out = 1
     if "stop" in left:
         most = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
         left["stop"], stops = split_stop_sequences(left["stop"], most, _path(request, "stop"), ledger)
         if left["stop"] is None:
             del left["stop"]
+        if stops:
+            context.undo = msgspec.structs.replace(context.undo, stop_sequences=stops)
     if "n" in left and not (upstream.choices and "n" not in capabilities.refuses):
-        fan_out = _fan_out(left.pop("n"), _path(request, "n"), max_fan_out)
+        context.fan_out = _fan_out(left.pop("n"), _path(request, "n"), context.max_fan_out)
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
         refused -= _TAKEN_AT_NONE
@@ -71,28 +68,29 @@ def drop_unsupported(
         ledger.dropped(_path(request, "top_p"), "the model does not accept top_p beside a temperature")
         del left["top_p"]
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
-        return request, (), 1
-    return msgspec.structs.replace(request, params=left), stops, fan_out
+        return request
+    return msgspec.structs.replace(request, params=left)
 
 
 # An upstream that refuses these does not do them, so false loses nothing.
 _OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 
-def add_cache_key(request: Request, capabilities: Capabilities, cache_key: CacheKeySource | None) -> Request:
+def add_cache_key(request: Request, context: PassContext) -> Request:
     """Add a key for the cache of the prompt if the upstream accepts one and the client sent none."""
-    if cache_key is None or not capabilities.cache_keys or "prompt_cache_key" in request.params:
+    if context.cache_key is None or context.rewritten or not context.capabilities.cache_keys:
         return request
-    name = cache_key()
+    name = None if "prompt_cache_key" in request.params else context.cache_key()
     if name is None:
         return request
     return msgspec.structs.replace(request, params={**request.params, "prompt_cache_key": name})
 
 
-def fit_cache_marks(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
+def fit_cache_marks(request: Request, context: PassContext) -> Request:
     """Drop cache marks if the upstream refuses `cache_control`."""
-    if "cache_control" not in capabilities.refuses:
+    if "cache_control" not in context.capabilities.refuses:
         return request
+    ledger = context.ledger
     messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
     tools = [_unmarked(tool, ledger) for tool in request.tools]
     params = request.params
@@ -126,8 +124,9 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
     return msgspec.structs.replace(value, cache=None, extra=extra or None)
 
 
-def fit_media(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
+def fit_media(request: Request, context: PassContext) -> Request:
     """Replace images or files if they are refused: one in the history would fail each later turn."""
+    capabilities, ledger = context.capabilities, context.ledger
     if not capabilities.refuses & _MEDIA:
         return request
     messages = _changed(request.messages, lambda part: _unseen(part, capabilities, ledger))
@@ -158,8 +157,9 @@ def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
     return Text(text, part.cache, path=part.path, rendered=True)
 
 
-def fit_tool_settings(request: Request, capabilities: Capabilities, ledger: Ledger) -> Request:
+def fit_tool_settings(request: Request, context: PassContext) -> Request:
     """Drop `strict`, `parallel_tool_calls` and a forced choice that the upstream does not support."""
+    capabilities, ledger = context.capabilities, context.ledger
     refuses = capabilities.refuses
     if "tool_strict" in refuses and any(
         type(tool) is FunctionTool and tool.strict is not None for tool in request.tools

@@ -134,6 +134,8 @@ def _row_schema(cls: type[Any]) -> Schema:
 
 def _property_schema(key: SettingSpec) -> Schema:
     schema: Schema = msgspec.json.schema(key.type)
+    if key.type is str:
+        schema["minLength"] = 1
     if key.choices:
         schema = {"type": "string", "anyOf": [{"enum": list(key.choices)}, {"pattern": _VARIABLE}]}
     if key.many:

@@ -6,7 +6,6 @@ be sent upstream as four characters. What is put in is not searched again, and n
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 # Enough for a key or a certificate chain. A larger file is the wrong file.
@@ -20,20 +19,12 @@ class InterpolationError(Exception):
     """A reference that cannot be resolved; the text names the reference and never a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class InterpolatedText:
-    """A string after interpolation.
+def expand(text: str, environ: Mapping[str, str], directory: Path, references: list[str]) -> str:
+    """Resolve all references in `text`. Raises InterpolationError.
 
-    value: the text. references: what was put in (`KEY`, `file:/run/key`), in the order of the text.
+    directory: where relative files start.
+    references: gets what was put in (`KEY`, `file:/run/key`), in the order of the text.
     """
-
-    value: str
-    references: tuple[str, ...]
-
-
-def expand(text: str, environ: Mapping[str, str], directory: Path) -> InterpolatedText:
-    """Resolve all references in `text`; relative files start at `directory`. Raises InterpolationError."""
-    references: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
         if match["escaped"]:
@@ -51,7 +42,7 @@ def expand(text: str, environ: Mapping[str, str], directory: Path) -> Interpolat
             raise InterpolationError(f"the environment variable {inner} is not set")
         return value
 
-    return InterpolatedText(_DOLLAR.sub(replace, text), tuple(references))
+    return _DOLLAR.sub(replace, text)
 
 
 def _read(name: str, directory: Path) -> str:

@@ -7,7 +7,7 @@ checks what must fit together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
@@ -16,12 +16,7 @@ from urllib.parse import urlsplit
 
 from dragoman import PROTOCOLS
 from dragoman.codec import ProtocolSpec, UpstreamSpec
-from dragoman_server.capabilities.providers import (
-    PROVIDERS,
-    DiscoveredProvider,
-    discover_providers,
-    host_capabilities,
-)
+from dragoman_server.capabilities.providers import PROVIDERS, discover_providers, host_capabilities
 from dragoman_server.config.model_aliases import check_default_model, read_model_aliases
 from dragoman_server.config.problems import (
     COMMAND_LINE,
@@ -32,19 +27,17 @@ from dragoman_server.config.problems import (
     dotted,
     quote_value,
 )
-from dragoman_server.config.sources import DEFAULT_FILE, ConfigSources
+from dragoman_server.config.sources import ConfigSources, Rows
 from dragoman_server.config.toml_lines import KeyPath
 from dragoman_server.config.valkey_url import VALKEY_EXTRA_MISSING, parse_valkey_url, valkey_available
 from dragoman_server.config.values import is_loopback
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import (
+    ARRAYS,
     SIMULATOR,
     AccountSettings,
     CapabilitySettings,
     ClientKey,
-    ModelCapabilitySettings,
-    Price,
-    RuleSettings,
     ServerSettings,
     Settings,
     UpstreamSettings,
@@ -53,7 +46,6 @@ from dragoman_server.settings import (
 from dragoman_server.settings.fields import SettingSpec
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import ENV_PREFIX
-from dragoman_server.settings.upstreams import upstream_keys
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -63,6 +55,8 @@ __all__ = [
     "load",
 ]
 
+# Read from the working directory if no file is named; it may be missing.
+DEFAULT_FILE = "dragoman.toml"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 
 _TABLES = ("server", "upstreams", "models", "capabilities", "client_keys", "prices", "accounts", "rules")
@@ -112,7 +106,9 @@ def load(
     specs = {name: spec for name, spec in protocols.items() if isinstance(spec, UpstreamSpec)}
     named = path or environ.get(CONFIG_VARIABLE) or None
     file = named or (DEFAULT_FILE if Path(DEFAULT_FILE).is_file() else None)
-    loader = _Loader(file, environ, flags=flags, upstream_keys=upstream_keys(specs))
+    keys, choices = keys_of(UpstreamSettings), tuple(specs)
+    keys = keys | {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}
+    loader = _Loader(file or DEFAULT_FILE, environ, flags=flags, upstream_keys=keys)
     if file is not None:
         loader.read(Path(file))
     settings = loader.settings()
@@ -180,27 +176,31 @@ class _Loader(ConfigSources):
             text = f"is off, and there is no upstream: add [[upstreams]] to a file or set one of {variables}"
             self.add_origin_problem(("server", "simulator"), text)
         models = read_model_aliases(self, self.names)
-        capabilities = self._capabilities()
-        prices = self._prices()
-        client_keys = self._client_keys(server, prices)
-        accounts = self._accounts(upstreams)
-        rules = self._rules()
-        self._check_public(server, client_keys)
+        rows = {name: self.rows(name, cls) for name, cls in ARRAYS.items() if name != "upstreams"}
+        for path, row in (*rows["capabilities"], *rows["accounts"], *rows["rules"]):
+            if row.upstream is not None and row.upstream not in self.names:
+                hint = (
+                    did_you_mean(row.upstream, self.names) or f"; there are {', '.join(sorted(self.names))}"
+                )
+                self.add_problem((*path, "upstream"), f"names no upstream{hint}")
+        self._check_unique(rows["prices"], "model", "has a price already")
+        self._check_unique(rows["client_keys"], "name", "is already the name of another key")
+        self._check_client_keys(rows["client_keys"], server)
+        self._check_accounts(rows["accounts"], upstreams)
+        for path, rule in rows["rules"]:
+            if not (rule.statuses or rule.codes or rule.words):
+                self.add_problem(path, "has no condition: add statuses, codes or words")
+        self._check_public(server)
         self.raise_problems()
+        proxies = [
+            value for name, value in self.environ.items() if name.lower() in _PROXY_VARIABLES and value
+        ]
         settings = Settings(
             server=server,
             upstreams=tuple(upstreams),
             models=models,
-            capabilities=tuple(capabilities),
-            client_keys=tuple(client_keys),
-            prices=tuple(prices),
-            accounts=tuple(accounts),
-            rules=tuple(rules),
-            proxies=tuple(
-                Secret(value)
-                for name, value in self.environ.items()
-                if name.lower() in _PROXY_VARIABLES and value
-            ),
+            proxies=tuple(map(Secret, proxies)),
+            **{name: tuple(row for _, row in found) for name, found in rows.items()},
         )
         check_default_model(self, settings)
         self.raise_problems()
@@ -220,7 +220,7 @@ class _Loader(ConfigSources):
             ):
                 if text is not None:
                     configured.add(name)
-                    self.check_text(values, key, ("server", name), text, ValueOrigin(source, where=where))
+                    self.check_text(values, key, ("server",), text, ValueOrigin(source, where=where))
         for name, value, needed in _NEEDED:
             if name in values and value in (None, values[name]) and needed not in configured:
                 self.add_origin_problem(("server", name), f"needs {needed} as well")
@@ -283,104 +283,65 @@ class _Loader(ConfigSources):
                     f"does not make an upstream {found.provider.name}"
                 )
                 continue
-            problems_before = len(self.problems)
-            values = self._discovered_values(found, ("upstreams", index))
+            path, problems_before = ("upstreams", index), len(self.problems)
+            by_key = ValueOrigin(ENVIRONMENT, where=found.key_variable)
+            by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
+            values: dict[str, Any] = {
+                "name": found.provider.name,
+                "protocol": found.protocol,
+                "protocols": found.protocols,
+                "auth": found.auth,
+            }
+            self.origins |= {dotted((*path, name)): by_key for name in values}
+            key = self.environ[found.key_variable]
+            self.check_text(values, self.upstream_keys["base_url"], path, found.base_url, by_url)
+            self.check_text(values, self.upstream_keys["api_key"], path, key, by_key)
             if len(self.problems) == problems_before:
                 self.names[found.provider.name] = ()
                 index += 1
+                url_variable = found.provider.base_url_variable
+                values["variables"] = {"api_key": found.key_variable, "base_url": url_variable}
                 yield _upstream(values)
-
-    def _discovered_values(self, found: DiscoveredProvider, path: KeyPath) -> dict[str, Any]:
-        name, by_key = found.provider.name, ValueOrigin(ENVIRONMENT, where=found.key_variable)
-        by_url = ValueOrigin(ENVIRONMENT, where=found.base_url_variable or found.key_variable)
-        values = {
-            "name": name,
-            "protocol": found.protocol,
-            "protocols": found.protocols,
-            "auth": found.auth,
-        }
-        for each in values:
-            self.origins[dotted((*path, each))] = by_key
-        for each, text, origin in (
-            ("base_url", found.base_url, by_url),
-            ("api_key", self.environ[found.key_variable], by_key),
-        ):
-            self.check_text(values, self.upstream_keys[each], (*path, each), text, origin)
-        return {
-            **values,
-            "variables": {"api_key": found.key_variable, "base_url": found.provider.base_url_variable},
-        }
 
     # The other tables.
 
-    def _capabilities(self) -> list[ModelCapabilitySettings]:
-        rows = self.rows("capabilities", ModelCapabilitySettings)
+    def _check_unique(self, rows: Rows[Any], key: str, text: str) -> None:
+        seen: set[str] = set()
         for path, row in rows:
-            self._check_upstream_name(path, row.upstream)
-        return [row for _, row in rows]
+            value = getattr(row, key)
+            if value in seen:
+                self.add_problem((*path, key), f"{quote_value(value)} {text}")
+            seen.add(value)
 
-    def _prices(self) -> list[Price]:
-        found: dict[str, Price] = {}
-        for path, price in self.rows("prices", Price):
-            if price.model in found:
-                self.add_problem((*path, "model"), f"{quote_value(price.model)} has a price already")
-            found[price.model] = price
-        return list(found.values())
-
-    def _client_keys(self, server: ServerSettings, prices: Sequence[Price]) -> list[ClientKey]:
-        found: dict[str, ClientKey] = {}
-        for path, key in self.rows("client_keys", ClientKey):
-            if key.name in found:
-                text = f"{quote_value(key.name)} is already the name of another key"
-                self.add_problem((*path, "name"), text)
-            found[key.name] = key
-            if key.budget is not None and not (prices or self.document.get("prices")):
+    def _check_client_keys(self, keys: Rows[ClientKey], server: ServerSettings) -> None:
+        for path, key in keys:
+            if key.budget is not None and not self.document.get("prices"):
                 text = "needs [[prices]]: without a price, a key with a budget may use no model"
                 self.add_problem((*path, "budget"), text)
         admin, secret = server.admin_key, server.secret
-        if found and secret is None:
+        if keys and secret is None:
             self.add_problem(("client_keys",), "need server.secret: their hashes are keyed with it")
-        if admin and admin == secret:
+        if admin and secret and admin == secret:
             self.add_origin_problem(("server", "admin_key"), "is server.secret: it must be a key of its own")
-        elif (
-            admin
-            and secret
-            and hash_client_key(admin.reveal(), secret) in {key.hash for key in found.values()}
-        ):
+        elif admin and secret and hash_client_key(admin.reveal(), secret) in {key.hash for _, key in keys}:
             self.add_origin_problem(("server", "admin_key"), "is a client key: it must be a key of its own")
-        return list(found.values())
 
-    def _accounts(self, upstreams: Sequence[UpstreamSettings]) -> list[AccountSettings]:
-        found: dict[str, AccountSettings] = {}
+    def _check_accounts(self, accounts: Rows[AccountSettings], upstreams: Sequence[UpstreamSettings]) -> None:
+        ids: set[str] = set()
         with_keys = {upstream.name for upstream in upstreams if upstream.api_key is not None}
-        for path, account in self.rows("accounts", AccountSettings):
-            self._check_upstream_name(path, account.upstream)
+        for path, account in accounts:
             self._check_proxy(path, account.proxy)
-            if account.id in found:
+            if account.id in ids:
                 text = f"{quote_value(account.name)} is already an account of this upstream"
                 self.add_problem((*path, "name"), text)
             elif account.upstream in with_keys:
                 text = f"upstream {account.upstream} has an api_key as well: make that an account"
                 self.add_problem(path, text)
-            found[account.id] = account
-        return list(found.values())
+            ids.add(account.id)
 
-    def _rules(self) -> list[RuleSettings]:
-        rows = self.rows("rules", RuleSettings)
-        for path, rule in rows:
-            self._check_upstream_name(path, rule.upstream)
-            if not (rule.statuses or rule.codes or rule.words):
-                self.add_problem(path, "has no condition: add statuses, codes or words")
-        return [rule for _, rule in rows]
-
-    def _check_upstream_name(self, path: KeyPath, name: str | None) -> None:
-        if name is not None and name not in self.names:
-            hint = did_you_mean(name, self.names) or f"; there are {', '.join(sorted(self.names))}"
-            self.add_problem((*path, "upstream"), f"names no upstream{hint}")
-
-    def _check_public(self, server: ServerSettings, client_keys: Sequence[ClientKey]) -> None:
+    def _check_public(self, server: ServerSettings) -> None:
         # Wrong keys are a separate problem; an empty list of keys counts as none.
-        keys = client_keys or self.document.get("client_keys")
+        keys = self.document.get("client_keys")
         if not (is_loopback(server.host) or keys or server.allow_public_without_keys):
             text = (
                 f"{server.host} can be reached from other machines, and there are no client keys, so whoever can "
@@ -392,10 +353,8 @@ class _Loader(ConfigSources):
 
 def _upstream(values: dict[str, Any]) -> UpstreamSettings:
     # Capabilities are resolved for each model, see capabilities/resolve.py.
-    host, capabilities = (
-        host_capabilities(values["base_url"], values["protocol"]),
-        keys_of(CapabilitySettings),
-    )
+    capabilities = keys_of(CapabilitySettings)
+    host = host_capabilities(values["base_url"], values["protocol"])
     known = {name: value for name, value in host.items() if name not in capabilities}
     if values.get("models"):
         known.pop("default_model", None)  # the user's list comes first

@@ -12,28 +12,29 @@ from dragoman_server.settings.patterns import WILDCARD
 def read_model_aliases(
     sources: ConfigSources, upstreams: Mapping[str, KeyPath]
 ) -> dict[str, str | tuple[str, ...]]:
-    """Return the destinations by alias, and record what is wrong with the others.
+    """Return the destinations by alias, and record what is wrong with them.
 
     upstreams: the names of all upstreams, and where the file has them.
     """
     models: dict[str, str | tuple[str, ...]] = {}
     for alias, raw in sources.table(("models",), sources.document.get("models", {})).items():
-        path = ("models", alias)
-        references: list[str] = []
+        path: KeyPath = ("models", alias)
         chain = raw if isinstance(raw, list) else [raw]
         if not chain:
             sources.add_problem(path, "is an empty chain")
-        found: list[str | None] = []
+        found, references = list[str](), list[str]()
         for index, each in enumerate(chain):
             place = (*path, index) if isinstance(raw, list) else path
-            found.append(_read_destination(sources, upstreams, place, alias, each, references))
-        for index, destination in enumerate(found):
-            if destination is not None and destination in found[:index]:
-                sources.add_problem((*path, index), f"{quote_value(chain[index])} is listed twice")
-        destinations = tuple(each for each in found if each is not None)
-        if destinations:
-            models[alias] = destinations if isinstance(raw, list) else destinations[0]
-            sources.record_file_origin(path, references)
+            problems_before = len(sources.problems)
+            destination = sources.expand(place, each, references)
+            problem = _problem(destination, each, alias, upstreams)
+            if problem is None and destination in found:
+                sources.add_problem(place, f"{quote_value(each)} is listed twice")
+            elif problem is not None and len(sources.problems) == problems_before:
+                sources.add_problem(place, problem)
+            found.append(str(destination))
+        models[alias] = tuple(found) if isinstance(raw, list) else found[0]
+        sources.record_file_origin(path, references)
     return models
 
 
@@ -51,26 +52,8 @@ def check_default_model(sources: ConfigSources, settings: Settings) -> None:
         sources.add_origin_problem(("server", "default_model"), text)
 
 
-def _read_destination(
-    sources: ConfigSources,
-    upstreams: Mapping[str, KeyPath],
-    path: KeyPath,
-    alias: str,
-    raw: object,
-    references: list[str],
-) -> str | None:
-    """Return an `upstream/model`; None if something is wrong with it, which is recorded."""
-    before = len(sources.problems)
-    destination = sources.expand(path, raw, references)
-    problem = _problem(destination, raw, alias, upstreams)
-    if problem is None:
-        return str(destination)
-    if len(sources.problems) == before:
-        sources.add_problem(path, problem)
-    return None
-
-
 def _problem(destination: object, raw: object, alias: str, upstreams: Mapping[str, KeyPath]) -> str | None:
+    """Return what is wrong with a destination. raw: the destination before interpolation."""
     if not isinstance(destination, str):
         hint = "; write names with dots in quotes" if isinstance(destination, dict) else ""
         return f"expected a string, found {type_name(destination)}{hint}"

@@ -38,20 +38,19 @@ def quote_value(value: object) -> str:
         return "this integer"
 
 
-# In this order: a TOML boolean is an int for Python.
-_TYPE_NAMES = (
-    (bool, "a boolean"),
-    (str, "a string"),
-    (int, "an integer"),
-    (float, "a float"),
-    (list, "an array"),
-    (dict, "a table"),
-)
+_TYPE_NAMES = {
+    bool: "a boolean",
+    str: "a string",
+    int: "an integer",
+    float: "a float",
+    list: "an array",
+    dict: "a table",
+}
 
 
 def type_name(value: object) -> str:
     """Return the TOML name of a value's type."""
-    return next((name for kind, name in _TYPE_NAMES if isinstance(value, kind)), "a date or time")
+    return _TYPE_NAMES.get(type(value), "a date or time")
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
@@ -93,6 +92,11 @@ class ConfigProblem:
     where: str
     text: str
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The order: files by line, then the environment, then the command line."""
+        return {ENVIRONMENT: 1, COMMAND_LINE: 2}.get(self.source, 0), self.line or 0
+
     def __str__(self) -> str:
         place = self.source if self.line is None else f"{self.source}:{self.line}"
         return ": ".join(part for part in (place, self.where, self.text) if part)
@@ -128,9 +132,3 @@ class ValueOrigin:
         elif self.where:
             place = f"{place} {self.where}"
         return ", ".join((place, *self.references))
-
-
-def by_place(problem: ConfigProblem) -> tuple[int, int]:
-    """Return a sort key: files by line, then the environment, then the command line."""
-    others = (ENVIRONMENT, COMMAND_LINE)
-    return (others.index(problem.source) + 1 if problem.source in others else 0, problem.line or 0)

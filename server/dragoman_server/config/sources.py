@@ -16,7 +16,6 @@ from dragoman_server.config.problems import (
     ConfigError,
     ConfigProblem,
     ValueOrigin,
-    by_place,
     did_you_mean,
     dotted,
     quote_value,
@@ -26,26 +25,25 @@ from dragoman_server.config.toml_lines import KeyPath, TomlLines
 from dragoman_server.config.values import InvalidValue, check_value, header_name, parse_text
 from dragoman_server.settings.fields import SettingKind, SettingSpec, keys_of
 
-# Read from the working directory if no file is named; it may be missing.
-DEFAULT_FILE = "dragoman.toml"
 # A thousand upstreams fit in. A larger file is the wrong file.
 MAX_FILE_BYTES = 1024 * 1024
 
-_SYNTAX_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_SYNTAX_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 _Row = TypeVar("_Row")
+Rows = list[tuple[KeyPath, _Row]]
 
 
 @dataclass(slots=True)
 class ConfigSources:
-    """One file, if there is one, and the environment that its values may refer to.
+    """One file, which may be absent, and the environment that its values may refer to.
 
     origins: where each value came from, by dotted key.
     problems: what is wrong so far.
     document: the parsed file. lines: the line of each key in it.
     """
 
-    file: str | None
+    file: str
     environ: Mapping[str, str]
     origins: dict[str, ValueOrigin] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
@@ -73,30 +71,24 @@ class ConfigSources:
         except UnicodeDecodeError as error:
             self._file_problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text")
         except tomllib.TOMLDecodeError as error:
-            self._syntax_problem(str(error), text)
+            line, message = text.rstrip().count("\n") + 1, str(error)
+            message = message.removesuffix(" (at end of document)") + " at the end of the file"
+            if place := _SYNTAX_PLACE.search(str(error)):
+                line, message = int(place[1]), f"{str(error)[: place.start()]} (column {place[2]})"
+            self._file_problem(line, f"not valid TOML: {message}")
         except (ValueError, RecursionError):
             self._file_problem(None, "has a number that is too large, or is nested too deeply")
         else:
             self.lines = TomlLines(text)
 
-    def _syntax_problem(self, message: str, text: str) -> None:
-        place = _SYNTAX_LINE.search(message)
-        if place is None:
-            line = text.rstrip().count("\n") + 1
-            message = message.removesuffix(" (at end of document)") + " at the end of the file"
-        else:
-            line = int(place[1])
-            message = f"{message[: place.start()]} (column {place[2]})"
-        self._file_problem(line, f"not valid TOML: {message}")
-
     def _file_problem(self, line: int | None, text: str) -> None:
-        self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, "", text))
+        self.problems.append(ConfigProblem(self.file, line, "", text))
 
     # Problems and origins.
 
     def add_problem(self, path: KeyPath, text: str) -> None:
         line = self.lines.line_of(path)
-        self.problems.append(ConfigProblem(self.file or DEFAULT_FILE, line, dotted(path), text))
+        self.problems.append(ConfigProblem(self.file, line, dotted(path), text))
 
     def add_origin_problem(self, path: KeyPath, text: str) -> None:
         """Record a problem of a setting that may have come from any source."""
@@ -105,10 +97,10 @@ class ConfigSources:
 
     def raise_problems(self) -> None:
         if self.problems:
-            raise ConfigError(sorted(self.problems, key=by_place))
+            raise ConfigError(sorted(self.problems, key=lambda problem: problem.place))
 
     def record_file_origin(self, path: KeyPath, references: Sequence[str], raw: str | None = None) -> None:
-        source, line = self.file or DEFAULT_FILE, self.lines.line_of(path)
+        source, line = self.file, self.lines.line_of(path)
         self.origins[dotted(path)] = ValueOrigin(source, line, references=tuple(references), raw=raw)
 
     # Tables.
@@ -131,14 +123,14 @@ class ConfigSources:
             hint = f"write [[{name}]] with two brackets, and the name as a key"
             self.add_problem((name,), f"expected an array of tables, found {type_name(value)}; {hint}")
             return []
-        paths: list[KeyPath] = [(name, index) for index in range(len(value))]
         # An element that is not a table is a problem already; its missing keys would only add more.
-        tables = [(path, self.table(path, table)) for path, table in zip(paths, value, strict=True)]
+        tables = [((name, index), self.table((name, index), each)) for index, each in enumerate(value)]
         return [(path, table) for (path, table), raw in zip(tables, value, strict=True) if table is raw]
 
-    def rows(self, name: str, cls: type[_Row]) -> list[tuple[KeyPath, _Row]]:
+    def rows(self, name: str, cls: type[_Row]) -> Rows[_Row]:
         """Return those tables of an array that have no problems, as settings."""
-        rows, keys = [], keys_of(cls)
+        rows: Rows[_Row] = []
+        keys = keys_of(cls)
         for path, table in self.array_of_tables(name):
             problems_before = len(self.problems)
             values = self.section(path, table, keys)
@@ -197,7 +189,7 @@ class ConfigSources:
             return None
         if key.kind is SettingKind.PATH:
             # Relative paths start at the directory of the file.
-            checked = str(self._directory() / Path(str(checked)).expanduser())
+            checked = str(Path(self.file).parent / Path(str(checked)).expanduser())
         # Part of a URL may be private, so an expanded one is printed as it was written.
         written = quote_value(raw) if key.kind is SettingKind.URL and references else None
         self.record_file_origin(path, references, written)
@@ -206,11 +198,11 @@ class ConfigSources:
     def check_text(
         self, values: dict[str, Any], key: SettingSpec, path: KeyPath, text: str, origin: ValueOrigin
     ) -> None:
-        """Check a text that is not from the file, and put its value into `values`."""
+        """Check a text that is not from the file, and put its value into `values` of the table `path`."""
         try:
             value = parse_text(key, text)
             values[key.name] = check_value(key, value, value)
-            self.origins[dotted(path)] = origin
+            self.origins[dotted((*path, key.name))] = origin
         except InvalidValue as error:
             self.problems.append(ConfigProblem(origin.source, None, origin.where, str(error)))
 
@@ -221,12 +213,7 @@ class ConfigSources:
         if not isinstance(value, str) or "$" not in value:
             return value
         try:
-            expanded = expand(value, self.environ, self._directory())
+            return expand(value, self.environ, Path(self.file).parent, references)
         except InterpolationError as error:
             self.add_problem(path, str(error))
             return value
-        references.extend(expanded.references)
-        return expanded.value
-
-    def _directory(self) -> Path:
-        return Path(self.file).parent if self.file is not None else Path()

@@ -45,14 +45,11 @@ class TomlLines:
             else:
                 self._pair(path)
 
-    def line_of(self, path: Sequence[str | int]) -> int | None:
+    def line_of(self, path: KeyPath) -> int | None:
         """Return the line of `path`, else of its nearest ancestor in the text, else None."""
-        whole = tuple(path)
-        for length in range(len(whole), 0, -1):
-            line = self._lines.get(whole[:length])
-            if line is not None:
-                return line
-        return None
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path)
 
     def __contains__(self, path: KeyPath) -> bool:
         return path in self._lines

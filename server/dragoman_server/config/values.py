@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman import UPSTREAMS
 from dragoman_server.config.problems import did_you_mean, quote_value, type_name
-from dragoman_server.settings.fields import SettingKind, SettingSpec, Text
+from dragoman_server.settings.fields import SettingKind, SettingSpec
 from dragoman_server.settings.secret import Secret
 from dragoman_server.settings.server import LOOPBACK_ORIGINS
 from dragoman_server.settings.upstreams import VERSION_HEADER
@@ -49,28 +49,23 @@ _FORMS: dict[SettingKind, tuple[re.Pattern[str], str]] = {
     SettingKind.PROXY: (_VISIBLE, _NO_URL),
 }
 
-# These frame or route a message: only the HTTP client sets them.
-_FRAMING_HEADERS = frozenset(
-    [
-        "connection",
-        "content-length",
-        "expect",
-        "host",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ]
+# Headers that cannot be set, by their names in lower case.
+_OWN_HEADERS = (
+    # They frame or route a message: only the HTTP client sets them.
+    (
+        re.compile(
+            "connection|content-length|expect|host|keep-alive|proxy-connection|te|trailer|transfer-encoding|upgrade"
+        ),
+        "this header belongs to the connection and cannot be set",
+    ),
+    # Clients identify themselves by these, vendors' SDKs by x-stainless. The gateway sends its own.
+    (
+        re.compile("originator|user-agent|x-app|x-stainless-.*"),
+        "this header identifies the sender, and the gateway sends its own",
+    ),
+    # The translation depends on it.
+    (re.compile(VERSION_HEADER), "this header has a setting of its own: anthropic_version"),
 )
-
-# Headers by which clients identify themselves. The gateway sends its own.
-_IDENTITY_HEADERS = frozenset({"originator", "user-agent", "x-app"})
-_IDENTITY_PREFIX = "x-stainless-"  # of the vendors' SDKs
-
-# The translation depends on them, so they are settings.
-_OWN_SETTINGS = {VERSION_HEADER: "anthropic_version"}
 
 _SWITCHES = {"true": True, "yes": True, "on": True, "1": True}
 _SWITCHES |= {"false": False, "no": False, "off": False, "0": False}
@@ -108,6 +103,8 @@ def check_value(key: SettingSpec, value: object, raw: object) -> object:
 def _check_one(key: SettingSpec, value: object, raw: object) -> object:
     try:
         checked = msgspec.convert(value, key.type)
+        if checked == "":
+            raise InvalidValue("is empty")
         if key.choices and checked not in key.choices:
             raise InvalidValue(_choice_problem(key, str(raw)))
         form = _FORMS.get(key.kind)
@@ -129,8 +126,6 @@ def _type_problem(key: SettingSpec, value: object) -> str:
     kind, limits = key.kind, key.limits
     if kind is SettingKind.STATUSES:
         return "{} is not an HTTP status"
-    if value == "" and kind.base is Text:
-        return "is empty"
     if limits.ge is None or type(value) not in (int, kind.base):
         return f"expected {kind.expected}, found {type_name(value)}"
     if kind is SettingKind.INTEGER:
@@ -259,10 +254,7 @@ def header_name(name: str) -> str:
     """Return the name in lower case. Raises InvalidValue."""
     if not _TOKEN.fullmatch(name):
         raise InvalidValue("is not a header name")
-    if name.lower() in _FRAMING_HEADERS:
-        raise InvalidValue("this header belongs to the connection and cannot be set")
-    if name.lower() in _IDENTITY_HEADERS or name.lower().startswith(_IDENTITY_PREFIX):
-        raise InvalidValue("this header identifies the sender, and the gateway sends its own")
-    if name.lower() in _OWN_SETTINGS:
-        raise InvalidValue(f"this header has a setting of its own: {_OWN_SETTINGS[name.lower()]}")
+    for pattern, problem in _OWN_HEADERS:
+        if pattern.fullmatch(name.lower()):
+            raise InvalidValue(problem)
     return name.lower()

@@ -18,8 +18,6 @@ from dragoman_server.settings.secret import Secret
 
 DAY_S = 86_400
 
-Text = Annotated[str, Meta(min_length=1)]
-
 
 class SettingKind(enum.Enum):
     """How a value is written and checked. Outside of TOML, lists are comma-separated.
@@ -48,13 +46,14 @@ class SettingKind(enum.Enum):
     HASH = "hash"
     HEADERS = "table of headers"
 
-    def __init__(self, label: str, base: Any = Text, expected: str = "a string") -> None:
+    def __init__(self, label: str, base: Any = str, expected: str = "a string") -> None:
         self.label, self.base, self.expected = label, base, expected
 
 
 Name = Annotated[str, SettingKind.NAME]
 FilePath = Annotated[str, SettingKind.PATH]
 Seconds = Annotated[float, SettingKind.SECONDS]
+Wait = Annotated[Seconds, Meta(ge=0, le=3600)]
 Dollars = Annotated[float, SettingKind.DOLLARS]
 Proxy = Annotated[Secret, SettingKind.PROXY]
 

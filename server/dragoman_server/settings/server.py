@@ -9,7 +9,7 @@ from msgspec import Meta
 from dragoman import Capabilities
 from dragoman_server.accounts.policy import MAX_ATTEMPTS
 from dragoman_server.settings.capabilities import ModelCapabilitySettings
-from dragoman_server.settings.fields import DAY_S, Dollars, FilePath, Name, Seconds, SettingKind
+from dragoman_server.settings.fields import DAY_S, Dollars, FilePath, Name, Seconds, SettingKind, Wait
 from dragoman_server.settings.secret import Mask, Secret, secrets_in, url_secrets
 from dragoman_server.settings.upstreams import (
     DEFAULT_ACCOUNT,
@@ -17,7 +17,9 @@ from dragoman_server.settings.upstreams import (
     SIMULATOR,
     SIMULATOR_UPSTREAM,
     AccountSettings,
+    Rate,
     RuleSettings,
+    TokenRate,
     UpstreamSettings,
 )
 
@@ -26,13 +28,14 @@ ENV_PREFIX = "DRAGOMAN_"
 # For `cors_origins`: http and https, of localhost and loopback addresses, on any port.
 LOOPBACK_ORIGINS = "loopback"
 
-BUDGET_PERIODS = ("day", "month", "total")
-RESPONSE_STORES = ("off", "memory", "sqlite")
-ACCOUNT_STORES = ("memory", "sqlite", "valkey")
 # How models of upstreams are listed: see `model_names`.
 FULL, PLAIN, BOTH = MODEL_NAMES = ("full", "plain", "both")
 # The core reads no larger document.
 MAX_BODY_BYTES = 64 * 2**20
+
+
+Timeout = Annotated[Seconds, Meta(ge=0.1, le=DAY_S)]
+TokenPrice = Annotated[Dollars, Meta(ge=0, le=10**6)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,9 @@ class ServerSettings:
         "largest number of client connections per process; 0: half of the files that it may open, at most 10000",
     ] = 0
     send_timeout_s: Annotated[
-        Seconds,
-        Meta(ge=0.1, le=DAY_S),
-        "how long a client may read nothing of its response before its request is cancelled",
+        Timeout, "how long a client may read nothing of its response before its request is cancelled"
     ] = 300.0
-    keepalive_s: Annotated[
-        Seconds, Meta(ge=0, le=3600), "silence after which a stream gets a heartbeat; 0: never"
-    ] = 10.0
+    keepalive_s: Annotated[Wait, "silence after which a stream gets a heartbeat; 0: never"] = 10.0
     allowed_hosts: Annotated[
         tuple[str, ...],
         SettingKind.HOSTS,
@@ -73,13 +72,9 @@ class ServerSettings:
     ] = (LOOPBACK_ORIGINS,)
     max_body_bytes: Annotated[int, Meta(ge=1024, le=MAX_BODY_BYTES), "largest request body"] = MAX_BODY_BYTES
     header_timeout_s: Annotated[
-        Seconds,
-        Meta(ge=0.1, le=DAY_S),
-        "longest time from the first byte of a request to the end of its headers, before a 408",
+        Timeout, "longest time from the first byte of a request to the end of its headers, before a 408"
     ] = 30.0
-    body_timeout_s: Annotated[
-        Seconds, Meta(ge=0.1, le=DAY_S), "longest silence within a request body, before a 408"
-    ] = 30.0
+    body_timeout_s: Annotated[Timeout, "longest silence within a request body, before a 408"] = 30.0
     drain_s: Annotated[
         Seconds, Meta(ge=0, le=DAY_S), "time that open requests have to finish at shutdown"
     ] = 30.0
@@ -100,7 +95,9 @@ class ServerSettings:
         Seconds, Meta(ge=1, le=30 * DAY_S), "age at which an upstream's list of models is fetched again"
     ] = 300.0
     response_store: Annotated[
-        str, RESPONSE_STORES, "where responses to Responses clients are stored, for previous_response_id"
+        str,
+        ("off", "memory", "sqlite"),
+        "where responses to Responses clients are stored, for previous_response_id",
     ] = "off"
     response_store_path: Annotated[
         FilePath | None, "file of the response store sqlite, created if missing"
@@ -116,7 +113,7 @@ class ServerSettings:
     ] = 30.0 * DAY_S
     account_store: Annotated[
         str,
-        ACCOUNT_STORES,
+        ("memory", "sqlite", "valkey"),
         "where account health, limits and budgets are stored: in the process, on this machine, for all gateways",
     ] = "memory"
     account_store_path: Annotated[FilePath | None, "file of the account store sqlite, created if missing"] = (
@@ -132,9 +129,7 @@ class ServerSettings:
         "how many times one request is sent, with one account after another, until one succeeds",
     ] = MAX_ATTEMPTS
     account_wait_s: Annotated[
-        Seconds,
-        Meta(ge=0, le=3600),
-        "how long a request waits for an account when all of them are cooling down",
+        Wait, "how long a request waits for an account when all of them are cooling down"
     ] = 0.0
     secret: Annotated[
         Secret | None,
@@ -192,18 +187,16 @@ class ClientKey:
         tuple[str, ...],
         "models that it may use, by the names that clients send; * matches any text; unset: all",
     ] = ()
-    requests_per_minute: Annotated[
-        int | None, Meta(ge=1, le=10**6), "largest number of requests a minute"
-    ] = None
+    requests_per_minute: Annotated[Rate | None, "largest number of requests a minute"] = None
     tokens_per_minute: Annotated[
-        int | None, Meta(ge=1, le=10**10), "largest number of tokens a minute, of requests and responses"
+        TokenRate | None, "largest number of tokens a minute, of requests and responses"
     ] = None
     budget: Annotated[
         Dollars | None, Meta(ge=0, le=10**9), "most that it may spend in a budget_period, by the [[prices]]"
     ] = None
-    budget_period: Annotated[str, BUDGET_PERIODS, "when the budget starts again, in UTC; total: never"] = (
-        "month"
-    )
+    budget_period: Annotated[
+        str, ("day", "month", "total"), "when the budget starts again, in UTC; total: never"
+    ] = "month"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,17 +206,13 @@ class Price:
     model: Annotated[
         str, "name that clients send, `upstream/model`, or the upstream's own name; * matches any text"
     ]
-    input: Annotated[Dollars, Meta(ge=0, le=10**6), "price of a million input tokens"]
-    output: Annotated[Dollars, Meta(ge=0, le=10**6), "price of a million output tokens"]
+    input: Annotated[TokenPrice, "price of a million input tokens"]
+    output: Annotated[TokenPrice, "price of a million output tokens"]
     cached_input: Annotated[
-        Dollars | None,
-        Meta(ge=0, le=10**6),
-        "price of a million input tokens from a prompt cache; unset: as input",
+        TokenPrice | None, "price of a million input tokens from a prompt cache; unset: as input"
     ] = None
     cache_write: Annotated[
-        Dollars | None,
-        Meta(ge=0, le=10**6),
-        "price of a million input tokens written to a prompt cache; unset: as input",
+        TokenPrice | None, "price of a million input tokens written to a prompt cache; unset: as input"
     ] = None
 
 

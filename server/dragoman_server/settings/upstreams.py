@@ -1,7 +1,7 @@
 """Settings of upstreams and their accounts: the tables `[[upstreams]]`, `[[accounts]]` and `[[rules]]`."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
@@ -12,7 +12,7 @@ from dragoman.document import EFFORTS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.policy import Selection
 from dragoman_server.settings.capabilities import CapabilitySettings
-from dragoman_server.settings.fields import DAY_S, Name, Proxy, Seconds, SettingKind, SettingSpec, keys_of
+from dragoman_server.settings.fields import DAY_S, Name, Proxy, Seconds, SettingKind, Wait
 from dragoman_server.settings.secret import Secret
 
 # The names of the protocols that upstreams may speak, as in the core's registry.
@@ -79,8 +79,7 @@ class UpstreamSettings(CapabilitySettings):
         bool, "keep a conversation with one account, because of prompt caches and signed reasoning"
     ] = True
     hedge_s: Annotated[
-        Seconds,
-        Meta(ge=0, le=3600),
+        Wait,
         "silence after which a second account gets the request too, and the first response counts; 0: never",
     ] = 0.0
     connect_s: Annotated[Seconds, Meta(ge=0.001, le=3600), "longest time to connect"] = 10.0
@@ -107,6 +106,10 @@ class UpstreamSettings(CapabilitySettings):
         return base.removesuffix(written.base_path) + wanted.base_path
 
 
+Rate = Annotated[int, Meta(ge=1, le=10**6)]
+TokenRate = Annotated[int, Meta(ge=1, le=10**10)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSettings:
     """One `[[accounts]]` table. An upstream without any has one, `default`, with its own api_key and proxy."""
@@ -116,15 +119,9 @@ class AccountSettings:
     api_key: Annotated[Secret | None, "the key, best as ${VARIABLE} or ${file:PATH}"] = None
     proxy: Annotated[Proxy | None, "overrides the upstream's"] = None
     weight: Annotated[int, Meta(ge=1, le=1000), "its share with selection = weighted"] = 1
-    requests_per_minute: Annotated[
-        int | None, Meta(ge=1, le=10**6), "largest number of requests a minute"
-    ] = None
-    tokens_per_minute: Annotated[int | None, Meta(ge=1, le=10**10), "largest number of tokens a minute"] = (
-        None
-    )
-    max_concurrent_requests: Annotated[
-        int | None, Meta(ge=1, le=10**6), "largest number of requests at the same time"
-    ] = None
+    requests_per_minute: Annotated[Rate | None, "largest number of requests a minute"] = None
+    tokens_per_minute: Annotated[TokenRate | None, "largest number of tokens a minute"] = None
+    max_concurrent_requests: Annotated[Rate | None, "largest number of requests at the same time"] = None
 
     @property
     def id(self) -> str:
@@ -166,9 +163,3 @@ SIMULATOR_UPSTREAM = UpstreamSettings(
     refuses=(),
     unwraps_signatures=True,
 )
-
-
-def upstream_keys(protocols: Iterable[str]) -> dict[str, SettingSpec]:
-    """Return the keys of upstreams with these protocols to choose from."""
-    keys, choices = keys_of(UpstreamSettings), tuple(protocols)
-    return keys | {name: replace(keys[name], choices=choices) for name in ("protocol", "protocols")}

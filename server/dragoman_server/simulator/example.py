@@ -6,8 +6,8 @@ type. Patterns are ignored.
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from typing import TypeGuard, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 from dragoman.jsontext import JSON, JSONObject
 
@@ -62,28 +62,36 @@ class _Maker:
         self._left -= 1
         if depth > _BOTTOM or self._left <= 0:
             return None
-        if not isinstance(schema, dict):
-            return f"some {name}"
-        for value in _offered_values(schema):
-            self._left -= len(json.dumps(value)) // _UNIT
-            return value
-        if isinstance(schema.get("$ref"), str):
-            return self.value(_resolved(schema["$ref"], self._root), name, depth + 1)
-        if isinstance(schema.get("allOf"), list):
-            return self.value(_merged(schema, self._root), name, depth + 1)
-        for key in ("anyOf", "oneOf"):
-            if isinstance(schema.get(key), list) and schema[key]:
-                return self.value(_choice(schema[key], depth), name, depth + 1)
-        kind = _kind(schema, depth)
-        if kind == "object":
-            return self._object(schema, depth)
-        if kind == "array":
-            return self._array(schema, name, depth)
-        if kind in ("integer", "number"):
-            return _number(schema, whole=kind == "integer")
-        if kind == "boolean":
-            return True
-        return None if kind == "null" else self._string(schema, name)
+        match schema:
+            case {"const": value} | {"default": value} | {"enum": [value, *_]} | {"examples": [value, *_]}:
+                self._left -= len(json.dumps(value)) // _UNIT
+                return value
+            case {"$ref": str(reference)}:
+                return self.value(self._resolved(reference), name, depth + 1)
+            case {"allOf": [*parts]}:
+                return self.value(self._merged(schema, parts), name, depth + 1)
+            case {"anyOf": [_, *_] as choices} | {"oneOf": [_, *_] as choices}:
+                return self.value(_choice(choices, depth), name, depth + 1)
+            case dict():
+                return self._typed(schema, name, depth)
+        return f"some {name}"
+
+    def _typed(self, schema: JSONObject, name: str, depth: int) -> JSON:
+        match _kind(schema, depth):
+            case "object":
+                return self._object(schema, depth)
+            case "array":
+                return self._array(schema, name, depth)
+            case "integer" | "number" as kind:
+                return _number(schema, whole=kind == "integer")
+            case "boolean":
+                return True
+            case "null":
+                return None
+        text = _FORMATS.get(str(schema.get("format")), f"some {name}")
+        text = text.ljust(min(_length(schema, "minLength", 0), self._left * _UNIT), ".")
+        self._left -= len(text) // _UNIT
+        return text[: _length(schema, "maxLength", len(text))]
 
     def _object(self, schema: JSONObject, depth: int) -> JSON:
         """Return the required properties; all of them if the schema does not list any."""
@@ -95,29 +103,37 @@ class _Maker:
         return {name: self.value(properties.get(name, {}), name, depth + 1) for name in names}
 
     def _array(self, schema: JSONObject, name: str, depth: int) -> JSON:
-        least = max(_limit(schema, "minItems", 0), 0 if depth >= _DEEP else 1)
-        wanted = min(least, _limit(schema, "maxItems", least))
+        least = max(_length(schema, "minItems", 0), 0 if depth >= _DEEP else 1)
+        wanted = min(least, _length(schema, "maxItems", least))
         values = [self.value(each, name, depth + 1) for each in _of(list, schema.get("prefixItems"))]
         while len(values) < wanted and self._left > 0:
             values.append(self.value(schema.get("items"), name, depth + 1))
         return values
 
-    def _string(self, schema: JSONObject, name: str) -> str:
-        text = _FORMATS.get(str(schema.get("format")), f"some {name}")
-        text = text.ljust(min(_limit(schema, "minLength", 0), self._left * _UNIT), ".")
-        self._left -= len(text) // _UNIT
-        return text[: _limit(schema, "maxLength", len(text))]
+    def _resolved(self, reference: str) -> JSON:
+        """Return the schema at a local JSON pointer, or None, which allows any value."""
+        found = self._root
+        for step in reference.removeprefix("#").split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            found = found.get(step) if isinstance(found, dict) else None
+        return found
+
+    def _merged(self, schema: JSONObject, parts: list[JSON]) -> JSONObject:
+        """Merge allOf into one schema: later members win, `properties` and `required` are combined."""
+        merged: JSONObject = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in parts:
+            if isinstance(part, dict) and isinstance(part.get("$ref"), str):
+                part = self._resolved(part["$ref"])
+            if isinstance(part, dict):
+                properties = {**_of(dict, merged.get("properties")), **_of(dict, part.get("properties"))}
+                required = [*_of(list, merged.get("required")), *_of(list, part.get("required"))]
+                merged |= {**part, "properties": properties, "required": required}
+        if not merged.get("properties"):
+            merged.pop("properties", None)
+        return merged
 
 
-def _offered_values(schema: JSONObject) -> Iterator[JSON]:
-    """Yield the values that the schema contains, best first."""
-    yield from (schema[key] for key in ("const", "default") if key in schema)
-    for key in ("enum", "examples"):
-        if isinstance(schema.get(key), list):
-            yield from schema[key][:1]
-
-
-def _kind(schema: JSONObject, depth: int) -> str:
+def _kind(schema: JSONObject, depth: int) -> JSON:
     kind = schema.get("type")
     if isinstance(kind, list):
         if depth >= _DEEP and "null" in kind:
@@ -125,72 +141,46 @@ def _kind(schema: JSONObject, depth: int) -> str:
         kind = next((each for each in kind if each != "null"), "null")
     if isinstance(kind, str):
         return kind
-    if "properties" in schema:
-        return "object"
-    return "array" if "items" in schema else "string"
+    return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
 
-def _choice(alternatives: list[JSON], depth: int) -> JSON:
+def _choice(choices: list[JSON], depth: int) -> JSON:
     """Return the first alternative that is not null; at depth null, if that is allowed."""
-    nulls = [each for each in alternatives if isinstance(each, dict) and each.get("type") == "null"]
+    nulls = [each for each in choices if isinstance(each, dict) and each.get("type") == "null"]
     if depth >= _DEEP and nulls:
         return nulls[0]
-    return next((each for each in alternatives if each not in nulls), alternatives[0])
+    return next((each for each in choices if each not in nulls), choices[0])
 
 
-def _resolved(reference: str, root: JSON) -> JSON:
-    """Return the schema at a local JSON pointer, or None, which allows any value."""
-    found = root
-    for step in reference.removeprefix("#").split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
+def _number(schema: JSONObject, *, whole: bool) -> float:
+    value: float = 1
+    highest = _figure(schema, "maximum", math.inf)
+    lowest = _figure(schema, "minimum", -math.inf)
+    step = _figure(schema, "multipleOf", 0)
+    if value > highest:
+        value = math.floor(highest) if whole else highest
+    if value >= (below := _figure(schema, "exclusiveMaximum", math.inf)):
+        value = math.ceil(below) - 1
+    if value < lowest:
+        value = math.ceil(lowest) if whole else lowest
+    if value <= (above := _figure(schema, "exclusiveMinimum", -math.inf)):
+        value = math.floor(above) + 1
+    if step > 0 and math.isfinite(value / step):
+        value = math.ceil(value / step) * step
+    return int(value) if whole else value
 
 
-def _merged(schema: JSONObject, root: JSON) -> JSONObject:
-    """Merge allOf into one schema: later members win, `properties` and `required` are combined."""
-    merged: JSONObject = {key: value for key, value in schema.items() if key != "allOf"}
-    for each in schema["allOf"]:
-        if isinstance(each, dict) and isinstance(each.get("$ref"), str):
-            each = _resolved(each["$ref"], root)
-        if not isinstance(each, dict):
-            continue
-        properties = {**_of(dict, merged.get("properties")), **_of(dict, each.get("properties"))}
-        required = [*_of(list, merged.get("required")), *_of(list, each.get("required"))]
-        merged = {**merged, **each, "properties": properties, "required": required}
-    if not merged.get("properties"):
-        merged.pop("properties", None)
-    return merged
+def _figure(schema: JSONObject, key: str, otherwise: float) -> float:
+    value = schema.get(key)
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGE:
+        return value
+    return otherwise
+
+
+def _length(schema: JSONObject, key: str, otherwise: int) -> int:
+    return max(0, int(_figure(schema, key, otherwise)))
 
 
 def _of(kind: type[_T], value: JSON) -> _T:
     """Return the value if it has that type, else an empty one, because clients send the schemas."""
     return value if isinstance(value, kind) else kind()
-
-
-def _number(schema: JSONObject, *, whole: bool) -> JSON:
-    value: float = 1
-    step = schema.get("multipleOf")
-    lowest, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    highest, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-    if _is_number(highest) and value > highest:
-        value = math.floor(highest) if whole else highest
-    if _is_number(below) and value >= below:
-        value = math.ceil(below) - 1
-    if _is_number(lowest) and value < lowest:
-        value = math.ceil(lowest) if whole else lowest
-    if _is_number(above) and value <= above:
-        value = math.floor(above) + 1
-    if _is_number(step) and step > 0 and math.isfinite(value / step):
-        value = math.ceil(value / step) * step
-    return int(value) if whole else value
-
-
-def _is_number(value: JSON) -> TypeGuard[float]:
-    """True if it is a number to calculate with: those of JSON may be of any size."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGE
-
-
-def _limit(schema: JSONObject, key: str, otherwise: int) -> int:
-    value = schema.get(key)
-    return max(0, int(value)) if _is_number(value) else otherwise

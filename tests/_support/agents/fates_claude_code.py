@@ -31,11 +31,11 @@ def _with_a_picture(text: str) -> str:
 
 _FOUND = f"The tool {DEFERRED} can be called now."
 
-# What says the same at both upstreams.
+# Rows that are the same for both upstreams.
 _COMMON: dict[str, Row] = {
     "/stream": to("/stream"),
     "/metadata/user_id": by(lambda name: sha256(name.encode()).hexdigest(), "/user", code="altered"),
-    # To keep all thinking is what upstreams do that know no such setting.
+    # Upstreams without this setting keep all thinking.
     "/context_management/...": IMPLIED,
 }
 
@@ -48,14 +48,14 @@ def _chat_rows(shift: int) -> dict[str, Row]:
     """Rows of the conversation. shift: how many system messages stand before the first response; they are joined to
     what the user says."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    requested, first, second, pictures, requested_again, response = range(2, 8)
+    requested, first, second, images, requested_again, response = range(2, 8)
     call = f"/messages/{requested}/tool_calls"
     return {
         # --- the opening
         "/messages/0/role": to("/messages/1/role"),
         "/messages/0/content/{n}/type": IMPLIED,
         "/messages/0/content/{n}/text": inside("/messages/1/content"),
-        # --- thinking that only its vendor can read, words, two calls
+        # --- thinking that only its vendor can read, text, two calls
         f"/messages/{read}/role": to(f"/messages/{requested}/role"),
         f"/messages/{read}/content/0/...": lost("foreign_signature"),
         f"/messages/{read}/content/1/type": IMPLIED,
@@ -76,14 +76,14 @@ def _chat_rows(shift: int) -> dict[str, Row]:
         f"/messages/{results}/content/0/content/0/text": by(_with_a_picture, f"/messages/{first}/content"),
         f"/messages/{results}/content/0/content/1/type": made(
             "image_url",
-            f"/messages/{pictures}/content/0/type",
+            f"/messages/{images}/content/0/type",
             code="altered",
             at=f"/messages/{results}/content/0/content/1",
         ),
         f"/messages/{results}/content/0/content/1/source/type": IMPLIED,
         f"/messages/{results}/content/0/content/1/source/media_type": IMPLIED,  # in the URL
         f"/messages/{results}/content/0/content/1/source/data": _data_url(
-            f"/messages/{pictures}/content/0/image_url/url"
+            f"/messages/{images}/content/0/image_url/url"
         ),
         # --- a tool that failed
         f"/messages/{results}/content/1/tool_use_id": to(f"/messages/{second}/tool_call_id"),
@@ -131,7 +131,7 @@ _CHAT_COMMON: dict[str, Row] = {
     "/tools/{n}/name": to("/tools/{n}/function/name"),
     "/tools/{n}/description": to("/tools/{n}/function/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/function/parameters"),
-    # The conversation says that the tool was found, so it is shown like the others.
+    # The conversation has found the tool, so it is sent like the others.
     "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
@@ -140,7 +140,7 @@ def _said_by_the_user(place: str) -> Row:
     return Row((place,), lambda text, found: f"<system>\n{text}\n</system>" in found)
 
 
-# System messages in mid-conversation: a server of which nothing is said may not take any.
+# System messages in mid-conversation: a server with default capabilities may refuse them.
 _SYSTEM_IN_CHAT: dict[str, Row] = {
     "/messages/1/role": Row(code="altered"),
     "/messages/1/content": _said_by_the_user("/messages/1/content"),
@@ -151,7 +151,7 @@ _SYSTEM_IN_CHAT: dict[str, Row] = {
 }
 
 
-# A later system message says another effort, which counts from there on.
+# A later system message sets another effort, which counts from there on.
 _EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field", at="/output_config")}
 
 # --- Responses --------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ _RESPONSES_COMMON: dict[str, Row] = {
     "/tools/{n}/name": to("/tools/{n}/name"),
     "/tools/{n}/description": to("/tools/{n}/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
-    # The conversation says that the tool was found, so it is shown like the others.
+    # The conversation has found the tool, so it is sent like the others.
     "/tools/{n:9}/defer_loading": IMPLIED,
 }
 
@@ -258,7 +258,7 @@ _SYSTEM_IN_RESPONSES: dict[str, Row] = {
 
 # --- by case and upstream ---------------------------------------------------------------------------------------
 
-# Whether thinking is shown cannot be said to a Chat server.
+# Chat has no setting for the display of thinking.
 _THINKING_IN_CHAT: dict[str, Row] = {"/thinking/display": lost()}
 
 FATES: dict[tuple[str, str], Fate] = {

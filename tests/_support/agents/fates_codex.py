@@ -123,7 +123,7 @@ def _tools(inner: str, schema: str, found: int, result: str) -> dict[str, Row]:
         f"{patch}/format/type": Row(code="altered", at=f"{patch}/format"),
         f"{patch}/format/syntax": inside(f"{at(_PATCH)}/description"),
         f"{patch}/format/definition": inside(f"{at(_PATCH)}/description"),
-        # --- a namespace goes by the names of its tools
+        # --- a namespace becomes part of the names of its tools
         f"{space}/type": IMPLIED,
         f"{space}/name": IMPLIED,
         f"{space}/description": lost(),
@@ -162,7 +162,7 @@ _TOOLS_IN_CHAT: dict[str, Row] = {
 }
 _TOOLS_IN_MESSAGES: dict[str, Row] = {
     **_tools("", "input_schema", 13, "/messages/12/content/0/content"),
-    # The vendor has a search of its own, which knows neither of the settings.
+    # The vendor's own search has neither of the settings.
     f"/tools/{_WEB}/type": made("web_search_20250305", "/tools/12/type", code="altered", at=f"/tools/{_WEB}"),
     f"/tools/{_WEB}/external_web_access": IMPLIED,
     f"/tools/{_WEB}/search_content_types/{{n}}": IMPLIED,
@@ -171,7 +171,7 @@ _TOOLS_IN_MESSAGES: dict[str, Row] = {
 # --- the conversation -------------------------------------------------------------------------------------------
 
 _ITEMS: dict[str, Row] = {
-    # What names an item to its own vendor alone: nothing refers to it.
+    # An id that only its own vendor can use: nothing refers to it.
     "/input/{n}/id": IMPLIED,
     # Each of them is complete.
     "/input/{n}/status": IMPLIED,
@@ -236,7 +236,7 @@ _CHAT_ITEMS: dict[str, Row] = {
     "/input/14/output": to("/messages/12/content"),
     **_chat_call(15, 13),
     "/input/15/arguments/...": as_json("/messages/13/tool_calls/0/function/arguments"),
-    # The picture follows behind the result, which has a word in its place.
+    # The image follows the result, which has a text in its place.
     "/input/8/output/0/type": made(
         "image_url", "/messages/6/content/0/type", code="altered", at="/input/8/output/0"
     ),

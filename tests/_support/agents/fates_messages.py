@@ -59,7 +59,7 @@ def _chat_turns(block: int) -> dict[str, Row]:
     return rows
 
 
-# The words of earlier thinking go where a server takes them; the signature is for only its vendor.
+# The text of earlier thinking is sent where a server accepts it; the signature is only for its vendor.
 _REASONING_IN_CHAT: dict[str, Row] = {
     "/messages/{n:1,3}/content/0/type": IMPLIED,
     "/messages/1/content/0/thinking": to("/messages/2/reasoning_content"),
@@ -76,7 +76,7 @@ def _budget(effort: str, place: str) -> dict[str, Row]:
     }
 
 
-# A switch for how the vendor streams, which says nothing about the tool.
+# A switch for the vendor's streaming, which does not change the tool.
 _EAGER: dict[str, Row] = {"/tools/{n}/eager_input_streaming": lost()}
 _FAILED: dict[str, Row] = {
     "/messages/2/content/0/is_error": IMPLIED,  # false
@@ -108,7 +108,7 @@ _RESPONSES: dict[str, Row] = {
     "/tools/{n}/name": to("/tools/{n}/name"),
     "/tools/{n}/description": to("/tools/{n}/description"),
     "/tools/{n}/input_schema/...": to("/tools/{n}/parameters"),
-    # Instructions with a mark are an item: their field takes none.
+    # Instructions with a mark are an item, because their field has no marks.
     "/system/0/type": made("input_text", "/input/0/content/0/type"),
     "/system/0/text": to("/input/0/content/0/text"),
     "/system/0/cache_control/type": made("explicit", "/input/0/content/0/prompt_cache_breakpoint/mode"),
@@ -160,7 +160,7 @@ _OPENCODE_IN_RESPONSES: dict[str, Row] = {
     **_items(0),
     **_budget("low", "/reasoning/effort"),
     "/tool_choice/type": to("/tool_choice"),
-    # A call takes no mark, so it sits on the part before it.
+    # A call cannot have a mark, so it is on the part before it.
     "/messages/2/content/0/content": to("/input/3/output/0/text"),
     "/messages/3/content/0/cache_control/type": made(
         "explicit",

@@ -19,7 +19,7 @@ _COMMON: dict[str, Row] = {
     "/store": IMPLIED,  # no upstream keeps what it is sent, unless it is asked to
     "/include/{n}": IMPLIED,  # it always comes, wrapped where it must be
     "/tools/{n}/type": IMPLIED,
-    "/input/{n}/id": IMPLIED,  # names that mean something to their own vendor alone
+    "/input/{n}/id": IMPLIED,  # ids that only their own vendor can use
 }
 
 # --- to a compatible Chat server ----------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ def _chat_calls(*items: int) -> dict[str, Row]:
     return rows
 
 
-# The words of the summary go where a server takes them; what is encrypted is for only its vendor.
+# The text of the summary is sent where a server accepts it; encrypted content is only for its vendor.
 _THOUGHTS_IN_CHAT: dict[str, Row] = {
     "/input/{n:2,5}/type": IMPLIED,
     "/input/{n:2,5}/summary/0/type": IMPLIED,

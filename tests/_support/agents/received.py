@@ -13,7 +13,7 @@ from dragoman.codec import ResponseContext
 
 Json = dict[str, Any]
 
-# Codex sends it, and gets its own tools back as it sent them; the vendor's types do not know it there.
+# Codex sends it, and gets its own tools back unchanged; the vendor's types do not have it there.
 _OWN = "search_content_types: unknown to WebSearchTool"
 
 

@@ -57,7 +57,7 @@ def vendor_target(provider: str, protocol: str, model: str) -> Capabilities:
     return capabilities_for(Settings(), upstream, model)
 
 
-# The upstream's model, and what it takes.
+# The upstream's model and its capabilities.
 MODELS: dict[str, str] = {CHAT: "some-model", MESSAGES: "claude-opus-5", RESPONSES: "gpt-5.6"}
 TARGETS: dict[str, Capabilities] = {
     CHAT: Capabilities(),

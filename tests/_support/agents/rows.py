@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 Json = dict[str, Any]
-# Said of a value: what was sent and what arrived -> whether that is right.
+# A check of a value: the sent and the arrived one -> True if the row is right.
 Check = Callable[[Any, Any], bool]
 
 
@@ -69,7 +69,7 @@ def lost(code: str = "dropped", at: str | None = None) -> Row:
     return Row(code=code, at=at)
 
 
-# It goes without saying: the form of what is around it, or the target's default.
+# It is implied: by the form of its surroundings, or by the upstream's default.
 IMPLIED = Row()
 
 

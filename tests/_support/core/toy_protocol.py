@@ -85,7 +85,7 @@ PARTS: dict[str, type[Any]] = {
 TOOLS: dict[str, type[Any]] = {"function": FunctionTool, "custom": CustomTool, "hosted": HostedTool}
 NAMES = {kind: name for table in (EVENTS, PARTS, TOOLS) for name, kind in table.items()}
 
-# What stands in a whole response beside blocks.
+# Members of a whole response beside blocks.
 WHOLE_NAMES: dict[type[Any], str] = {Opaque: "opaque", Compacted: "compacted"}
 
 PARAMS_READ: dict[str, Param] = {

@@ -89,7 +89,7 @@ class Cost:
 
 
 COST = Cost()
-# Why a response ended, in each protocol's words.
+# Stop reasons in each protocol's values.
 CHAT_ENDS = {"end": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
 MESSAGES_ENDS = {"end": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
 RESPONSES_ENDS = {"length": "max_output_tokens", "filter": "content_filter"}

@@ -84,7 +84,7 @@ _TOKENS = [{"token": "He", "logprob": -0.5, "bytes": [72, 101], "top_logprobs": 
 _END = [Usage(100, 50, 20, 10, 30), ENDED]
 
 
-def _said(*blocks: list[Event], stop: Stopped) -> list[Event]:
+def _meaning(*blocks: list[Event], stop: Stopped) -> list[Event]:
     return [_START, *[event for block in blocks for event in block], stop, *_END]
 
 
@@ -106,17 +106,17 @@ def _call(block: int, name: str, *texts: str, whole: bool = True) -> list[Event]
 
 
 EVENTS: dict[str, list[Event]] = {
-    "empty": _said(stop=Stopped(StopReason.END)),
-    "text": _said(_text(0, "Hel", "lo \U0001f600", "\u2028\n\n"), stop=Stopped(StopReason.END)),
-    "texts": _said(_text(0, "One."), _text(1, " Two."), stop=Stopped(StopReason.END)),
-    "thought": _said(
+    "empty": _meaning(stop=Stopped(StopReason.END)),
+    "text": _meaning(_text(0, "Hel", "lo \U0001f600", "\u2028\n\n"), stop=Stopped(StopReason.END)),
+    "texts": _meaning(_text(0, "One."), _text(1, " Two."), stop=Stopped(StopReason.END)),
+    "thought": _meaning(
         _reasoning(0, (0, "So"), (0, "."), (1, "And?")), _text(1, "Hm."), stop=Stopped(StopReason.END)
     ),
-    "silent-thought": _said(_reasoning(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
-    "unsealed": _said(
+    "silent-thought": _meaning(_reasoning(0), _text(1, "Hm."), stop=Stopped(StopReason.END)),
+    "unsealed": _meaning(
         _reasoning(0, (0, "So"), signature=False), _text(1, "Hm."), stop=Stopped(StopReason.END)
     ),
-    "interleaved": _said(
+    "interleaved": _meaning(
         _reasoning(0, (0, "a")),
         _call(1, "f", '{"a":', " 1}"),
         _reasoning(2, (0, "b")),
@@ -137,10 +137,10 @@ EVENTS: dict[str, list[Event]] = {
         Stopped(StopReason.TOOL_USE),
         *_END,
     ],
-    "cut-call": _said(
+    "cut-call": _meaning(
         _text(0, "a"), _call(1, "f", '{"a":', whole=False), stop=Stopped(StopReason.MAX_TOKENS)
     ),
-    "cut-text": _said(_text(0, "a"), stop=Stopped(StopReason.MAX_TOKENS)),
+    "cut-text": _meaning(_text(0, "a"), stop=Stopped(StopReason.MAX_TOKENS)),
     "custom": [
         _START,
         BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("call_0", "patch", ToolKind.CUSTOM)),
@@ -158,8 +158,8 @@ EVENTS: dict[str, list[Event]] = {
         Stopped(StopReason.END),
         *_END,
     ],
-    "filtered": _said(stop=Stopped(StopReason.CONTENT_FILTER, explanation="Not that.")),
-    "sequence": _said(_text(0, "one "), stop=Stopped(StopReason.STOP_SEQUENCE, sequence="STOP")),
+    "filtered": _meaning(stop=Stopped(StopReason.CONTENT_FILTER, explanation="Not that.")),
+    "sequence": _meaning(_text(0, "one "), stop=Stopped(StopReason.STOP_SEQUENCE, sequence="STOP")),
     "cited": [
         _START,
         BlockStarted(0, BlockKind.TEXT),
@@ -257,7 +257,7 @@ class _Walk:
     def start_block(self) -> None:
         draw = self.draw
         choice, kind = draw(st.sampled_from(self.startable()))
-        block = self.blocks * 7 % 11  # numbers say nothing about order
+        block = self.blocks * 7 % 11  # indexes do not define the order
         self.blocks += 1
         tool = None
         if kind is BlockKind.TOOL_CALL:

@@ -165,7 +165,7 @@ EXTRAS: dict[str, list[Extra]] = {
     ],
 }
 
-# Members that say nothing only as long as their value is one of those above.
+# Members without meaning only as long as their value is one of those above.
 _BY_VALUE = re.compile(
     r".*/(base_resp|content_filter_results|content_filters|context_management|graph_data|image_tokens|images"
     r"|iterations|matched_stop|odd_\w+|prompt_filter_results|provider_metadata|provider_specific_fields"

@@ -44,7 +44,7 @@ def problem(
     except (RemoteProtocolError, RequestRefused) as error:
         if not error.path:
             return f"{place.path}: refused without a place: {error}"
-        # One of a closed set of values: what it says is missed when it is not there.
+        # One of a closed set of values: without it the output must change.
         if _means_nothing(document, place) or _without(document, place, run) != base:
             return None
         return f"{place.path} ({place.pattern}): nobody misses {str(place.value)[:40]!r}"
@@ -151,7 +151,7 @@ MEANINGLESS_IN_RESPONSES: dict[tuple[str, str], str] = {
 }
 
 
-# Frames whose members repeat what other frames say, or say nothing: what is planted there is not missed.
+# Frames whose members repeat other frames or have no meaning: changes there may be lost.
 REPEATS = re.compile(
     r"response\.(created|queued|in_progress|output_item\.added|content_part\..*|reasoning_summary_part\..*"
     r"|.*\.done|(mcp_list_tools|\w+_call)\..*)|ping|\[DONE\]"

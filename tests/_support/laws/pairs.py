@@ -222,7 +222,7 @@ def gist(assembled: AssembledResponse, protocol: str) -> Any:
         }
         blocks = [texts, *[block for block in blocks if block[0] not in texts]]
     stops = [(stop.reason, stop.sequence, stop.explanation) for stop in assembled.stops if stop.choice == 0]
-    # Streams may say the tier late; Messages cannot.
+    # Streams may report the tier late; Messages cannot.
     tier = None if protocol == MESSAGES else assembled.service_tier
     usage = msgspec.structs.replace(assembled.usage, service_tier=None)
     return blocks, stops, usage, tier, assembled.started.model
@@ -331,7 +331,7 @@ def sent_back(
 
 
 def bag(found: list[Any], protocol: str) -> Any:
-    # Chat has one place for all the reasoning of a turn: what several blocks said is joined there.
+    # Chat has one field for all the reasoning of a turn: several blocks are joined there.
     if protocol != CHAT:
         return found
     texts = ["".join(entry[1:]) for entry in found if len(entry) == 2]

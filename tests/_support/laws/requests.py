@@ -1037,7 +1037,7 @@ RESPONSES_SMALL: dict[str, Body] = {
 
 # --- the simple API -------------------------------------------------------------------------------------------
 
-SIMPLE = "simple_chat"  # for clients alone, so the oracle names its streams, not its requests
+SIMPLE = "simple_chat"  # only for clients, so the oracle has names for its streams, not for its requests
 
 SIMPLE_ALL: dict[str, Body] = {
     "full": {

@@ -23,7 +23,7 @@ from dragoman.codec import ResponseContext
 from dragoman.document import Request
 
 Outcome = tuple[str, tuple[str, ...]]  # the output, and the places in the ledger
-# The members of a Response that say again what was requested.
+# The members of a Response that repeat the request.
 ECHO = (
     "/(access_programs|background|conversation|image|instructions|max_output_tokens|max_tool_calls|metadata"
     "|parallel_tool_calls|previous_response_id|prompt|prompt_cache_key|prompt_cache_options"

@@ -107,7 +107,7 @@ def lost_of_response(upstream: str, client: str, body: Body, draw: st.DataObject
     try:
         outcome = translated_response(upstream, client, planted.document)
     except (RemoteProtocolError, RequestRefused):
-        return []  # it is an error: that is loud
+        return []  # it is an error, so nothing is silent
     return planted.lost(outcome)
 
 

@@ -30,7 +30,7 @@ ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.CUT: {CHAT: {Stop.ERROR}, MESSAGES: {Stop.ERROR}, RESPONSES: {Stop.ERROR}},
 }
 BROKEN = {Stop.ERROR, Stop.CUT}
-# Ids of this form are taken by every provider, so there is no reason to change one.
+# Every provider accepts ids of this form, so there is no reason to change one.
 PLAIN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -54,7 +54,7 @@ def compare(
 
 
 def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
-    # The simple API does not tell why a response ended.
+    # The simple API has no stop reason.
     allowed = {Stop.END} if protocol in SIMPLE else ENDS[upstream.stop][protocol]
     if upstream.stop in BROKEN:
         if client.stop is not Stop.ERROR:
@@ -138,7 +138,7 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     if one != other:
         problems.append(f"reasoning: {_differ(one, other)}")
     if upstream.stop is Stop.FILTER or upstream.said(Kind.REFUSAL):
-        # Which of text and refusal a refused response's words become differs; the words may not be lost.
+        # A refused response may become text or a refusal; its text may not be lost.
         one, other = (_joined(blocks, Kind.TEXT, Kind.REFUSAL) for blocks in (sent, got))
         explained = {one, upstream.explanation, one + upstream.explanation}
         if other not in explained or (one and one not in other):

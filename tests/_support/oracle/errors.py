@@ -43,12 +43,12 @@ CODES = {
     413: {"request_too_large"},
     429: {"rate_limit_exceeded", "insufficient_quota"},
 }
-# What agents look for before they compact the conversation: a code on OpenAI's side, words on Messages'.
+# Agents compact the conversation when they find this: a code of OpenAI's protocols, a message of Messages.
 TOO_LONG = "prompt is too long"
 OVERFLOW = re.compile(
     r"prompt (is )?too long|context (length|window)|length of all messages is too long", re.I
 )
-# Some servers say 400 for a key that they do not know; a Messages client looks for 401.
+# Some servers return 400 for an unknown key; a Messages client expects 401.
 WRONG_KEY = re.compile(r"incorrect api key|api key not valid|api_key_invalid", re.I)
 READERS = {
     CHAT: meaning_chat.failure_of,

@@ -80,7 +80,7 @@ class ChatReader:
         index = fragment.get("index")
         key: tuple[int, Any] = (choice, index if index is not None else ("position", position))
         call = self.slots.get(key)
-        # A new id under an index that is taken is a new call; without an index the id alone decides.
+        # A new id at a used index is a new call; without an index only the id decides.
         if call is None or (call_id and call.id and call_id != call.id):
             call = Block(Kind.CALL, id=call_id, custom=bool(custom))
             blocks.append(call)

@@ -54,7 +54,7 @@ class ChatOrder:
             return
         chunk = as_object(frame.data)
         if chunk is None:
-            return  # told by the type check
+            return  # reported by the type check
         if "error" in chunk:
             self.ended = "error"
             return

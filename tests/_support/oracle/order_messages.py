@@ -100,7 +100,7 @@ class MessagesOrder:
             self._report(where, f"a {self.current.kind} block does not start empty")
         caller = (start.get("caller") or {}).get("type", "direct")
         if self.current.kind in TOOLS:
-            # Calls made by code come whole; clients take a direct call's input from its deltas alone.
+            # Calls made by code come whole; clients read a direct call's input only from its deltas.
             self.current.filled = bool(start.get("input"))
             if self.current.filled and caller == "direct":
                 self._report(where, "a tool block does not start with input {}")

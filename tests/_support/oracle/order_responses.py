@@ -132,7 +132,7 @@ class ResponsesOrder:
             self._report("the final output is not the done items in order")
         rest = output[len(self.done) :]
         current = self.current.added if self.current else {}
-        # An item that was cut may stay open: a call's `done` would tell the client to run half of it.
+        # An item that was cut may stay open: after a call's `done` the client would run half of it.
         cut_call = kind == "response.incomplete" and current.get("type") in CALLS
         if self.current is not None and kind != "response.failed" and not cut_call:
             self._report("an item is still open")

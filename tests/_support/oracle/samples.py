@@ -194,7 +194,13 @@ def responses() -> list[Payload]:
     thinking_block = {"type": "summary_text", "text": "Hmm."}
     said = {"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}
     reasoning = {"id": "rs_1", "type": "reasoning", "summary": [thinking_block]}
-    spoken = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [said]}
+    with_text = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "status": "completed",
+        "content": [said],
+    }
     first = {"id": "fc_1", "type": "function_call", "call_id": "call_a", "name": "add"}
     second = {"id": "fc_2", "type": "function_call", "call_id": "call_b", "name": "now"}
     opened = {"status": "in_progress", "arguments": ""}
@@ -202,7 +208,7 @@ def responses() -> list[Payload]:
         {**first, "status": "completed", "arguments": '{"a": 1}'},
         {**second, "status": "completed", "arguments": "{}"},
     ]
-    final = response("completed", output=[reasoning, spoken, *closed], usage=dict(RESPONSES_USAGE))
+    final = response("completed", output=[reasoning, with_text, *closed], usage=dict(RESPONSES_USAGE))
     text = {"content_index": 0}
     events: list[Payload] = [
         {"type": "response.created", "response": response()},
@@ -213,13 +219,13 @@ def responses() -> list[Payload]:
         at("reasoning_summary_text.done", 0, "rs_1", summary_index=0, text="Hmm."),
         at("reasoning_summary_part.done", 0, "rs_1", summary_index=0, part=thinking_block),
         item("done", 0, **reasoning),
-        item("added", 1, **{**spoken, "status": "in_progress", "content": []}),
+        item("added", 1, **{**with_text, "status": "in_progress", "content": []}),
         at("content_part.added", 1, "msg_1", **text, part={**said, "text": ""}),
         at("output_text.delta", 1, "msg_1", **text, delta="Let me ", logprobs=[]),
         at("output_text.delta", 1, "msg_1", **text, delta="see.", logprobs=[]),
         at("output_text.done", 1, "msg_1", **text, text="Let me see.", logprobs=[]),
         at("content_part.done", 1, "msg_1", **text, part=said),
-        item("done", 1, **spoken),
+        item("done", 1, **with_text),
         item("added", 2, **first, **opened),
         at("function_call_arguments.delta", 2, "fc_1", delta='{"a": 1}'),
         at("function_call_arguments.done", 2, "fc_1", arguments='{"a": 1}'),
@@ -230,7 +236,7 @@ def responses() -> list[Payload]:
         item("done", 3, **closed[1]),
         {"type": "response.completed", "response": final},
     ]
-    # Each payload its own objects, so that a test may break one alone.
+    # Each payload has its own objects, so that a test can break only one.
     return [json.loads(json.dumps(event)) for event in events]
 
 

@@ -35,7 +35,7 @@ CHAT = "openai_chat"
 MESSAGES = "anthropic_messages"
 RESPONSES = "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
-# The simple API is for clients alone; its streams come in two forms, by the path of the endpoint.
+# The simple API is only for clients; its streams have two forms, by the path of the endpoint.
 SIMPLE_LINES = "simple_chat/chat/stream"
 SIMPLE_EVENTS = "simple_chat/chat/sse"
 SIMPLE = (SIMPLE_LINES, SIMPLE_EVENTS)
@@ -100,7 +100,7 @@ EXTENSIONS: dict[type[BaseModel], set[str]] = {
     c.ChatCompletionMessage: _CHAT_MESSAGE_EXTENSIONS,
     c_chunk.Choice: {"stop_reason"},  # the matched stop string
     c_whole.Choice: {"stop_reason"},
-    CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter tells it
+    CompletionUsage: {"server_tool_use_details"},  # how many searches, as OpenRouter reports them
     r.ResponseErrorEvent: {"error"},  # the server nests what the SDK type has flat; we send both
     # The server echoes them, and Open Responses requires them.
     r.Response: {"store", "frequency_penalty", "presence_penalty"},
@@ -329,11 +329,13 @@ def _recorded(error: ValidationError) -> list[str]:
     found = error.errors(include_url=False, include_input=False)
     # A member whose `type` literal does not fit is not the member that was meant.
     unmeant = [e["loc"][:-1] for e in found if e["type"] == "literal_error" and e["loc"][-1] == "type"]
-    meant = [e for e in found if not any(e["loc"][: len(prefix)] == prefix for prefix in unmeant)]
-    if not meant:  # a union inside the member that was meant has no fitting member: the deepest complaint
+    upstream_meaning = [e for e in found if not any(e["loc"][: len(prefix)] == prefix for prefix in unmeant)]
+    if (
+        not upstream_meaning
+    ):  # a union inside the member that was meant has no fitting member: the deepest complaint
         depth = max(len(e["loc"]) for e in found)
-        meant = [e for e in found if len(e["loc"]) == depth]
-    reported = [f"{_path(e['loc'])}: {e['msg']}" for e in meant]
+        upstream_meaning = [e for e in found if len(e["loc"]) == depth]
+    reported = [f"{_path(e['loc'])}: {e['msg']}" for e in upstream_meaning]
     return list(dict.fromkeys(reported))
 
 

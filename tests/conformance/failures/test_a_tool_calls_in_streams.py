@@ -174,12 +174,12 @@ WAITS = {CHAT: "tool_calls", MESSAGES: "tool_use", RESPONSES: "completed"}
 
 @pairs()
 @pytest.mark.parametrize("stop", ["end", "tool"])
-@pytest.mark.parametrize("spoken", [True, False], ids=["text-before", "only-calls"])
+@pytest.mark.parametrize("with_text", [True, False], ids=["text-before", "only-calls"])
 def test_A8_a_turn_that_ends_with_calls_stops_for_tool_use(
-    client: str, upstream: str, stop: str, spoken: bool
+    client: str, upstream: str, stop: str, with_text: bool
 ) -> None:
     """Also where the upstream's reason is `stop`, and where text came before the calls."""
-    blocks = [Text("Let me see."), Call("call_a")] if spoken else [Call("call_a")]
+    blocks = [Text("Let me see."), Call("call_a")] if with_text else [Call("call_a")]
     data = stream(upstream, *blocks, stop=stop)
     received = receive(upstream, client, data)
     assert received.finish == WAITS[client]
@@ -420,7 +420,7 @@ def test_A18_a_change_of_field_starts_a_new_block(client: str) -> None:
     assert (len(starts), len(stops)) == (4, 4)
 
 
-# What an upstream may say after its end event, in its own protocol: more text, another call, another end.
+# What an upstream may send after its end event: more text, another call, another end.
 LATE: dict[str, list[s.Payload]] = {
     CHAT: [s.chunk({"content": "late"}), s.chunk(s.call(0, "call_z", "late", "{}")), s.chunk({}, "length"), "[DONE]"],
     MESSAGES: [

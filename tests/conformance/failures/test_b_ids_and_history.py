@@ -122,7 +122,7 @@ def requested_in_messages(*content: Json) -> Json:
     return body | {"messages": [*body["messages"], {"role": "user", "content": list(content)}]}
 
 
-# What the last user turn holds -> who speaks behind the calls.
+# The content of the last user turn -> the roles after the calls.
 MIXED: dict[str, tuple[Json, ...]] = {
     "text first": (text("See:"), result("call_a", "1"), result("call_b", "2")),
     "text between": (result("call_a", "1"), text("See:"), result("call_b", "2")),
@@ -170,16 +170,16 @@ def with_pictures(client: str) -> Json:
     body = request(client, *TWO_CALLS, Result("call_a", "1"), Result("call_b", "2"))
     if client == RESPONSES:
         for item in body["input"][-2:]:
-            picture = {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"}
-            item["output"] = [{"type": "input_text", "text": item["output"]}, picture]
+            image = {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"}
+            item["output"] = [{"type": "input_text", "text": item["output"]}, image]
     elif client == MESSAGES:
         source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
         for block in body["messages"][-1]["content"]:
             block["content"] = [text(block["content"]), {"type": "image", "source": source}]
     else:
         for message in body["messages"][-2:]:
-            picture = {"type": "image_url", "image_url": {"url": IMAGE_URL}}
-            message["content"] = [{"type": "text", "text": message["content"]}, picture]
+            image = {"type": "image_url", "image_url": {"url": IMAGE_URL}}
+            message["content"] = [{"type": "text", "text": message["content"]}, image]
     return body
 
 
@@ -188,9 +188,9 @@ def test_B6_images_stay_inside_their_result(client: str) -> None:
     sent = translate_request(client, MESSAGES, with_pictures(client)).body
     assert refused(MESSAGES, sent) == []
     assert outline(MESSAGES, sent)[2:] == ["user tool_result tool_result"]
-    for block, words_of in zip(sent["messages"][2]["content"], "12", strict=True):
+    for block, texts_of in zip(sent["messages"][2]["content"], "12", strict=True):
         assert [part["type"] for part in block["content"]] == ["text", "image"]
-        assert block["content"][0]["text"] == words_of
+        assert block["content"][0]["text"] == texts_of
         assert block["content"][1]["source"]["data"] == PIXEL
 
 
@@ -200,8 +200,8 @@ def test_B6_for_chat_images_follow_all_results(client: str) -> None:
     sent = translate_request(client, CHAT, with_pictures(client)).body
     assert refused(CHAT, sent) == []
     assert outline(CHAT, sent) == ["user", "assistant", "tool", "tool", "user"]
-    pictures = [part for part in sent["messages"][-1]["content"] if part["type"] == "image_url"]
-    assert [part["image_url"]["url"] for part in pictures] == [IMAGE_URL] * 2
+    images = [part for part in sent["messages"][-1]["content"] if part["type"] == "image_url"]
+    assert [part["image_url"]["url"] for part in images] == [IMAGE_URL] * 2
 
 
 @each("client", (MESSAGES, RESPONSES))
@@ -317,7 +317,7 @@ def test_B10_reasoning_is_accepted_with_and_without_an_id(upstream: str, given: 
     body = request(RESPONSES, User("Hi"), model(Reasoning("Hm."), Text("Yes.")), User("Go on"))
     body["input"][1] |= given
     sent = translate_request(RESPONSES, upstream, body).body
-    if upstream != RESPONSES:  # to its own protocol it goes as it came
+    if upstream != RESPONSES:  # for its own protocol it is unchanged
         assert refused(upstream, sent) == []
         assert "Yes." in str(sent)
 
@@ -386,7 +386,7 @@ def test_B13_texts_around_a_call_are_separate_and_sent_once(client: str, upstrea
     for said in ("Before.", "After."):
         assert received.meaning.said(*{block.kind for block in received.meaning.blocks}).count(said) == 1
     whole = receive_whole(upstream, client, data, streams=True)
-    if client == CHAT:  # one string: the order is lost, no word is
+    if client == CHAT:  # one string: the order is lost, the texts are not
         assert whole["choices"][0]["message"]["content"] == "Before.After."
         return
     assert [kind for kind, _ in received.gist] == ["text", "call", "text"]

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.each_protocol
 Json = dict[str, Any]
 OTHERS = (MESSAGES, RESPONSES)
 
-# Requests that switch thinking off and still name an effort, as each client can say it.
+# Requests of each client that disable thinking and still have an effort.
 OFF: dict[str, Json] = {
     "thinking off": {"thinking": {"type": "disabled"}},
     "and an effort": {"thinking": {"type": "disabled"}, "output_config": {"effort": "high"}},
 }
-# What a Chat upstream calls its setting -> how it says that thinking is off.
+# The setting of a Chat upstream -> the field that disables thinking.
 SWITCHED_OFF: dict[str, Json] = {
     "reasoning_effort": {"reasoning_effort": "none"},
     "reasoning": {"reasoning": {"effort": "none"}},
@@ -264,7 +264,7 @@ def test_C9_without_thinking_sampling_settings_are_sent(client: str, requested: 
     assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
 
 
-# What a Messages client says -> the effort that it comes to; None: nothing is said about it.
+# The settings of a Messages client -> the effort; None: no effort.
 ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
 ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
 WANTED: dict[str, tuple[Json, str | None]] = {

@@ -103,7 +103,7 @@ ALL: Json = {
     "cache_creation_input_tokens": 100,
     "output_tokens": 1,
 }
-# What the server says at the start and at the end; the true figures are those of CACHED each time.
+# Usage at the start and at the end; the right result is always CACHED.
 CUMULATIVE: dict[str, tuple[Json, Json]] = {
     "only output": (ALL, {"output_tokens": 50}),
     "all again": (ALL, {**ALL, "output_tokens": 50}),
@@ -153,7 +153,7 @@ def test_D2_several_usage_reports_in_the_middle(client: str) -> None:
     check_totals(receive(MESSAGES, client, data, translates=True))
 
 
-# The whole prompt at the start, without a word of the cache; the split at the end.
+# The whole prompt at the start, without the cache; the split at the end.
 LATE_SPLIT = ({"input_tokens": 1000, "output_tokens": 0}, {**ALL, "output_tokens": 50})
 
 

@@ -80,7 +80,7 @@ def test_E1_an_early_end_of_a_whole_response_sends_nothing(client: str, upstream
         machine.receive_eof()
         assert machine.outcome is Outcome.FAILED
         assert machine.error is not None
-        if client != upstream:  # a relay's caller holds the bytes back until it knows
+        if client != upstream:  # the server does not send the bytes of a relay before the outcome
             assert machine.data_to_send() == b""
         status, reported = spec_of(client).write_error(machine.error, None)
         assert status >= 500
@@ -228,7 +228,7 @@ def test_E5_an_error_event_ends_the_response(client: str, kind: str, after: int)
         assert (error["message"], error["type"], error["code"]) == ("Busy.", named, code)
 
 
-# How many frames come before the line, what its object stands in, and what follows.
+# The number of frames before the line, the holder of its object, and the bytes after it.
 ERROR_LINES = {
     "first": (0, b"%b", b"\n\ndata: [DONE]\n\n"),
     "in a block": (3, b"%b", b"\n\n"),
@@ -345,7 +345,7 @@ def test_E8_after_the_first_byte_errors_are_sent_in_the_stream(client: str, upst
         assert check_stream(client, received.data, include_usage=True) == []
 
 
-# stop_reason of a Messages server -> the word in each client's protocol.
+# stop_reason of a Messages upstream -> the stop reason in each client's protocol.
 REASONS: dict[str, dict[str, str]] = {
     "max_tokens": {CHAT: "length", RESPONSES: "max_output_tokens"},
     "model_context_window_exceeded": {CHAT: "length", RESPONSES: "max_output_tokens"},

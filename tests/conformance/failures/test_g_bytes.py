@@ -62,8 +62,8 @@ def whole_response(upstream: str) -> Json:
         call = {"type": "tool_use", "id": "c", "name": "add", "input": json.loads(ARGUMENTS), "caller": None}
         return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": WORDS}, call]}
     part = {"type": "output_text", "text": WORDS, "annotations": [], "logprobs": []}
-    spoken = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
-    return {**s.WHOLE[RESPONSES], "output": [spoken, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
+    with_text = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return {**s.WHOLE[RESPONSES], "output": [with_text, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -88,8 +88,8 @@ def context_of(client: str, upstream: str) -> ResponseContext:
     return translate_request(client, upstream, request(client, User("Hi"))).response_context()
 
 
-# All that `str.splitlines` takes for the end of a line and a stream of events does not. Those below a blank are
-# escaped in JSON, the other three stand there as they are.
+# Ends of lines for `str.splitlines`, but not for a stream of events. Those below a blank are
+# escaped in JSON, the other three are not.
 BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 BROKEN = "".join(f"{number}{mark}" for number, mark in enumerate(BREAKS)) + "end"
 

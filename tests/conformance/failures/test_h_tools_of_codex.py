@@ -26,7 +26,7 @@ APPLY: Json = {
     "description": "Changes files.",
     "format": GRAMMAR,
 }
-# Who has no free-text tools. A server that speaks Responses usually does, so its setting says that it does not.
+# Upstreams without custom tools. Responses upstreams usually have them, so a setting disables them.
 NO_CUSTOM = Capabilities(custom_tools=False)
 CLIENTS = (CHAT, RESPONSES)
 

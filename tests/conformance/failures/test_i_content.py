@@ -28,7 +28,7 @@ MARK = {"type": "ephemeral"}
 # --- pictures -----------------------------------------------------------------------------------------------------
 
 
-def picture(protocol: str, url: str = DATA_URL) -> Json:
+def image(protocol: str, url: str = DATA_URL) -> Json:
     if protocol == CHAT:
         return {"type": "image_url", "image_url": {"url": url}}
     if protocol == RESPONSES:
@@ -82,10 +82,10 @@ each_url = pytest.mark.parametrize("url", [DATA_URL, WEB_URL], ids=["data", "web
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
 @each_url
-@pytest.mark.parametrize("spoken", [True, False], ids=["with-text", "only-image"])
-def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: str, spoken: bool) -> None:
+@pytest.mark.parametrize("with_text", [True, False], ids=["with-text", "only-image"])
+def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: str, with_text: bool) -> None:
     """A tool message only has text: the images follow all results in a user message."""
-    parts = [text(client, "A cat:"), picture(client, url)] if spoken else [picture(client, url)]
+    parts = [text(client, "A cat:"), image(client, url)] if with_text else [image(client, url)]
     sent = translate_request(client, upstream, with_result(client, *parts))
     assert refused(upstream, sent.body) == []
     assert outline(upstream, sent.body)[:5] == ["user", "assistant", "tool", "tool", "user"]
@@ -93,7 +93,7 @@ def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: s
     assert list(urls_of(upstream, tools)) == []
     assert list(urls_of(upstream, after)) == [url]
     first, second = (result for _, result in results_of(upstream, sent.body))
-    assert first.startswith("A cat:") is spoken
+    assert first.startswith("A cat:") is with_text
     assert "[image" in first, "the model is told where it is"
     assert second == "fine"
     assert "altered" in sent.losses.values()
@@ -105,7 +105,7 @@ def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: s
 def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
     client: str, upstream: str, url: str
 ) -> None:
-    body = with_result(client, text(client, "A cat:"), picture(client, url))
+    body = with_result(client, text(client, "A cat:"), image(client, url))
     sent = translate_request(client, upstream, body, capabilities=Capabilities(tool_images=True))
     assert outline(upstream, sent.body) == ["user", "assistant", "tool", "tool", "user"]
     assert list(urls_of(upstream, sent.body["messages"][2])) == [url]
@@ -117,7 +117,7 @@ def test_I1_images_stay_in_results_where_the_upstream_accepts_them_there(
 @each_url
 def test_I1_images_of_results_reach_every_upstream(client: str, upstream: str, url: str) -> None:
     sent = translate_request(
-        client, upstream, with_result(client, text(client, "A cat:"), picture(client, url))
+        client, upstream, with_result(client, text(client, "A cat:"), image(client, url))
     ).body
     assert refused(upstream, sent) == []
     if upstream == MESSAGES:
@@ -149,7 +149,7 @@ def test_I1_documents_of_results_reach_the_model(upstream: str) -> None:
 def test_I2_images_of_the_user_are_sent(client: str, upstream: str, url: str) -> None:
     """In their place between the texts."""
     body = request(client, User("Hi"), tools=())
-    content = [text(client, "before"), picture(client, url), text(client, "after")]
+    content = [text(client, "before"), image(client, url), text(client, "after")]
     history(client, body)[0]["content"] = content
     sent = translate_request(client, upstream, body)
     (message,) = history(upstream, sent.body)
@@ -325,7 +325,7 @@ def marked(client: str) -> tuple[Json, int]:
         body["system"] = [{**text(client, "S"), "cache_control": MARK}]
         body["messages"][0]["content"] = [
             {**text(client, "Hi"), "cache_control": MARK},
-            {**picture(client), "cache_control": MARK},
+            {**image(client), "cache_control": MARK},
         ]
         body["messages"][1]["content"][0]["cache_control"] = MARK
         body["messages"][2]["content"][0] |= {
@@ -336,7 +336,7 @@ def marked(client: str) -> tuple[Json, int]:
         return body, 7
     body["messages"][0]["content"] = [
         {**text(client, "Hi"), "cache_control": MARK},
-        {**picture(client), "cache_control": MARK},
+        {**image(client), "cache_control": MARK},
     ]
     body["messages"][2]["content"] = [{**text(client, "in"), "cache_control": MARK}]
     body["tools"][0]["cache_control"] = MARK
@@ -354,7 +354,7 @@ def test_I6_cache_marks_without_a_field_are_losses(client: str, upstream: str) -
         path for path, code in sent.losses.items() if path.endswith("cache_control") and code == "dropped"
     ]
     assert len(reported) == count
-    # A marked system text is an item of its own, a plain one may be `instructions`: both say the same.
+    # A marked system text is an item of its own, a plain one may be `instructions`: both mean the same.
     assert client == CHAT or json.dumps(sent.body).count('"S"') == 1
     body.pop("system", None)
     plain = json.loads(json.dumps(body).replace(f', "cache_control": {json.dumps(MARK)}', ""))
@@ -376,7 +376,7 @@ def test_I6_cache_marks_are_sent_where_the_upstream_has_them(client: str, upstre
 @pairs((MESSAGES, RESPONSES), [MESSAGES, CHAT, RESPONSES])
 def test_I1_no_image_is_lost_beside_thinking(client: str, upstream: str) -> None:
     """The turn of the calls has more in it than calls."""
-    body = with_result(client, picture(client))
+    body = with_result(client, image(client))
     turn = request(client, model(Reasoning("Hm."), Text("Let me look.")), tools=())
     if client == MESSAGES:
         body["messages"][1]["content"][:0] = turn["messages"][0]["content"]

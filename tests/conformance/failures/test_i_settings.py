@@ -317,12 +317,14 @@ def for_responses(choice: Any) -> Any:
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
 @pytest.mark.parametrize("alone", [True, False])
 def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: bool) -> None:
-    said, meant = IN_CHAT[choice]
+    said, upstream_meaning = IN_CHAT[choice]
     body = request(MESSAGES, User("Hi"), tool_choice={**said, "disable_parallel_tool_use": alone})
     sent = translate_request(MESSAGES, upstream, body)
     assert sent.body.get("parallel_tool_calls", True) is not alone
     # Chat's default is left out.
-    assert sent.body.get("tool_choice", "auto") == (meant if upstream == CHAT else for_responses(meant))
+    assert sent.body.get("tool_choice", "auto") == (
+        upstream_meaning if upstream == CHAT else for_responses(upstream_meaning)
+    )
     assert sent.losses == {}
 
 
@@ -358,11 +360,13 @@ def test_I18_none_stays_none(client: str, upstream: str, alone: bool | None) -> 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("choice", IN_CHAT)
 def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: str) -> None:
-    said, meant = IN_CHAT[choice]
+    said, upstream_meaning = IN_CHAT[choice]
     body = request(MESSAGES, User("Hi"), tool_choice=said)
     body["tools"][0]["description"] = "Adds."
     sent = translate_request(MESSAGES, upstream, body).body
-    assert sent.get("tool_choice", "auto") == (meant if upstream == CHAT else for_responses(meant))
+    assert sent.get("tool_choice", "auto") == (
+        upstream_meaning if upstream == CHAT else for_responses(upstream_meaning)
+    )
     (tool,) = sent["tools"]
     assert tool["type"] == "function"
     inner = tool["function"] if upstream == CHAT else tool

@@ -85,7 +85,7 @@ THINKING_EFFORT: list[tuple[Capabilities, Any, Any, Any, Any]] = [
         "max",
         [],
     ),
-    # a word to come
+    # a future effort
     (ADAPTIVE, effort("ultra"), {"type": "adaptive"}, "ultra", []),
     (ADAPTIVE, ReasoningConfig("adaptive"), {"type": "adaptive"}, None, []),
     (ADAPTIVE, ReasoningConfig(display="omitted"), {"type": "adaptive", "display": "omitted"}, None, []),

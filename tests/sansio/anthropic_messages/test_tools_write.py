@@ -52,7 +52,7 @@ def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: A
             },
             [],
         ),
-        # Schemas without strictness are taken as they are.
+        # Schemas without strictness are accepted unchanged.
         (
             FunctionTool(
                 "f", None, {"type": "object", "properties": {"a": {"type": "string", "minLength": 2}}}

@@ -84,7 +84,7 @@ def test_the_upstreams_protocol_decides_which_headers_a_body_requires() -> None:
     out = RequestTranslator(client=CLIENT, upstream=upstream).translate(body, model="wire-model")
     assert out.headers == (("model-too", "wire-model"),)
     assert translated(body)[1].headers == ()
-    # Of a relayed request the client says them.
+    # Those of a relayed request are the client's.
     assert RequestTranslator(client=upstream, upstream=upstream).translate(body).headers == ()
 
 
@@ -363,7 +363,7 @@ def test_every_pass_runs() -> None:
     undo = whole.undo
     assert (undo.json_tool, undo.strip_code_fence, undo.stop_sequences, undo.compacts) == (
         "json_response",
-        True,  # a model that does not call the tool says it as text
+        True,  # a model that does not call the tool may write it as text
         ("b",),
         False,
     )
@@ -469,6 +469,6 @@ def test_a_model_is_needed() -> None:
 
 
 def test_images_are_not_counted_by_their_bytes() -> None:
-    picture = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
-    body = request_body(messages=[{"role": "user", "parts": [picture]}])
+    image = {"t": "media", "kind": "image", "source": "base64", "data": "A" * 400_000}
+    body = request_body(messages=[{"role": "user", "parts": [image]}])
     assert translated(body)[1].prompt_tokens < 5_000

@@ -708,7 +708,7 @@ def test_signatures_are_cached_for_clients_that_drop_them(forgets: bool) -> None
     assert translator.cached_reasoning() == ((("call-1",), (Reasoning("", SIGNATURE),)) if forgets else None)
 
 
-# Figures that nobody told
+# Missing usage
 
 COUNTS = toy("counts", needs_usage=True)
 ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
@@ -721,7 +721,7 @@ ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
         ([], [Usage(7, 2)], ESTIMATED),
         ([Usage(input=3)], [Usage(input=3), Usage(3, 2)], ESTIMATED),
         ([Usage(output=3)], [Usage(output=3), Usage(7, 3)], ESTIMATED),
-        ([Usage(0, 0)], [Usage(0, 0)], []),  # it is what the upstream says
+        ([Usage(0, 0)], [Usage(0, 0)], []),  # it is the upstream's text
     ],
 )
 def test_estimates(reported: list[Event], shown: list[Event], losses: list[Any]) -> None:

@@ -56,7 +56,7 @@ def test_the_mac() -> None:
     assert KEYED.unwrap(OTHER.wrap(SIGNATURE)) is None
     assert KEYED.unwrap(text.rpartition(".")[0]) is None
     assert KEYED.unwrap(text.rpartition(".")[0] + ".") is None
-    assert PLAIN.unwrap(text) == SIGNATURE  # without a secret nobody looks at it
+    assert PLAIN.unwrap(text) == SIGNATURE  # without a secret it is not checked
 
 
 def test_every_changed_character_is_detected() -> None:

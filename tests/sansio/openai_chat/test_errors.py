@@ -29,7 +29,7 @@ READ_ERRORS: list[tuple[int, bytes, WireError]] = [
         body({"error": {"message": "m", "type": "x", "param": None, "code": "context_length_exceeded"}}),
         WireError(K.CONTEXT_LENGTH, "m", 400, "context_length_exceeded", "x"),
     ),
-    # Only the message tells the kind.
+    # Only the message shows the kind.
     (
         400,
         body({"error": {"message": "This model's maximum context length is 5", "code": "invalid_request_error"}}),

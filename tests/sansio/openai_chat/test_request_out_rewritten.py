@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 
 from dragoman._ir.events import (
     Signature,
@@ -232,7 +233,7 @@ SIGNED = [{"type": "reasoning.text", "text": "so", "signature": "s", "format": "
         ("reasoning_details", {"reasoning_details": SIGNED}, {"reasoning_details": SIGNED}, []),
         ("reasoning_details", {"reasoning_content": "so"}, {"reasoning_content": "so"}, []),
         (None, {"reasoning_content": "so"}, {}, ["/messages/1/reasoning_content"]),
-        # Mistral refuses such members, and takes reasoning in the content.
+        # Mistral refuses such members, and accepts reasoning in the content.
         (None, {"content": [THINKING, text("a")]}, {"content": [THINKING, text("a")]}, []),
     ],
 )
@@ -250,7 +251,10 @@ def test_cached_reasoning_replaces_the_clients(field: str) -> None:
     turn = {**CALLS, "reasoning_content": "so"}
     body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
     cached = Reasoning("", Signature("openai_chat", {field: "so"}))
-    request = restore_reasoning(read_own(SPEC, body), lambda calls: (cached,))
+    request = read_own(SPEC, body)
+    request = restore_reasoning(
+        request, pass_context(request, client=SPEC, reasoning_lookup=lambda calls: (cached,))
+    )
     out = SPEC.write_request(request, Capabilities(relay="rewrite", reasoning_field=field), Ledger())
     assert out["messages"][1] == {**CALLS, field: "so"}
 

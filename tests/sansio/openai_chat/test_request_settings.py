@@ -264,7 +264,7 @@ def test_c5_no_effort_is_sent_beside_disabled_thinking(setting: Any) -> None:
         ("reasoning_effort", EFFORT, {"reasoning_effort": "high"}, [("altered", "/reasoning/effort")]),
         ("reasoning_effort", OFF, {"reasoning_effort": "low"}, [("altered", "/thinking")]),
         ("reasoning", ADAPTIVE, {"reasoning": {"effort": "high"}}, []),
-        # The model takes efforts beside the switch.
+        # The model accepts efforts beside the switch.
         (
             "thinking",
             ReasoningConfig(effort="low", path="/e"),

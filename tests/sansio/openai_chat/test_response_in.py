@@ -140,7 +140,7 @@ def test_a_finish_reason_may_be_an_error(word: str) -> None:
     [
         (chunk(error={"message": "slow down", "type": "rate_limit_error"}),
          WireError(ErrorKind.RATE_LIMIT, "slow down", type="rate_limit_error")),
-        # A number as code stands for a status; here beside a choice, as OpenRouter sends it.
+        # A number as code is a status; here beside a choice, as OpenRouter sends it.
         (chunk(delta(content=""), error={"code": 400, "message": "Token limit reached"}),
          WireError(ErrorKind.INVALID_REQUEST, "Token limit reached", 400)),
         (b'event: error\ndata: {"error":{"message":"bad","code":"tool_use_failed"}}\n\n',

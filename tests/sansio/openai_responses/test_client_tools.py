@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.passes import pass_context
 from responses_client import FOREIGN, STARTED, call, kinds, output, response_payloads, stream, text
 
 from dragoman._ir.events import (
@@ -26,7 +27,7 @@ from dragoman._ir.tools import FunctionTool, HostedTool
 from dragoman._transforms.tool_calls import ToolCallStage
 from dragoman._transforms.tools import fit_tools
 from dragoman._wire.json import encode_text
-from dragoman.codec import Capabilities, ToolLimits
+from dragoman.codec import ToolLimits
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
@@ -382,7 +383,9 @@ CODEX = {
 
 def test_namespaces_and_searches_come_back_as_they_were_offered() -> None:
     request = SPEC.read_request(CODEX, Signer())
-    fitted, undo = fit_tools(request, ToolLimits(), Capabilities(), Ledger())
+    context = pass_context(request, limits=ToolLimits())
+    fitted = fit_tools(request, context)
+    undo = context.undo
     names = [tool.name for tool in fitted.tools if isinstance(tool, FunctionTool)]
     assert names == ["multi_agent_v1__spawn_agent", "tool_search", "local_shell"]
     [earlier] = fitted.messages[1].parts

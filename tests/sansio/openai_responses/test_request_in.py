@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text, ToolCall, ToolResult
@@ -195,7 +196,7 @@ REF = {"type": "function", "function": {"name": "g"}}
 
 def repaired(request: Request) -> list[str]:
     ledger = Ledger()
-    strip_extensions(request, ledger)
+    strip_extensions(request, pass_context(request, ledger))
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     return [loss.path for loss in ledger]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
@@ -45,7 +46,7 @@ def same_protocol_items(*items: Any, **body: Any) -> list[Any]:
 
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    strip_extensions(request, ledger)
+    strip_extensions(request, pass_context(request, ledger))
     return [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
@@ -349,7 +350,8 @@ def test_an_effort_in_mid_conversation_stays_there() -> None:
 
 
 def repaired(*items: dict[str, Any]) -> list[dict[str, Any]]:
-    request = repair_history(read(input=list(items)), Ledger())
+    request = read(input=list(items))
+    request = repair_history(request, pass_context(request))
     written_items: list[dict[str, Any]] = written(request)[0]["input"]
     return written_items
 

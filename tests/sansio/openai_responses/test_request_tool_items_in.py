@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolCall, ToolResult
@@ -216,7 +217,7 @@ def test_results_are_text(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("screen", "picture", "extra"),
+    ("screen", "image", "extra"),
     [
         (
             {"image_url": "data:image/png;base64,QUJD"},
@@ -231,7 +232,7 @@ def test_results_are_text(subtests: pytest.Subtests) -> None:
         ),
     ],
 )
-def test_a_screenshot_is_an_image(screen: dict[str, Any], picture: Media, extra: Any) -> None:
+def test_a_screenshot_is_an_image(screen: dict[str, Any], image: Media, extra: Any) -> None:
     item = {
         "type": "computer_call_output",
         "call_id": "c",
@@ -241,7 +242,7 @@ def test_a_screenshot_is_an_image(screen: dict[str, Any], picture: Media, extra:
     }
     [found] = only_message(item).parts
     assert isinstance(found, ToolResult)
-    assert (found.parts, found.extra) == ((picture,), extra)
+    assert (found.parts, found.extra) == ((image,), extra)
 
 
 @pytest.mark.parametrize("named", ["c", "lsh_1"])
@@ -295,7 +296,7 @@ SERVER = {"server_label": "files"}
 
 def lost(request: Request) -> list[tuple[str, str]]:
     ledger = Ledger()
-    strip_extensions(request, ledger)
+    strip_extensions(request, pass_context(request, ledger))
     return [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -365,6 +366,10 @@ RENDERED: list[tuple[dict[str, Any], str]] = [
         {"type": "mcp_approval_request", **SERVER, "name": "a", "arguments": "{}"},
         "Asked whether a of the MCP server files may be called with {}",
     ),
+    (
+        {"type": "mcp_approval_request", "arguments": {"a": 1}},
+        'Asked whether a tool of the MCP server may be called with {"a":1}',
+    ),
     ({"type": "mcp_approval_response", "approve": True}, "The call is approved"),
     ({"type": "mcp_approval_response", "approve": False, "reason": "r"}, "The call is not approved: r"),
     (
@@ -375,8 +380,11 @@ RENDERED: list[tuple[dict[str, Any], str]] = [
         {"type": "mcp_call", **SERVER, "name": "a", "arguments": "{}", "error": {"content": 1}},
         'Called a of the MCP server files with {}\nError: {"content":1}',
     ),
+    ({"type": "mcp_call", **SERVER, "arguments": "{}"}, "Called a tool of the MCP server files with {}"),
     ({"type": "program", "code": "x"}, "Ran this program:\nx"),
+    ({"type": "program"}, "Ran this program:\n"),
     ({"type": "program_output", "result": "y"}, "The program gave:\ny"),
+    ({"type": "program_output"}, "The program gave:\n"),
     (
         {
             "type": "tool_search_output",

@@ -331,6 +331,20 @@ def test_a_delta_for_an_item_of_another_kind_is_ignored() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("added", "own", "odd"),
+    [
+        (ADDED, delta("a"), [arguments("x"), summary("x")]),
+        (REASONING_ADDED, summary("a"), [arguments("x"), delta("x")]),
+        (CALL_ADDED, arguments("{}"), [delta("x"), summary("x")]),
+    ],
+)
+def test_deltas_of_another_kind_are_not_put_into_an_item(
+    added: dict[str, Any], own: dict[str, Any], odd: list[dict[str, Any]]
+) -> None:
+    assert events_of(created(), added, own, *odd, BARE_FINAL) == events_of(created(), added, own, BARE_FINAL)
+
+
 AUTO = {"type": "response.created", "response": {**HEAD, "service_tier": "auto"}}
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import pytest
 from core.own_requests import read_own
+from core.passes import pass_context
 from openai.types.responses import (
     ResponseInputItem,
     ResponseOutputItem,
@@ -120,7 +121,7 @@ def test_input_items(subtests: pytest.Subtests) -> None:
                 [] if part is None else [part]
             )
             foreign, own = Ledger(), Ledger()
-            strip_extensions(request, foreign)
+            strip_extensions(request, pass_context(request, foreign))
             assert [loss.code.value for loss in foreign] == losses
             assert SPEC.write_request(request, Capabilities(), own) == body
             assert list(own) == []

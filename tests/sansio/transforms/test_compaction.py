@@ -2,6 +2,7 @@
 
 import pytest
 from core.events import ERROR, STARTED, start_of
+from core.passes import pass_context
 from msgspec.structs import replace
 
 from dragoman._ir.event_order import EventOrderChecker
@@ -43,12 +44,12 @@ REQUEST = Request(
 
 def test_the_request() -> None:
     ledger = Ledger()
-    out = request_summary(REQUEST, ledger)
+    out = request_summary(REQUEST, pass_context(REQUEST, ledger))
     first, instruction = out.messages
     assert (first, instruction.role) == (HI, "user")
     assert isinstance(instruction.parts[0], Text)
     assert "summary" in instruction.parts[0].text
-    # All that stands before the conversation is as it was, for the sake of the upstream's cache.
+    # Everything before the conversation is unchanged, because of the upstream's prompt cache.
     assert (out.tools, out.namespaces) == (REQUEST.tools, REQUEST.namespaces)
     assert (out.tool_choice, out.parallel_tool_calls) == (ToolChoice("none"), False)
     assert (out.params, out.compact) == ({"temperature": 0}, False)
@@ -56,7 +57,7 @@ def test_the_request() -> None:
 
 
 def test_a_request_without_tools_has_no_choice_of_them() -> None:
-    assert request_summary(replace(REQUEST, tools=()), Ledger()).tool_choice is None
+    assert request_summary(replace(REQUEST, tools=()), pass_context(REQUEST)).tool_choice is None
 
 
 @pytest.mark.parametrize(
@@ -70,14 +71,16 @@ def test_a_request_without_tools_has_no_choice_of_them() -> None:
 )
 def test_no_tool_is_called(choice: ToolChoice, losses: list[tuple[LossCode, str]]) -> None:
     ledger = Ledger()
-    assert request_summary(replace(REQUEST, tool_choice=choice), ledger).tool_choice == ToolChoice("none")
+    request = replace(REQUEST, tool_choice=choice)
+    assert request_summary(request, pass_context(request, ledger)).tool_choice == ToolChoice("none")
     assert [(loss.code, loss.path) for loss in ledger] == losses
 
 
 @pytest.mark.parametrize(("path", "reported"), [("/text/format", "/text/format"), ("", "/response_format")])
 def test_a_summary_has_no_schema(path: str, reported: str) -> None:
     ledger = Ledger()
-    out = request_summary(replace(REQUEST, response_format=ResponseFormat({}, path=path)), ledger)
+    request = replace(REQUEST, response_format=ResponseFormat({}, path=path))
+    out = request_summary(request, pass_context(request, ledger))
     assert out.response_format is None
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, reported)]
 

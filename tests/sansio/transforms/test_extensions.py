@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from core.passes import pass_context
 
 from dragoman._ir.losses import Ledger, Loss, LossCode
 from dragoman._ir.request import (
@@ -27,7 +28,7 @@ X = {"x": 1}
 
 def left(request: Request) -> tuple[Request, list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    out = strip_extensions(request, ledger)
+    out = strip_extensions(request, pass_context(request, ledger))
     return out, [(loss.code, loss.path) for loss in ledger]
 
 

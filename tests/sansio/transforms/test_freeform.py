@@ -189,7 +189,7 @@ BROKEN_OFF: dict[str, tuple[str, str]] = {
     "cut in the second half of a pair": (r'{"input":"ab\ud83d\ude0', "ab\ud83d"),
 }
 
-# Escapes that JSON does not have stand for themselves.
+# Escapes that JSON does not have are kept as they are.
 WRONG_ESCAPES: dict[str, tuple[str, str]] = {
     "unknown letter": (r'{"input":"\d+\x41"}', r"\d+\x41"),
     "an escaped line end": ('{"input":"a\\\nb"}', "a\\\nb"),

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from core.passes import pass_context
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,10 @@ from dragoman._transforms.history import end_with_user, repair_history
 from dragoman.codec import Capabilities
 
 MISSING = "No result: the conversation went on before the tool had answered."
+
+
+def repaired(request: Request, ledger: Ledger | None = None) -> Request:
+    return repair_history(request, pass_context(request, ledger))
 
 
 def history(text: str) -> tuple[Message, ...]:
@@ -68,7 +73,7 @@ def reported(messages: tuple[Message, ...]) -> str:
 def rewritten(text: str) -> tuple[str, list[str]]:
     ledger = Ledger()
     request = Request("toy", "m", history(text))
-    out = repair_history(request, ledger)
+    out = repair_history(request, pass_context(request, ledger))
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     if not len(ledger):
         assert out is request
@@ -124,7 +129,7 @@ def test_a_valid_history_is_unchanged(text: str) -> None:
             ["/4/0"],
         ),
         ("a:Cx | u:hi | a:Cx | u:Rx", "a:Cx | u:?x | u:hi | a:Cx_2 | u:Rx_2", ["/2/0", "/0/0"]),
-        # nothing said
+        # no text
         ("u:E | a:t", "a:t", ["/0/0"]),
         ("u:E hi E", "u:hi", ["/0/0", "/0/2"]),
         ("u: | a:t", "a:t", ["/0"]),
@@ -139,13 +144,13 @@ def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
 def test_content_of_a_result_without_a_call_is_the_users() -> None:
     media = Media("image", "url", "u", path="/0/1")
     result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
-    out = repair_history(Request("toy", "m", (Message("user", (result,), "/0"),)), Ledger())
+    out = repaired(Request("toy", "m", (Message("user", (result,), "/0"),)))
     assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
 def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
     call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
-    out = repair_history(Request("toy", "m", (Message("assistant", (call,)),)), Ledger())
+    out = repaired(Request("toy", "m", (Message("assistant", (call,)),)))
     assert out.messages[1].parts == (
         ToolResult("x", (Text(MISSING, path="/c"),), is_error=True, path="/c", hosted="shell"),
     )
@@ -161,8 +166,8 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
 def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> None:
     ledger = Ledger()
     before = Request("toy", "m", history(text))
-    after = repair_history(before, ledger)
-    assert repair_history(after, Ledger()) is after
+    after = repair_history(before, pass_context(before, ledger))
+    assert repaired(after) is after
     ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
     translated_response = [
         part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolResult)
@@ -188,8 +193,8 @@ def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
     """Prompt caches depend on it: the same repair is made again when the conversation continues."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
-        whole = repair_history(Request("toy", "m", turns), Ledger()).messages
-        part = repair_history(Request("toy", "m", turns[:end]), Ledger()).messages
+        whole = repaired(Request("toy", "m", turns)).messages
+        part = repaired(Request("toy", "m", turns[:end])).messages
         assert whole[: len(part)] == part
     assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
 
@@ -211,7 +216,7 @@ CONTINUE = "Continue your last message from exactly where it ends, without repea
 def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
     ledger = Ledger()
     request = Request("toy", "m", history(before))
-    out = end_with_user(request, Capabilities(prefill=prefill), ledger)
+    out = end_with_user(request, pass_context(request, ledger, Capabilities(prefill=prefill)))
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
     requests_it = Message("user", (Text(CONTINUE, path="/1"),), "/1")
@@ -223,6 +228,6 @@ def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
     [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
-    out = repair_history(Request("toy", "m", (call, text, result)), ledger)
+    out = repaired(Request("toy", "m", (call, text, result)), ledger)
     assert reported(out.messages) == "a:Cx | u:Rx | u:T"
     assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

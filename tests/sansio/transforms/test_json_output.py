@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from core.events import ERROR, STARTED, start_of
+from core.passes import pass_context
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from dragoman._ir.events import (
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text
 from dragoman._ir.tools import FunctionTool, ToolChoice
+from dragoman._ir.undo import Undo
 from dragoman._transforms.json_output import (
     JSON_TOOL,
     CodeFenceStage,
@@ -80,7 +82,9 @@ def test_how_json_is_requested(
 def test_native_output_is_unchanged() -> None:
     ledger = Ledger()
     request = requested()
-    assert fit_format(request, NATIVE, ledger) == (request, StructuredOutputMode.NATIVE)
+    context = pass_context(request, ledger, NATIVE)
+    assert fit_format(request, context) is request
+    assert context.undo == Undo()
     assert len(ledger) == 0
 
 
@@ -98,8 +102,9 @@ def test_native_output_is_unchanged() -> None:
 )
 def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, strict: bool | None) -> None:
     ledger = Ledger()
-    request, way = fit_format(requested(form), NONE, ledger)
-    assert way is StructuredOutputMode.TOOL
+    context = pass_context(requested(form), ledger, NONE)
+    request = fit_format(requested(form), context)
+    assert context.undo == Undo(json_tool=JSON_TOOL, strip_code_fence=True)
     assert request.tools == (FunctionTool(JSON_TOOL, description, parameters, strict, path="/format"),)
     assert request.tool_choice == ToolChoice("named", JSON_TOOL, path="/format")
     assert (request.response_format, request.messages) == (None, requested().messages)
@@ -118,7 +123,9 @@ def test_json_requested_by_an_instruction(
     capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
 ) -> None:
     ledger = Ledger()
-    request, _ = fit_format(requested(form, tools=(TOOL,)), capabilities, ledger)
+    context = pass_context(requested(form), ledger, capabilities)
+    request = fit_format(requested(form, tools=(TOOL,)), context)
+    assert context.undo == Undo(strip_code_fence=True)
     assert (request.response_format, request.tools, request.tool_choice) == (left, (TOOL,), None)
     first, reported, last = request.messages
     assert (first, last) == requested().messages
@@ -130,7 +137,8 @@ def test_json_requested_by_an_instruction(
 
 def test_a_loss_always_has_a_path() -> None:
     ledger = Ledger()
-    fit_format(requested(ResponseFormat(SCHEMA)), NONE, ledger)
+    request = requested(ResponseFormat(SCHEMA))
+    fit_format(request, pass_context(request, ledger, NONE))
     assert [loss.path for loss in ledger] == ["/response_format"]
 
 
@@ -164,7 +172,7 @@ CUT = Stopped(StopReason.MAX_TOKENS)
         ([*text(0, "Well:"), *tool(1, "{}"), CALLED], [*text(1, "{}"), END], 1),
         ([*tool(0, "{}"), *text(1, "Done."), CALLED], [*text(0, "{}"), END], 1),
         ([*tool(0, "{}"), *tool(1, "{}"), CALLED], [*text(0, "{}"), END], 1),
-        # the model did not obey: what it said is better than nothing
+        # the model did not obey: its text is better than nothing
         ([*text(0, "No"), END], [*text(0, "No"), END], 0),
         (
             [*text(0, "a"), *tool(1, "{}", name="other"), CALLED],
@@ -200,10 +208,10 @@ FENCES = [
 
 
 def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
-    for given_, bare in FENCES:
-        with subtests.test(given_=given_, bare=bare):
+    for fenced, bare in FENCES:
+        with subtests.test(fenced=fenced, bare=bare):
             for size in (1, 2, 3, 100):
-                pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+                pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
                 out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
                 assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
                 assert all(each.text for each in out if isinstance(each, TextDelta))
@@ -213,9 +221,9 @@ def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
 
 
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
-def test_any_cut_of_a_fence_gives_the_same(given_: str, size: int) -> None:
+def test_any_cut_of_a_fence_gives_the_same(fenced: str, size: int) -> None:
     def bare(size: int) -> str:
-        pieces = [given_[at : at + size] for at in range(0, len(given_), size)]
+        pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
         out = staged(CodeFenceStage(), text(0, *pieces))
         return "".join(each.text for each in out if isinstance(each, TextDelta))
 

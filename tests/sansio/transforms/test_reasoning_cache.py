@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from core.events import SIGNATURE, STARTED, start_of
+from core.passes import pass_context
+from core.toy_protocol import toy
 
 from dragoman._ir.events import (
     ENDED,
@@ -33,7 +35,8 @@ def recalled(
         return KEPT if calls == known else None
 
     request = Request("toy", "m", messages)
-    out = restore_reasoning(request, recall)
+    client = toy(clients_drop_signatures=True)
+    out = restore_reasoning(request, pass_context(request, client=client, reasoning_lookup=recall))
     assert (out is request) is (out.messages == messages)
     return out.messages, requested
 

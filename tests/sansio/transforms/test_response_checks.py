@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from core.events import STARTED, start_of
+from core.passes import pass_context
 
 from dragoman._ir.events import (
     BlockEnded,
@@ -82,7 +83,7 @@ SCHEMAS: list[tuple[list[Event], Any, list[str]]] = [
     ([*text("I look."), *text('{"city": ', block=1), Stopped(StopReason.MAX_TOKENS)], FORM, []),
     ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], FORM, []),
     ([*text(" "), Stopped(StopReason.MAX_TOKENS)], FORM, []),
-    # Cut, but it had gone another way before.
+    # Cut, but it had left the required order before.
     ([*text("\nThe city", " is"), Stopped(StopReason.MAX_TOKENS)], FORM, [NO_JSON]),
     ([*text('```json\n{"ci'), Stopped(StopReason.CONTEXT_WINDOW)], FORM, [NO_JSON]),
     ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], FORM, []),
@@ -125,13 +126,13 @@ TOOL_CHOICES: list[tuple[list[Event], ToolChoice, list[str]]] = [
     ([*call("hear"), Stopped(StopReason.TOOL_USE)], NAMED, [OTHER]),
     ([*call("hear"), *call("look", 10), Stopped(StopReason.TOOL_USE)], NAMED, []),
     ([*call("look", choice=1), END], REQUIRED, [NO_CALL]),
-    # Cut: after words there was to be no call, after none there might have been.
+    # Cut: after text no call was allowed; without text there might have been one.
     ([*text("Hm."), Stopped(StopReason.MAX_TOKENS)], REQUIRED, [NO_CALL]),
     ([*REASONING_TEXT, Stopped(StopReason.MAX_TOKENS)], REQUIRED, []),
     ([*call("hear"), Stopped(StopReason.MAX_TOKENS)], NAMED, []),
     ([*text("No."), Stopped(StopReason.CONTENT_FILTER)], REQUIRED, []),
     ([*REFUSED, END], REQUIRED, []),
-    # A tool that a function stood in for, by whatever name it goes.
+    # A tool that a function replaced, under any name.
     ([*call("shell"), END], ToolChoice("named", hosted="shell"), []),
     ([*text("Hm."), END], ToolChoice("named", hosted="shell"), [NO_CALL]),
 ]
@@ -198,4 +199,6 @@ SEARCHED = ToolChoice("named", hosted="web_search")
 def test_checks_of_the_upstream_are_not_repeated(
     request_: Request, sent: Request, capabilities: Capabilities, checks: Any
 ) -> None:
-    assert find_unenforced(request_, sent, capabilities) == checks
+    context = pass_context(request_, capabilities=capabilities)
+    assert find_unenforced(sent, context) is sent
+    assert (context.undo.unenforced_format, context.undo.unenforced_choice) == checks

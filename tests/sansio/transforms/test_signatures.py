@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from core.events import STARTED, start_of
+from core.passes import pass_context
 from core.toy_protocol import toy
 
 from dragoman._ir.events import (
@@ -51,7 +52,7 @@ def test_a_signature_is_sent_only_to_its_model(
     ledger = Ledger()
     messages = (Message("user", (Text("hi"),)), Message("assistant", (reasoning(signature), Text("a"))))
     request = Request("client", "big", messages)
-    out = drop_foreign_signatures(request, spec, "big", ledger)
+    out = drop_foreign_signatures(request, pass_context(request, ledger, upstream=spec))
     assert out.messages == (messages[0], Message("assistant", (reasoning(left), Text("a"))))
     assert (out is request) is (left is signature)
     losses = [(loss.code, loss.path) for loss in ledger]
@@ -66,7 +67,9 @@ def test_refused_reasoning_is_dropped_whatever_model_made_it(
 ) -> None:
     ledger = Ledger()
     request = Request("client", "big", (Message("assistant", (reasoning(signature), Text("a"))),))
-    out = drop_foreign_signatures(request, UPSTREAM, "big", ledger, readable=False)
+    out = drop_foreign_signatures(
+        request, pass_context(request, ledger, upstream=UPSTREAM, signed_reasoning=False)
+    )
     assert out.messages == (Message("assistant", (reasoning(left), Text("a"))),)
     losses = [(loss.code, loss.path) for loss in ledger]
     assert losses == ([] if left is signature else [(LossCode.FOREIGN_SIGNATURE, "/t")])
@@ -78,7 +81,7 @@ def test_a_forged_signature_is_always_a_loss(spec: Any) -> None:
     forged = Reasoning("hm", None, path="/t", forged=True)
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
     request = Request("client", "big", turns)
-    assert drop_foreign_signatures(request, spec, "big", ledger) is request
+    assert drop_foreign_signatures(request, pass_context(request, ledger, upstream=spec)) is request
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/t")]
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from core.chop import PROPERTY, all_ways
 from core.events import STARTED, responses, start_of
+from core.passes import pass_context
 from hypothesis import given
 
 from dragoman._ir.assembly import Fold
@@ -27,7 +28,7 @@ from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._transforms.freeform import wrap_input
 from dragoman._transforms.tool_calls import CheckInput, ToolCallStage, Unchecked
 from dragoman._transforms.tools import fit_tools
-from dragoman.codec import Capabilities, ToolLimits
+from dragoman.codec import ToolLimits
 
 CUSTOM = ToolKind.CUSTOM
 EVERYTHING = ToolLimits(custom=True, namespaces=True)
@@ -226,7 +227,8 @@ def test_names_are_mapped_there_and_back() -> None:
     )
     history = (Message("assistant", (ToolCall("c0", "a.b", "{}"),)),)
     request = Request(protocol="toy", model="m", messages=history, tools=tools)
-    fitted, undo = fit_tools(request, ToolLimits(custom=False), Capabilities(), Ledger())
+    context = pass_context(request, limits=ToolLimits(custom=False))
+    fitted, undo = fit_tools(request, context), context.undo
     events: list[Event] = []
     for block, tool in enumerate(fitted.tools):
         assert isinstance(tool, FunctionTool)

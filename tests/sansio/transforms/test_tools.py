@@ -5,6 +5,8 @@ import re
 import msgspec
 import pytest
 from core.chop import PROPERTY
+from core.passes import pass_context
+from core.toy_protocol import toy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +47,8 @@ def fitted(
     given_request: Request, rule: ToolLimits, capabilities: Capabilities = Capabilities()
 ) -> tuple[Request, Undo, Ledger]:
     ledger = Ledger()
-    out, undo = fit_tools(given_request, rule, capabilities, ledger)
-    return out, undo, ledger
+    context = pass_context(given_request, ledger, capabilities, limits=rule)
+    return fit_tools(given_request, context), context.undo, ledger
 
 
 # Names
@@ -335,7 +337,7 @@ def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
     assert fitted(given, STRICT)[0].messages == given.messages
 
 
-# Tools that the client runs, of a kind that others do not know
+# Tools that the client runs, of a kind that other protocols do not have
 
 
 SHELL = HostedTool(
@@ -351,8 +353,9 @@ RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
     requested = request(SHELL, ODD)
     ledger = Ledger()
-    fitted, undo = fit_tools(requested, PLAIN, Capabilities(), ledger, "toy")
-    assert (fitted.tools, undo, len(ledger)) == (requested.tools, Undo(), 0)
+    context = pass_context(requested, ledger, limits=PLAIN, upstream=toy())
+    fitted = fit_tools(requested, context)
+    assert (fitted.tools, context.undo, len(ledger)) == (requested.tools, Undo(), 0)
 
 
 def test_functions_stand_in_for_them() -> None:

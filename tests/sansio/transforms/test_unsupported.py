@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.passes import pass_context
 from core.toy_protocol import toy
 
 from dragoman._ir.losses import Ledger, LossCode
@@ -47,9 +48,15 @@ def fitted(
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
     request = Request("toy", "m", (), params=params, param_paths=PATHS, reasoning=reasoning)
-    out, stops, responses = drop_unsupported(request, spec, Capabilities(**capabilities), most, ledger)
+    context = pass_context(request, ledger, Capabilities(**capabilities), upstream=spec, max_fan_out=most)
+    out = drop_unsupported(request, context)
     assert (out is request) is (out.params == params)
-    return out.params, stops, responses, [(loss.code, loss.path) for loss in ledger]
+    return (
+        out.params,
+        context.undo.stop_sequences,
+        context.fan_out,
+        [(loss.code, loss.path) for loss in ledger],
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +183,7 @@ SEARCH = HostedTool("toy", "web_search", {})
 def test_settings_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), **fields)
-    out = fit_tool_settings(request, Capabilities(refuses=frozenset(refuses)), ledger)
+    out = fit_tool_settings(request, pass_context(request, ledger, Capabilities(refuses=frozenset(refuses))))
     assert out == (request if left is None else msgspec.structs.replace(request, **left))
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
 
@@ -217,7 +224,7 @@ def test_a_forced_call_and_reasoning(
 ) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (), tool_choice=choice, reasoning=reasoning)
-    out = fit_tool_settings(request, capabilities, ledger)
+    out = fit_tool_settings(request, pass_context(request, ledger, capabilities))
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
 
@@ -235,9 +242,12 @@ def test_a_session_names_the_cache_of_the_prompt(
     keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
 ) -> None:
     request = Request("toy", "m", (), params=params)
-    out = add_cache_key(request, Capabilities(cache_keys=keys), lambda: named)
+    out = add_cache_key(
+        request, pass_context(request, None, Capabilities(cache_keys=keys), cache_key=lambda: named)
+    )
     assert out.params == params | ({} if sent is None else {"prompt_cache_key": sent})
-    assert add_cache_key(request, Capabilities(cache_keys=keys), None) is request
+    without = pass_context(request, None, Capabilities(cache_keys=keys))
+    assert add_cache_key(request, without) is request
 
 
 # Cache marks
@@ -251,7 +261,7 @@ def marked(path: str) -> CacheMark:
 
 def test_cache_marks_stay_where_they_are_accepted() -> None:
     request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),))
-    assert fit_cache_marks(request, Capabilities(), Ledger()) is request
+    assert fit_cache_marks(request, pass_context(request)) is request
 
 
 @pytest.mark.parametrize(
@@ -282,7 +292,8 @@ def test_cache_marks_stay_where_they_are_accepted() -> None:
 )
 def test_refused_cache_marks_are_removed(part: Part, left: Part, lost: list[str]) -> None:
     ledger = Ledger()
-    out = fit_cache_marks(Request("toy", "m", (Message("user", (part,)),)), NO_MARKS, ledger)
+    request = Request("toy", "m", (Message("user", (part,)),))
+    out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == [
         (LossCode.DROPPED, f"{path}/cache_control") for path in lost
@@ -299,7 +310,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
         "toy", "m", (), tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
     )
     ledger = Ledger()
-    out = fit_cache_marks(request, NO_MARKS, ledger)
+    out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
     assert out.tools == (FunctionTool("f"), HostedTool("toy", "h", {"type": "h"}, "/tools/1"))
     assert out.params == {"seed": 1}
     assert [loss.path for loss in ledger] == ["/tools/0/cache_control", "/tools/1/cache_control", "/all"]
@@ -328,9 +339,10 @@ WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/
 def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -> None:
     ledger = Ledger()
     request = Request("toy", "m", (Message("user", (part,)),))
-    out = fit_media(request, Capabilities(refuses=frozenset({"image", "file"})), ledger)
+    refusing = Capabilities(refuses=frozenset({"image", "file"}))
+    out = fit_media(request, pass_context(request, ledger, refusing))
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == (
         [] if part == left else [(LossCode.DROPPED, "/p/1")]
     )
-    assert fit_media(request, Capabilities(), ledger) is request
+    assert fit_media(request, pass_context(request, ledger)) is request

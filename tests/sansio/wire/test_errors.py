@@ -66,9 +66,9 @@ ERROR_MESSAGES: list[tuple[ErrorKind, str, ErrorKind]] = [
 
 
 def test_the_message_of_an_error_may_refine_its_kind(subtests: pytest.Subtests) -> None:
-    for kind, text, meant in ERROR_MESSAGES:
+    for kind, text, upstream_meaning in ERROR_MESSAGES:
         with subtests.test(kind=kind, text=text):
-            assert kind_from_message(kind, text) is meant
+            assert kind_from_message(kind, text) is upstream_meaning
 
 
 def test_what_cannot_be_read() -> None:

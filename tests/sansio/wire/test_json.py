@@ -50,7 +50,7 @@ def test_accepted(subtests: pytest.Subtests) -> None:
             assert decode(text) == (json.loads(text) if value is None else value)
 
 
-# What is refused, and what the message says. None of the texts' own words may come back.
+# Refused texts with their error messages, which may not quote the text.
 REFUSED: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "truncated"),
     "cut": (b'{"hush":"hush', "truncated"),

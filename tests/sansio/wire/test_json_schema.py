@@ -117,7 +117,7 @@ CASES: list[tuple[Any, Any, str | None]] = [
     ({"$ref": "https://example.com/schema"}, 1, OPEN),
     ({"properties": {"a": {"$id": "https://example.com/", "type": "string"}}}, {"a": 1}, OPEN),
     ({"$id": "https://example.com/", "type": "string"}, 1, "type"),
-    # What is not judged says nothing of values of other types, and hides no breach elsewhere.
+    # An undecided keyword is ignored for values of other types, and hides no violation elsewhere.
     (PATTERN, "a" * 60 + "!", OPEN),
     (PATTERN, 1, None),
     ({"if": {"type": "string"}, "then": False}, "a", OPEN),

@@ -171,7 +171,7 @@ async def test_when_a_budget_starts_again() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_budget_of_nothing_lets_nothing_pass() -> None:
+async def test_a_budget_of_zero_refuses_every_request() -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
     client = await gateway.ask()
     assert client.status == 429
@@ -179,7 +179,7 @@ async def test_a_budget_of_nothing_lets_nothing_pass() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_budget_outlives_the_gateway_where_its_store_does() -> None:
+async def test_a_budget_in_a_persistent_store_outlives_the_gateway() -> None:
     store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
     first = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)

@@ -44,7 +44,7 @@ def test_r7_a_rate_limit_cools_down_as_long_as_the_upstream_requires() -> None:
 
 
 @pytest.mark.promise("R7")
-def test_r7_chance_makes_it_longer_never_shorter() -> None:
+def test_r7_jitter_makes_it_longer_never_shorter() -> None:
     assert after(FRESH, ErrorAction.COOL_DOWN, 100.0, retry_after=8.0, random=0.5).cooldown_until == 110.0
 
 
@@ -71,7 +71,7 @@ def test_a_later_error_never_shortens_a_cooldown() -> None:
     assert after(longer, ErrorAction.COOL_DOWN, 140.0, retry_after=1.0).consecutive_cooldowns == 2
 
 
-def test_f8_single_troubles_are_borne_many_are_not() -> None:
+def test_f8_many_failures_cause_a_cooldown_single_ones_do_not() -> None:
     health = after(FRESH, ErrorAction.RETRY_LATER, 10.0)
     assert (health.usable(10.0), health.failures) == (True, (10.0,))
     health = after(health, ErrorAction.RETRY_LATER, 20.0)

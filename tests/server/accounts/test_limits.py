@@ -34,12 +34,12 @@ pytestmark = pytest.mark.anyio
 
 SIMPLE = "simple_chat"
 # The endpoint of each protocol, and the types of a 403 and a 429 there.
-DIALECTS = {
+ENDPOINTS = {
     CHAT: ("/v1/chat/completions", "permission_error", "rate_limit_error"),
     RESPONSES: ("/v1/responses", "permission_error", "rate_limit_error"),
     MESSAGES: ("/v1/messages", "permission_error", "rate_limit_error"),
 }
-dialects = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
+each_protocol = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
 def error_of(client: FakeClient) -> dict[str, Any]:
@@ -76,12 +76,12 @@ async def test_models_that_a_key_may_use() -> None:
         assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
 
 
-@dialects
+@each_protocol
 async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
     client = await gateway.ask(protocol)
     assert client.status == 403
-    assert error_of(client)["type"] == DIALECTS[protocol][1]
+    assert error_of(client)["type"] == ENDPOINTS[protocol][1]
     assert "may not use the model 'up/m'; it may use a, b*" in error_of(client)["message"]
     assert "retry-after" not in client.headers
 
@@ -122,14 +122,14 @@ async def test_the_default_model_is_checked_too() -> None:
     assert (await gateway.call("/chat/json", body, "blue")).status == 403
 
 
-async def test_a_request_without_a_model_is_refused_as_ever() -> None:
+async def test_a_request_without_a_model_is_refused_as_without_keys() -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a",)}})
     client = await gateway.call(PATHS[CHAT], {"messages": []})
     assert client.status == 400
     assert "model is required" in error_of(client)["message"]
 
 
-async def test_the_list_of_models_has_only_those_of_the_key() -> None:
+async def test_the_list_has_only_the_models_of_the_key() -> None:
     gateway = limited(
         CHAT, keys={"red": {"models": ("fa*",)}, "blue": {}}, models={"fast": "up/m", "slow": "up/n"}
     )
@@ -161,8 +161,8 @@ async def test_a_refused_request_is_not_sent() -> None:
 # Requests by the minute.
 
 
-@dialects
-async def test_requests_by_the_minute(protocol: str) -> None:
+@each_protocol
+async def test_the_limit_of_requests_per_minute(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
     statuses = [(await gateway.ask(protocol)).status for _ in range(3)]
     assert statuses == [200, 200, 429]
@@ -188,7 +188,7 @@ REPORTED = {
 REPORTED[RESPONSES] = REPORTED[CHAT]
 
 
-@dialects
+@each_protocol
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
@@ -196,7 +196,7 @@ async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, stream
         await gateway.ask(protocol)
     client = await gateway.ask(protocol, streams=streams)
     assert client.status == 429
-    assert error_of(client)["type"] == DIALECTS[protocol][2]
+    assert error_of(client)["type"] == ENDPOINTS[protocol][2]
     assert (
         "the client key red may use 2 requests a minute; try again in 30.000s" in error_of(client)["message"]
     )
@@ -266,7 +266,7 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 # Tokens by the minute.
 
 
-@dialects
+@each_protocol
 @pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
@@ -340,8 +340,8 @@ WORDS = [f"word-{number} " for number in range(40)]
 LONG = stream(*(chunk({"content": word}) for word in WORDS), chunk({}, "stop"), done=True)
 
 
-@dialects
-async def test_a_client_that_leaves_pays_for_what_it_got(
+@each_protocol
+async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
@@ -366,7 +366,7 @@ async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -
     assert (await gateway.ask()).status == 429
 
 
-async def test_a_relayed_stream_without_figures_is_estimated() -> None:
+async def test_a_relayed_stream_without_usage_is_estimated() -> None:
     """A Chat client that does not request usage gets none, neither translated nor relayed."""
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
     assert (await gateway.ask(CHAT, streams=True)).status == 200

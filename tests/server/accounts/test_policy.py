@@ -97,7 +97,7 @@ def test_an_upstreams_own_rules_count() -> None:
     assert take(attempts, {}, 0.0) == Try(0, "b")
 
 
-def test_r6_at_most_so_many() -> None:
+def test_r6_the_limit_of_attempts() -> None:
     attempts = Driven([upstream("a", "b", "c")], max_attempts=2)
     for _ in range(2):
         take(attempts)
@@ -256,7 +256,7 @@ def test_any_of_the_offered_may_be_taken() -> None:
     assert attempts.next({}, 0.0) == Offer(0, ("a", "c"))
 
 
-def test_accounts_without_room_are_passed_over_for_a_time() -> None:
+def test_accounts_at_their_limit_are_passed_over_for_a_time() -> None:
     attempts = Driven([upstream("a", "b"), upstream("c")], max_wait=9.0)
     attempts.next({}, 0.0)
     attempts.declined(4.0)
@@ -309,7 +309,7 @@ def test_an_offered_hedge_stays_valid_when_the_first_one_fails() -> None:
     assert attempts.state is AttemptState.TRYING
 
 
-def test_a_hedge_that_finds_no_room_after_the_first_one_failed() -> None:
+def test_a_hedge_without_a_free_account_after_the_first_one_failed() -> None:
     attempts = Driven([upstream("a", "b")])
     take(attempts)
     attempts.hedge({}, 0.0)
@@ -329,7 +329,7 @@ def test_an_offered_hedge_is_void_after_an_error_for_the_client() -> None:
     assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
 
 
-def test_a_hedge_that_was_offered_is_void_when_content_went_out() -> None:
+def test_an_offered_hedge_is_void_after_content_was_sent() -> None:
     attempts = Driven([upstream("a", "b")])
     take(attempts)
     attempts.hedge({}, 0.0)
@@ -375,7 +375,7 @@ def test_an_error_for_the_client_ends_both() -> None:
     assert attempts.next({}, 0.0) == GiveUp(WRONG, None)
 
 
-def test_r5_nothing_has_room() -> None:
+def test_r5_no_account_is_free() -> None:
     attempts = Driven([upstream("a")])
     attempts.next({}, 0.0)
     attempts.declined(4.0)
@@ -443,7 +443,7 @@ ERRORS = [BUSY, WRONG, DOWN, WireError(ErrorKind.BILLING, "empty", status=402)]
     st.floats(0, 100),
     st.sampled_from(list(Selection)),
 )
-def test_r6_the_laws(
+def test_r6_properties_of_random_attempts(
     chain: list[list[str]],
     health: dict[str, Health],
     outcomes: list[tuple[WireError, float, float, bool]],

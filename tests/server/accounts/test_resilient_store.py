@@ -235,7 +235,7 @@ async def test_the_breaker_closes_without_a_waiting_request() -> None:
         assert careful.local_decisions == decisions
 
 
-async def test_a_store_that_is_dead_from_the_start_is_found_out_before_the_first_request() -> None:
+async def test_a_store_that_fails_from_the_start_is_detected_before_the_first_request() -> None:
     store, careful = made()
     store.mood = Mood.HANGS
     async with careful.running():

@@ -16,6 +16,8 @@ from pathlib import Path
 import anyio
 import pytest
 from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
 from http_certificate import make_certificate
 from trials import MOST, trials
 from valkey_server import ValkeyServer, valkey_server
@@ -394,6 +396,30 @@ async def test_with_tls_the_server_has_to_prove_its_name(
                     await take(store, A)
 
 
+@pytest.mark.parametrize("scheme", ["valkey", "valkeys"])
+async def test_a_connection_that_the_server_closes_is_the_reason_of_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    certificate = make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.cert))
+
+    async def close(stream: ByteStream) -> None:
+        async with stream:
+            await stream.receive()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as plain,
+        anyio.create_task_group() as tasks,
+    ):
+        encrypted = TLSListener(plain, certificate.server(), standard_compatible=False)
+        tasks.start_soon((encrypted if scheme == "valkeys" else plain).serve, close)
+        store = ValkeyAccountStore(f"{scheme}://127.0.0.1:{plain.extra(SocketAttribute.local_port)}")
+        async with store.running():
+            with pytest.raises(AccountStoreError, match="Connection lost"):
+                await take(store, A)
+        tasks.cancel_scope.cancel()
+
+
 async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
@@ -446,7 +472,7 @@ async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) 
         await until(lambda: other.health()["up/a"].disabled is None)
 
 
-async def test_a_server_that_hangs_is_found_out(server: ValkeyServer) -> None:
+async def test_a_server_that_hangs_is_detected(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
         server.pause()

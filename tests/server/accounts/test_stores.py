@@ -79,7 +79,7 @@ async def fail(
 # Limits of accounts.
 
 
-async def test_the_first_one_with_room_is_taken_and_its_use_is_noted(kind: Kind) -> None:
+async def test_the_first_free_account_is_taken_and_its_use_is_noted(kind: Kind) -> None:
     store = kind()
     async with store.running():
         assert store.health() == {}
@@ -155,7 +155,7 @@ async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
         assert await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S) == "up/a"
 
 
-async def test_many_requests_at_once_get_as_much_as_there_is(kind: Kind) -> None:
+async def test_concurrent_requests_get_exactly_the_limit(kind: Kind) -> None:
     five = Candidate("up/a", max_concurrent_requests=5)
     store = kind()
     responses: list[str | float] = []
@@ -242,7 +242,7 @@ async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> 
         assert await take(store, B, A) == "up/a"
 
 
-async def test_a_success_is_news_only_after_trouble_or_with_another_share(kind: Kind) -> None:
+async def test_a_success_is_a_change_only_after_a_failure_or_with_another_share(kind: Kind) -> None:
     store = kind()
     async with store.running():
         await store.change("up/a", lambda health: health.after_success(remaining=None))

@@ -47,8 +47,8 @@ def anthropic_of(gateway: ScriptedGateway) -> AsyncAnthropic:
 ARGUMENTS = '{"city": "Oslo"}'
 CALL = {"type": "function_call", "id": "fc_7", "call_id": "call_7", "name": "weather", "status": "completed"}
 MESSAGE = {"type": "message", "id": "msg_7", "role": "assistant"}
-SAID = {"type": "output_text", "text": "Let me look.", "annotations": [], "logprobs": []}
-OUTPUT = [{**MESSAGE, "status": "completed", "content": [SAID]}, {**CALL, "arguments": ARGUMENTS}]
+TEXT_PART = {"type": "output_text", "text": "Let me look.", "annotations": [], "logprobs": []}
+OUTPUT = [{**MESSAGE, "status": "completed", "content": [TEXT_PART]}, {**CALL, "arguments": ARGUMENTS}]
 
 
 def bare_response(status: str, **more: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ BARE_RESPONSES = stream(
     {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "Let me "},
     {"type": "response.output_text.delta", "item_id": "msg_7", "delta": "look."},
     {"type": "response.output_text.done", "item_id": "msg_7", "text": "Let me look."},
-    {"type": "response.content_part.done", "item_id": "msg_7", "part": SAID},
+    {"type": "response.content_part.done", "item_id": "msg_7", "part": TEXT_PART},
     {"type": "response.output_item.done", "item": OUTPUT[0]},
     {"type": "response.output_item.added", "item": {**CALL, "status": "in_progress", "arguments": ""}},
     {"type": "response.function_call_arguments.delta", "item_id": "fc_7", "delta": ARGUMENTS},
@@ -189,8 +189,8 @@ RELAYS: list[tuple[str, str, str, str]] = [
 def test_relays_are_rewritten_where_the_server_needs_it() -> None:
     for url, protocol, model, relay in RELAYS:
         assert relay_at(url, protocol, model) == relay, (url, protocol, model)
-        for said in ("exact", "rewrite"):
-            assert relay_at(url, protocol, model, relay=said) == said, (url, protocol, model)
+        for mode in ("exact", "rewrite"):
+            assert relay_at(url, protocol, model, relay=mode) == mode, (url, protocol, model)
 
 
 def test_hosts_refuse_chat_parameters_only_in_chat() -> None:
@@ -325,7 +325,7 @@ async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
     assert (sent["anthropic-version"], sent["anthropic-beta"]) == ("2023-06-01", "odd-2026-01-01")
 
 
-async def test_a_gateway_of_this_kind_mends_by_itself() -> None:
+async def test_an_upstream_that_is_a_gateway_is_not_rewritten() -> None:
     response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
     gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite", "unwraps_signatures": True})
     requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}

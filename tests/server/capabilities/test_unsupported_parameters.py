@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 ASK = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-def said(text: str) -> Script:
+def text_response(text: str) -> Script:
     return whole(messages_answer([{"type": "text", "text": text}]))
 
 
@@ -42,7 +42,7 @@ def item(text: str) -> dict[str, Any]:
 async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gateway = scripted(MESSAGES, said("a"), said("b"), said("c"))
+    gateway = scripted(MESSAGES, text_response("a"), text_response("b"), text_response("c"))
     with caplog.at_level(logging.INFO):
         client = await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
     body = json.loads(client.body)
@@ -78,7 +78,7 @@ async def test_an_upstream_with_choices_gets_one_request() -> None:
 
 @pytest.mark.promise("S7")
 async def test_more_choices_than_the_gateway_allows() -> None:
-    gateway = scripted(MESSAGES, said("a"))
+    gateway = scripted(MESSAGES, text_response("a"))
     client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
     assert "at most 16" in json.loads(client.body)["error"]["message"]
@@ -109,7 +109,7 @@ def streamed(*texts: str) -> Script:
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES])
-async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client: str) -> None:
+async def test_stop_sequences_are_applied_if_the_upstream_has_none(client: str) -> None:
     gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
     response = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
@@ -124,7 +124,7 @@ async def test_stop_sequences_are_looked_for_where_the_upstream_has_none(client:
     assert "dragoman-loss" not in response.headers
 
 
-async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
+async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     script = streamed("one E", "N", "D two", " three")
     script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
     gateway = scripted(RESPONSES, script)
@@ -142,7 +142,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_left() -> None:
     assert door.closed_at < 60, "the client does not wait for bytes that it will not get"
 
 
-async def test_text_that_only_begins_like_a_stop_arrives_whole() -> None:
+async def test_text_that_only_begins_like_a_stop_arrives_complete() -> None:
     gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
     response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
     texts = [
@@ -200,7 +200,9 @@ async def test_usage_is_requested_of_a_chat_upstream() -> None:
 @pytest.mark.parametrize("requested", [True, False])
 async def test_a_chat_client_gets_usage_only_if_it_requested_it(requested: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if requested else {}
-    client = await scripted(MESSAGES, said("Hello")).call(PATHS[CHAT], {**ASK, "stream": True, **options})
+    client = await scripted(MESSAGES, text_response("Hello")).call(
+        PATHS[CHAT], {**ASK, "stream": True, **options}
+    )
     assert any(each.get("usage") for each in events_in(client.body)) is requested
 
 
@@ -220,8 +222,8 @@ async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> No
     ("model", "effort"), [("m", "high"), ("gpt-5-mini", "minimal"), ("gpt-5.1", "none"), ("little", None)]
 )
 async def test_the_effort_is_one_that_the_model_accepts(model: str, effort: str | None) -> None:
-    said = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
-    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=said)
+    supported = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
+    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=supported)
     requested = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
     body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": requested}}
     client = await gateway.call(PATHS[RESPONSES], body)

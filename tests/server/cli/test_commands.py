@@ -437,13 +437,13 @@ def test_a_key_is_printed_once_with_its_hash() -> None:
     assert add("other")[0] != key
 
 
-def test_keys_are_listed_with_what_they_may_do() -> None:
+def test_keys_are_listed_with_their_limits() -> None:
     more = 'loss_policy = "refuse"\nmay_loosen = true\n'
     limits = 'models = ["fast", "up/*"]\nrequests_per_minute = 60\ntokens_per_minute = 100000\nbudget = 2.5\n'
     broke = 'budget = 0\nbudget_period = "total"\n'
     prices = '[[prices]]\nmodel = "*"\ninput = 1\noutput = 2\n'
     made = [
-        add(name)[1] + said for name, said in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
+        add(name)[1] + text for name, text in (("ci", more), ("web", limits), ("old", broke), ("dev", ""))
     ]
     Path("keys.toml").write_text("".join(made) + prices)
     result = run("keys", "list", "--config", "keys.toml", DRAGOMAN_SECRET=SECRET)
@@ -510,7 +510,7 @@ def test_only_the_revoked_key_is_removed(name: str, mark: str) -> None:
 @pytest.mark.parametrize(
     ("between", "name", "line"), [(", ", "a", 1), (",\n    ", "a", 1), (",\n    ", "b", 2)]
 )
-def test_a_file_that_is_written_otherwise_is_left_to_people(between: str, name: str, line: int) -> None:
+def test_a_file_of_another_form_is_not_edited(between: str, name: str, line: int) -> None:
     tables = [f'{{ name = "{each}", hash = "{"0" * 64}" }}' for each in "ab"]
     text = f"client_keys = [{between.join(tables)}]\n[server]\nport = 1\n"
     Path("dragoman.toml").write_text(text)

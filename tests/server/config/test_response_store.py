@@ -27,7 +27,7 @@ def errors(text: str, environ: Mapping[str, str] | None = None, **flags: str) ->
     return str(caught.value).splitlines()
 
 
-def test_nothing_is_kept_by_default() -> None:
+def test_nothing_is_stored_by_default() -> None:
     server = load_text("").settings.server
     assert server.response_store == "off"
     assert server.response_store_path is None

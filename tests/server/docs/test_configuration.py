@@ -92,6 +92,10 @@ def problems(schema: Any, value: Any, place: str = "") -> list[str]:
     if "anyOf" in schema and all(problems(each, value, place) for each in schema["anyOf"]):
         found.append(f"{place}: none of these")
     found += [f"{place}/{name}: missing" for name in schema.get("required", ()) if name not in value]
+    if isinstance(value, list) and len(value) < schema.get("minItems", 0):
+        found.append(f"{place}: too few")
+    if isinstance(value, list) and schema.get("uniqueItems") and len(set(value)) < len(value):
+        found.append(f"{place}: not unique")
     if isinstance(value, list) and "items" in schema:
         for index, element in enumerate(value):
             found += problems(schema["items"], element, f"{place}/{index}")
@@ -113,6 +117,7 @@ UPSTREAM = '[[upstreams]]\nname = "a"\nbase_url = "http://a"\n'
 INVALID: list[tuple[str, str]] = [
     ("[sever]", "/sever: unknown"),
     ("server = 1", "/server: no object"),
+    ("models = 1", "/models: no object"),
     ("[server]\nprot = 1", "/server/prot: unknown"),
     ("[server]\nport = 70000", "/server/port: out of range"),
     ('[server]\nport = "1"', "/server/port: no integer"),
@@ -123,7 +128,11 @@ INVALID: list[tuple[str, str]] = [
     (UPSTREAM + 'protocols = ["chat"]', "/upstreams/0/protocols/0: none of these"),
     (UPSTREAM + 'protocol = "openai_chat"\nsampling = "no"', "/upstreams/0/sampling: no boolean"),
     (UPSTREAM + 'protocol = "openai_chat"\nheaders = { a = 1 }', "/upstreams/0/headers/a: no string"),
+    (UPSTREAM + 'protocols = ["openai_chat", "openai_chat"]', "/upstreams/0/protocols: not unique"),
     ('[models]\nfast = "a"', "/models/fast: none of these"),
+    ("[models]\nfast = []", "/models/fast: none of these"),
+    ("[[rules]]\nstatuses = [99]", "/rules/0/statuses/0: out of range"),
+    ("[[rules]]\nstatuses = [600]", "/rules/0/statuses/0: out of range"),
     ("[[capabilities]]\nsampling = true", "/capabilities/0/model: missing"),
     ('[[capabilities]]\nmodel = "a"\nname = "b"', "/capabilities/0/name: unknown"),
     ('[[client_keys]]\nname = "a"', "/client_keys/0/hash: missing"),
@@ -133,6 +142,25 @@ INVALID: list[tuple[str, str]] = [
 def test_invalid_documents_break_the_schema() -> None:
     for text, problem in INVALID:
         assert problem in problems(json_schema(), tomllib.loads(text)), text
+
+
+# The arrays of tables, and the keys that each of their tables must have.
+ARRAYS: dict[str, list[str]] = {
+    "upstreams": ["name", "base_url"],
+    "capabilities": ["model"],
+    "client_keys": ["name", "hash"],
+    "prices": ["model", "input", "output"],
+    "accounts": ["upstream", "name"],
+    "rules": ["action"],
+}
+
+
+@pytest.mark.parametrize(("name", "required"), ARRAYS.items())
+def test_an_array_has_tables_of_known_keys(name: str, required: list[str]) -> None:
+    assert problems(json_schema(), {name: 1}) == [f"/{name}: no array"]
+    assert problems(json_schema(), {name: [1]}) == [f"/{name}/0: no object"]
+    found = [problem for problem in problems(json_schema(), {name: [{"x": 1}]}) if "none of" not in problem]
+    assert found == [*(f"/{name}/0/{key}: missing" for key in required), f"/{name}/0/x: unknown"]
 
 
 def test_a_reference_fits_where_a_choice_does() -> None:

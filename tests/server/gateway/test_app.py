@@ -828,7 +828,7 @@ async def test_the_simulator_responds_without_an_upstream() -> None:
 async def test_lifespan_messages_open_and_close_the_client() -> None:
     upstreams = FakeUpstreams(Script())
     app = create_app(settings_of(), client=upstreams)
-    sent = []
+    sent: list[str] = []
     inbox = ["lifespan.startup", "lifespan.shutdown"]
 
     async def receive() -> MutableMapping[str, Any]:

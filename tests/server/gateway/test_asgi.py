@@ -9,7 +9,7 @@ from command.process import Server
 
 pytestmark = pytest.mark.process
 
-ASKED = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
+REQUEST = json.dumps({"model": "sim/echo", "messages": [{"role": "user", "content": "Hello"}]})
 
 
 class Hypercorn(Server):
@@ -21,7 +21,7 @@ def test_hypercorn_serves_it(worker_class: str) -> None:
     with Hypercorn("--worker-class", worker_class, env={"DRAGOMAN_LOG_FORMAT": "json"}) as server:
         server.port = int(server.wait_for_line(r"Running on http://127\.0\.0\.1:(\d+)")[1])
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
-        connection.request("POST", "/v1/chat/completions", ASKED, {"content-type": "application/json"})
+        connection.request("POST", "/v1/chat/completions", REQUEST, {"content-type": "application/json"})
         response = connection.getresponse()
         assert (response.status, b"Hello" in response.read()) == (200, True)
         connection.close()

@@ -371,7 +371,7 @@ def test_libraries_do_not_log_bytes_of_the_wire(
     assert read() == []
 
 
-def test_an_end_on_purpose_is_no_line(others: Callable[[str], Callable[[], list[Any]]]) -> None:
+def test_an_exit_on_purpose_is_not_logged(others: Callable[[str], Callable[[], list[Any]]]) -> None:
     read = others("json")
     sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert read() == []

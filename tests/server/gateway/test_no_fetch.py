@@ -92,7 +92,7 @@ def requested(client: str) -> list[dict[str, Any]]:
 @pytest.mark.promise("S6")
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
-async def test_nothing_is_connected_to_but_the_upstream(
+async def test_only_the_upstream_is_connected(
     protocol: str, anyio_backend: str, watched: list[tuple[str, Any]]
 ) -> None:
     with Upstream(partial(responses, protocol)) as upstream, Upstream(redirects) as moved:

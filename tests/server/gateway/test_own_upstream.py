@@ -49,7 +49,7 @@ counts_tokens = true
 headers = { "toy-switches" = "c" }
 """
 RESPONSE = {"started": {"id": "t", "model": "m"}, "blocks": [], "stops": [{"reason": "end"}]}
-ASKED = {"model": "up/m", "messages": [{"role": "user", "parts": [{"t": "text", "text": "Hi"}]}]}
+REQUEST = {"model": "up/m", "messages": [{"role": "user", "parts": [{"t": "text", "text": "Hi"}]}]}
 CHAT_REQUEST = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 Handler = Callable[[httpx2.Request], httpx2.Response]
@@ -113,13 +113,13 @@ async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clie
     toys = Toys()
     sent = {"toy-switches": "a,c", "toy-color": "red", "openai-beta": "x", "anthropic-version": "y"}
     async with serving(settings_of(tmp_path), toys) as app:
-        assert (await call(app, "/v1/toy", ASKED, sent)).status == 200
+        assert (await call(app, "/v1/toy", REQUEST, sent)).status == 200
         headers = toys.last.headers
         assert (headers["x-toy-key"], headers["toy-version"], headers["toy-color"]) == ("k", "7", "red")
         assert headers["toy-switches"] == "a,c"
         assert not {"authorization", "openai-beta", "anthropic-version"} & headers.keys()
 
-        await call(app, "/v1/toy", ASKED, {"toy-version": "8"})
+        await call(app, "/v1/toy", REQUEST, {"toy-version": "8"})
         assert toys.last.headers["toy-version"] == "8"
         await call(app, "/v1/chat/completions", CHAT_REQUEST, {"toy-version": "8", "toy-color": "red"})
         assert toys.last.headers["toy-version"] == "7"
@@ -129,7 +129,7 @@ async def test_its_requests_have_its_key_its_version_and_the_headers_of_its_clie
 async def test_its_base_url_is_written_as_for_its_own_sdk(tmp_path: Path) -> None:
     toys = Toys()
     async with serving(settings_of(tmp_path), toys) as app:
-        await call(app, "/v1/toy", ASKED)
+        await call(app, "/v1/toy", REQUEST)
     assert str(toys.last.url) == "http://127.0.0.1:9/toys/toy"
     upstream = UpstreamSettings(name="up", protocol="toy", base_url="http://h/toys")
     specs = {**UPSTREAMS, "toy": TOY}
@@ -153,7 +153,7 @@ async def test_its_models_are_listed(tmp_path: Path) -> None:
 async def test_its_tokens_are_counted(tmp_path: Path) -> None:
     toys = Toys()
     async with serving(settings_of(tmp_path), toys) as app:
-        client = await call(app, "/v1/toy/weigh", ASKED)
+        client = await call(app, "/v1/toy/weigh", REQUEST)
         assert json.loads(client.body) == {"unit": "token", "input_tokens": 42}
         client = await call(app, "/v1/messages/count_tokens", CHAT_REQUEST)
         assert json.loads(client.body) == {"input_tokens": 42}
@@ -164,7 +164,7 @@ async def test_its_tokens_are_counted(tmp_path: Path) -> None:
 async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_count(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     async with serving(settings, Toys()) as app:
-        client = await call(app, "/v1/toy/weigh", {**ASKED, "model": "sim/echo"})
+        client = await call(app, "/v1/toy/weigh", {**REQUEST, "model": "sim/echo"})
     assert client.headers["dragoman-estimate"] == "true"
     assert json.loads(client.body)["unit"] == "token"
 
@@ -172,7 +172,7 @@ async def test_tokens_are_estimated_for_its_clients_where_the_upstream_does_not_
 async def test_the_headers_of_its_responses_reach_the_client(tmp_path: Path) -> None:
     toys = Toys({"toy-limit-requests-remaining": "3", "toy-weather": "sun", "toy-secret": "s"})
     async with serving(settings_of(tmp_path), toys) as app:
-        client = await call(app, "/v1/toy", ASKED)
+        client = await call(app, "/v1/toy", REQUEST)
     assert client.headers["toy-limit-requests-remaining"] == "3"
     assert client.headers["toy-weather"] == "sun"
     assert "toy-secret" not in client.headers
@@ -190,9 +190,9 @@ hash = "{hash_client_key(key, Secret(secret))}"
 requests_per_minute = 1
 """
     async with serving(settings_of(tmp_path, lines), Toys()) as app:
-        assert (await call(app, "/v1/toy", ASKED)).status == 401
-        assert (await call(app, "/v1/toy", ASKED, {"x-toy-key": key})).status == 200
-        client = await call(app, "/v1/toy", ASKED, {"x-toy-key": key})
+        assert (await call(app, "/v1/toy", REQUEST)).status == 401
+        assert (await call(app, "/v1/toy", REQUEST, {"x-toy-key": key})).status == 200
+        client = await call(app, "/v1/toy", REQUEST, {"x-toy-key": key})
     assert client.status == 429
     assert client.headers["toy-limit-requests-limit"] == "1"
     assert client.headers["toy-limit-requests-remaining"] == "0"
@@ -201,7 +201,7 @@ requests_per_minute = 1
 
 async def test_streams_that_begin_with_usage_mark_it_as_an_estimate(tmp_path: Path) -> None:
     async with serving(settings_of(tmp_path), Toys()) as app:
-        client = await call(app, "/v1/toy", {**ASKED, "model": "sim/echo", "stream": True})
+        client = await call(app, "/v1/toy", {**REQUEST, "model": "sim/echo", "stream": True})
     assert client.headers["dragoman-estimate"] == "input_tokens"
 
 

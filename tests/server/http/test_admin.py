@@ -344,7 +344,7 @@ async def test_changes_of_an_account_that_failed() -> None:
 
 
 @pytest.mark.parametrize("name", ["enable", "disable", "reset"])
-async def test_twice_is_as_once(name: str) -> None:
+async def test_a_repeated_change_is_no_error(name: str) -> None:
     app = app_of()
     assert await change(app, "two/a", name) == await change(app, "two/a", name)
 

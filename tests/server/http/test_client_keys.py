@@ -59,9 +59,9 @@ def test_signatures_and_client_keys_are_keyed_apart() -> None:
         access._subkey(SECRET, access._CLIENT_KEYS_LABEL),
     )
     assert make_signer(None) == Signer()
-    sealed = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
-    assert make_signer(Secret(SECRET.reveal())).unwrap(sealed) is not None
-    assert make_signer(Secret("another-secret-of-some-length-0123")).unwrap(sealed) is None
+    wrapped = signer.wrap(Signature(origin="anthropic_messages", model="m", native={"type": "thinking"}))
+    assert make_signer(Secret(SECRET.reveal())).unwrap(wrapped) is not None
+    assert make_signer(Secret("another-secret-of-some-length-0123")).unwrap(wrapped) is None
 
 
 KEY_HEADERS: list[tuple[list[tuple[str, str]], str | None]] = [
@@ -90,7 +90,7 @@ def headers_with(key: str) -> list[tuple[bytes, bytes]]:
     return [(b"x-api-key", key.encode("latin-1"))]
 
 
-def test_the_keyring_finds_whose_key_it_is() -> None:
+def test_the_keyring_finds_the_key() -> None:
     keyring = Keyring(KEYS, SECRET)
     assert keyring.authenticate(headers_with(KEY)) is KEYS[0]
     assert keyring.authenticate(headers_with(OTHER)) is KEYS[1]
@@ -162,7 +162,7 @@ def test_models_that_a_key_may_use() -> None:
         assert may_use(None, model), (models, model)
 
 
-def test_without_keys_everybody_comes_in_and_without_a_secret_there_are_no_keys() -> None:
+def test_without_keys_every_request_is_accepted_and_keys_need_a_secret() -> None:
     assert Keyring((), SECRET).authenticate([]) is None
     assert Keyring((), None).authenticate([]) is None
     assert not Keyring((), SECRET)
@@ -212,13 +212,13 @@ async def test_a_client_key_is_never_sent_upstream(headers: dict[str, str]) -> N
     assert KEY not in str(upstreams.door.sent_headers)
 
 
-STRANGERS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]
+INVALID_KEYS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", PROTOCOLS)
 async def test_a_request_without_a_valid_key_is_refused_in_the_protocol_of_its_path(name: str) -> None:
-    for headers in STRANGERS:
+    for headers in INVALID_KEYS:
         spec = PROTOCOLS[name]
         for endpoint in spec.endpoints:
             response = await call(endpoint.path, headers)

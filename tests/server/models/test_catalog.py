@@ -161,6 +161,7 @@ def test_the_simulator_is_listed_alone_or_if_it_is_configured(
 
 BIG = ModelInfo("big", "Big One", context=200_000, output=64_000, created=5, lifecycle="active")
 SMALL = ModelInfo("small", context=8000)
+SHORT = ModelInfo("short", output=4000)
 UNKNOWN = ModelInfo("unknown")
 
 
@@ -175,6 +176,10 @@ ENTRIES: list[tuple[str, CatalogEntry]] = [
         "upwards",
         CatalogEntry("upwards", "upwards", "other", ModelInfo("small", context=8000, output=64_000)),
     ),
+    (
+        "shortened",
+        CatalogEntry("shortened", "shortened", "other", ModelInfo("short", context=200_000, output=4000)),
+    ),
     ("unsure", CatalogEntry("unsure", "unsure", "other", SMALL)),
     ("unheard", CatalogEntry("unheard", "unheard", "other", ModelInfo("of"))),
     ("nowhere", CatalogEntry("nowhere", "nowhere", "dragoman", ModelInfo(""))),
@@ -188,11 +193,12 @@ def test_the_catalog_entry_of_a_name() -> None:
             "only": "up/big",
             "chain": ("up/big", "other/small"),
             "upwards": ("other/small", "up/big"),
+            "shortened": ("other/short", "up/big"),
             "unsure": ("other/small", "other/unknown"),
             "unheard": "other/of",
             "nowhere": ("up/big", "gone/big"),
         }
-        lists = {"up": [BIG], "other": [SMALL, UNKNOWN]}
+        lists = {"up": [BIG], "other": [SMALL, SHORT, UNKNOWN]}
         assert build_entries(settings_of(*TWO, models=aliases), lists)[name] == expected, name
 
 

@@ -203,8 +203,8 @@ async def test_without_accounts_no_list_is_requested() -> None:
 
 
 async def test_the_facts_of_a_model_come_along() -> None:
-    said = {"id": "a", "context_length": 9000}
-    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(said, "a", {"id": "a", "context_length": 1})]})
+    entry = {"id": "a", "context_length": 9000}
+    upstreams = ListingUpstreams({OPENAI_URL: [openai_list(entry, "a", {"id": "a", "context_length": 1})]})
     async with upstreams:
         (model,) = await fetch_models(upstreams, upstream_of(), [account(0)])
     # The first one of a name counts.

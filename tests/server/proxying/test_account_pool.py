@@ -663,7 +663,7 @@ async def test_an_empty_relayed_response_is_a_failure(
 
 
 @BOTH
-async def test_a_redirect_is_trouble(stream: bool) -> None:
+async def test_a_redirect_is_a_failure(stream: bool) -> None:
     moved = Answer([b"moved"], 307, (("location", "http://elsewhere/"),))
     pool = pool_of(MESSAGES, {"a": moved, "b": good("Hello")})
     check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)

@@ -310,7 +310,7 @@ async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: boo
     assert pool.asked[-4:] == ["a", "b", "a", "b"]
 
 
-async def test_a_proxy_that_works_again_has_no_strikes(stream: bool) -> None:
+async def test_a_success_resets_the_failures_of_a_proxy(stream: bool) -> None:
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
     for _ in range(2):

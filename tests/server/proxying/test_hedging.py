@@ -124,7 +124,7 @@ async def test_without_another_account_the_first_goes_on(stream: bool, record: A
     assert "hedge" not in record()
 
 
-async def test_an_account_without_room_is_no_second_one(stream: bool) -> None:
+async def test_an_account_at_its_limit_is_no_second_one(stream: bool) -> None:
     plays = {"a": silent(30), "b": silent(60, "Hello from b")}
     limits = {"b": {"max_concurrent_requests": 1}}
     pool = pool_of(MESSAGES, plays, upstream={"hedge_s": 2}, accounts=limits)
@@ -306,17 +306,17 @@ MEANWHILE = [
 ]
 
 
-@pytest.mark.parametrize(("first", "said", "requested"), MEANWHILE)
+@pytest.mark.parametrize(("first", "content", "requested"), MEANWHILE)
 async def test_while_the_second_account_is_looked_for(
-    first: Any, said: str | None, requested: list[str], stream: bool
+    first: Any, content: str | None, requested: list[str], stream: bool
 ) -> None:
     store = SlowStore(take_s=1)
     pool = hedged(MESSAGES, {"a": first, "b": silent(9, "Hello from b")}, hedge_s=1, store=store)
     response = await pool.call(MESSAGES, stream=stream)
-    if said is None:
+    if content is None:
         assert response.status == 400
     else:
-        check_said(MESSAGES, response, said, stream=stream)
+        check_said(MESSAGES, response, content, stream=stream)
     assert pool.asked == requested
     assert store.leases() == 0
 
@@ -326,9 +326,7 @@ async def test_while_the_second_account_is_looked_for(
     [(silent(1.5), 200), (late(broken(MESSAGES), 1.5), 500), (late(invalid(MESSAGES), 1.5), 400)],
     ids=["content", "a failure", "a refusal"],
 )
-async def test_no_room_for_a_second_one_when_the_first_has_ended(
-    first: Any, status: int, stream: bool
-) -> None:
+async def test_no_free_second_account_when_the_first_has_ended(first: Any, status: int, stream: bool) -> None:
     """The second account is at its limit, and by then the first one has failed as well."""
     store = SlowStore(take_s=1)
     plays = {"a": first, "b": good("Hello from b")}
@@ -365,8 +363,8 @@ async def test_several_choices_are_one_attempt(quick: float, responses: str, str
         pool = hedged(MESSAGES, plays, store=store)
         response = await pool.call(CHAT, stream=stream, body={"n": 2})
         assert response.status == 200
-        said = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
-        assert len(said) == 1
-        assert said[0] in responses
+        winners = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
+        assert len(winners) == 1
+        assert winners[0] in responses
         assert pool.asked == ["a", "a", "b", "b"]
         assert store.leases() == 0

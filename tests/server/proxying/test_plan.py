@@ -271,7 +271,7 @@ def with_reasoning(signature: str) -> dict[str, Any]:
     return {"messages": turns}
 
 
-def sealed(secret: str | None) -> str:
+def wrapped(secret: str | None) -> str:
     native = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "canary"}
     own = None if secret is None else Secret(secret)
     return make_signer(own).wrap(Signature(origin=RESPONSES, model="m", native=native))
@@ -285,7 +285,7 @@ def test_a_signature_is_unwrapped_with_the_secret_that_made_it(
     made_with: str | None, secret: str | None, opens: bool
 ) -> None:
     server = ServerSettings(secret=None if secret is None else Secret(secret))
-    made = plan(MESSAGES, RESPONSES, with_reasoning(sealed(made_with)), server=server)
+    made = plan(MESSAGES, RESPONSES, with_reasoning(wrapped(made_with)), server=server)
     assert (b"canary" in made.translated.body) is opens
     assert ("foreign_signature" in {loss.code.value for loss in made.translated.losses}) is not opens
     assert made.context.signer == make_signer(server.secret)
@@ -385,33 +385,33 @@ CUSTOM_TOOLS: list[tuple[str, str, bool | None, str]] = [
 
 
 def test_custom_tools() -> None:
-    for client, protocol, said, kind in CUSTOM_TOOLS:
+    for client, protocol, setting, kind in CUSTOM_TOOLS:
         tools = (
             CUSTOM
             if client == RESPONSES
             else {"tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]}
         )
-        (tool,) = sent(client, protocol, tools, custom_tools=said)["tools"]
-        assert tool["type"] == kind, (client, protocol, said)
+        (tool,) = sent(client, protocol, tools, custom_tools=setting)["tools"]
+        assert tool["type"] == kind, (client, protocol, setting)
 
 
-@pytest.mark.parametrize(("said", "role"), [(True, "developer"), (False, "system")])
-def test_the_role_developer(said: bool, role: str) -> None:
+@pytest.mark.parametrize(("setting", "role"), [(True, "developer"), (False, "system")])
+def test_the_role_developer(setting: bool, role: str) -> None:
     turns = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-    messages = sent(RESPONSES, CHAT, {"input": turns}, developer_role=said)["messages"]
+    messages = sent(RESPONSES, CHAT, {"input": turns}, developer_role=setting)["messages"]
     assert messages[0] == {"role": role, "content": "Be brief."}
 
 
-@pytest.mark.parametrize(("said", "role"), [(True, "system"), (False, "user")])
+@pytest.mark.parametrize(("setting", "role"), [(True, "system"), (False, "user")])
 @pytest.mark.parametrize(("client", "protocol"), [(CHAT, MESSAGES), (RESPONSES, CHAT)])
-def test_system_messages_in_mid_conversation(client: str, protocol: str, said: bool, role: str) -> None:
+def test_system_messages_in_mid_conversation(client: str, protocol: str, setting: bool, role: str) -> None:
     turns = [
         {"role": "user", "content": "Hi"},
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Ho"},
     ]
     body = {"messages" if client == CHAT else "input": turns}
-    messages = sent(client, protocol, body, mid_system=said)["messages"]
+    messages = sent(client, protocol, body, mid_system=setting)["messages"]
     assert next(m["role"] for m in messages if "Be brief." in json.dumps(m)) == role
 
 
@@ -426,14 +426,14 @@ CACHE_MARKS: list[tuple[str, str, bytes | None]] = [
 
 
 def test_cache_marks() -> None:
-    for protocol, said, sent in CACHE_MARKS:
+    for protocol, setting, sent in CACHE_MARKS:
         content = [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]
         made = plan(
-            MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=said
+            MESSAGES, protocol, {"messages": [{"role": "user", "content": content}]}, cache_marks=setting
         )
-        assert sent is None or sent in made.translated.body, (protocol, said)
-        assert (b"cache" in made.translated.body) is (sent is not None), (protocol, said)
-        assert len(made.translated.losses) == (1 if sent is None else 0), (protocol, said)
+        assert sent is None or sent in made.translated.body, (protocol, setting)
+        assert (b"cache" in made.translated.body) is (sent is not None), (protocol, setting)
+        assert len(made.translated.losses) == (1 if sent is None else 0), (protocol, setting)
 
 
 SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
@@ -447,11 +447,11 @@ SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
 
 
 def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
-    for version, said, kept in SAMPLING_BY_VERSION:
-        made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=said)
-        assert dict(made.headers)["anthropic-version"] == version, (version, said)
-        assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept, (version, said)
-        assert len(made.translated.losses) == (0 if kept else 1), (version, said)
+    for version, setting, kept in SAMPLING_BY_VERSION:
+        made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=setting)
+        assert dict(made.headers)["anthropic-version"] == version, (version, setting)
+        assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept, (version, setting)
+        assert len(made.translated.losses) == (0 if kept else 1), (version, setting)
 
 
 OLD, NEW = "2023-06-01", "2026-10-21"
@@ -476,11 +476,11 @@ VERSIONS_BY_SAMPLING: list[tuple[dict[str, Any], str, bool | None, str]] = [
 
 
 def test_the_old_api_version_is_sent_only_if_sampling_needs_it() -> None:
-    for body, model, said, version in VERSIONS_BY_SAMPLING:
-        made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=said)
-        assert dict(made.headers)["anthropic-version"] == version, (body, model, said)
+    for body, model, setting, version in VERSIONS_BY_SAMPLING:
+        made = plan(CHAT, MESSAGES, {**body, "model": f"up/{model}"}, sampling=setting)
+        assert dict(made.headers)["anthropic-version"] == version, (body, model, setting)
         written = json.loads(made.translated.body)
-        assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, said)
+        assert bool({"temperature", "top_p"} & written.keys()) is (version == OLD), (body, model, setting)
 
 
 RELAYED_VERSIONS: list[tuple[str | None, str, str]] = [
@@ -533,10 +533,10 @@ def test_a_relay_keeps_its_clients_version_and_sampling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "thinking"),
+    ("setting", "thinking"),
     [("adaptive", {"type": "adaptive"}), ("budget", {"type": "enabled", "budget_tokens": 2048})],
 )
-def test_the_reasoning_setting(said: str, thinking: dict[str, Any]) -> None:
-    body = sent(CHAT, MESSAGES, {"reasoning_effort": "low", "max_tokens": 9000}, thinking=said)
+def test_the_reasoning_setting(setting: str, thinking: dict[str, Any]) -> None:
+    body = sent(CHAT, MESSAGES, {"reasoning_effort": "low", "max_tokens": 9000}, thinking=setting)
     assert body["thinking"] == thinking
-    assert body.get("output_config") == ({"effort": "low"} if said == "adaptive" else None)
+    assert body.get("output_config") == ({"effort": "low"} if setting == "adaptive" else None)

@@ -363,7 +363,7 @@ async def test_a_whole_response_for_a_client_that_streams(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
-async def test_a_stream_to_a_client_that_does_not(client: str) -> None:
+async def test_a_stream_for_a_client_that_does_not_stream(client: str) -> None:
     fake, _, _ = await run(Script([START, WORD, END]), client=client, stream=False)
     assert fake.headers["content-type"] == "application/json"
     assert "Hello" in json.dumps(json.loads(fake.body))

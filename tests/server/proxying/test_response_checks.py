@@ -108,7 +108,7 @@ async def test_a_missing_forced_call_is_recorded(client: str, upstream: str) -> 
     assert await reported(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
 
 
-async def test_an_upstream_that_enforces_them_is_left_to_it() -> None:
+async def test_an_upstream_that_enforces_schemas_is_not_checked() -> None:
     asking = {**ASKING[MESSAGES], **DEMANDING[MESSAGES]}
     assert await reported(MESSAGES, CHAT, asking, BROKEN) == [*NO_CALL, *NO_SCHEMA]
     assert await reported(MESSAGES, CHAT, asking, BROKEN, enforces=("schema", "tool_choice")) == []

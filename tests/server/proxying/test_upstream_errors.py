@@ -241,7 +241,7 @@ def test_a_body_that_begins_like_json_or_sse_is_read_whatever_its_content_type()
         assert invalid_response_error(upstream(), [("content-type", "text/plain")], first) is None, first
 
 
-def test_a_stream_that_is_called_one_is_read_whatever_it_begins_with() -> None:
+def test_a_body_with_the_type_of_a_stream_is_read_whatever_its_beginning() -> None:
     assert invalid_response_error(upstream(), [("content-type", "text/event-stream")], b"other: x") is None
 
 
@@ -489,7 +489,7 @@ SENT: dict[str, tuple[dict[str, Any], int]] = {
 @each("upstream")
 @pytest.mark.parametrize("case", SENT)
 @pytest.mark.each_choice
-async def test_the_sdks_send_once_what_cannot_be_cured(client: str, upstream: str, case: str) -> None:
+async def test_the_sdks_do_not_repeat_permanent_errors(client: str, upstream: str, case: str) -> None:
     plays, count = SENT[case]
     pool = pool_of(upstream, {name: play(upstream) for name, play in plays.items()})
     transport = Counted(pool.app)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @each_forgetful
 @each_mode
-async def test_a_response_can_be_had_again(upstream: str, stream: bool) -> None:
+async def test_a_response_can_be_retrieved(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
         first = await ask(up, upstream, "one two", stream=stream, metadata={"a": "b"})
         found = await up.get(f"{PATH}/{first['id']}?include=message.output_text.logprobs")

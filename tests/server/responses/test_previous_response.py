@@ -130,7 +130,7 @@ async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_sto
         assert "drg1." not in json.dumps(sent)
 
 
-async def test_each_stored_response_can_be_gone_on_from() -> None:
+async def test_each_stored_response_can_be_continued() -> None:
     """A conversation may fork."""
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one")
@@ -155,7 +155,7 @@ async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) 
         assert "one two three" in sent
 
 
-async def test_a_reference_to_what_the_conversation_has_adds_nothing() -> None:
+async def test_a_reference_to_an_item_of_the_conversation_adds_nothing() -> None:
     """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
     async with gateway(**ON) as up:
         first = await ask(up, "chat", "one two three")

@@ -41,7 +41,7 @@ def test_another_owner_or_other_calls_find_nothing() -> None:
         assert store.get(owner, calls, now=1.0) is None, (owner, calls)
 
 
-def test_an_hour_without_use_is_the_end() -> None:
+def test_an_entry_expires_after_an_hour_without_use() -> None:
     store = ReasoningStore(10_000)
     store.put("red", ("c1",), entries(), now=0.0)
     assert store.get("red", ("c1",), now=MAX_AGE_S - 1) is not None

@@ -230,7 +230,7 @@ async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], foun
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-async def test_plain_reasoning_gives_way_to_what_its_maker_can_read(field: str) -> None:
+async def test_signed_reasoning_replaces_plain_reasoning(field: str) -> None:
     content = await second_turn(scripted(MESSAGES, CALLS, SAYS), **{field: THINKING["thinking"]})
     assert [block["type"] for block in content] == ["thinking", "tool_use"]
     assert content[0] == THINKING
@@ -318,7 +318,7 @@ async def test_c11_reasoning_of_another_account_is_left_out_once_and_recorded(
     assert second == left
 
 
-async def test_a_translated_conversation_is_cured_too() -> None:
+async def test_a_translated_conversation_is_repeated_without_it_too() -> None:
     gateway = scripted(
         RESPONSES, whole(RESPONSES_RESPONSE), whole(UNVERIFIED, 400), whole(RESPONSES_RESPONSE)
     )

@@ -187,7 +187,7 @@ async def test_old_responses_expire(kind: Kind) -> None:
         assert await store.get("", "resp_new", NOW) is None, "it is not merely hidden"
 
 
-async def test_putting_drops_what_is_too_old(kind: Kind) -> None:
+async def test_storing_drops_expired_responses(kind: Kind) -> None:
     async with kind() as store:
         await store.put(response("resp_old"))
         await store.put(response("resp_new", created=NOW + LIMITS.max_age_s + 1))

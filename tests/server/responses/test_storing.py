@@ -507,7 +507,7 @@ async def test_a_gateway_without_the_protocol_has_none_of_its_paths() -> None:
     assert "there is nothing at this path" in json.loads(client.body)["error"]["message"]
 
 
-async def test_a_store_without_its_file_is_a_mistake() -> None:
+async def test_a_store_without_its_file_is_an_error() -> None:
     with pytest.raises(ValueError, match="response_store_path is needed"):
         async with gateway(response_store="sqlite"):
             pass

@@ -239,7 +239,7 @@ async def test_one_large_message_is_not_buffered_at_once() -> None:
         assert client.contents[1] == 65535  # the connection's
 
 
-async def test_streams_that_stand_still_leave_room_for_the_others() -> None:
+async def test_stalled_streams_do_not_block_the_others() -> None:
     app = Endless(LEAST_BUFFER)
     async with serving(app, {4: 0}) as client:
         for number in range(STREAMS - 1):
@@ -267,7 +267,7 @@ async def test_streams_take_turns() -> None:
 
 
 @pytest.mark.promise("S10")
-async def test_a_stream_that_is_not_taken_is_cancelled_in_time() -> None:
+async def test_a_stream_that_is_not_read_is_cancelled_in_time() -> None:
     """Five minutes without a byte read, by default; the connection and its other streams stay."""
     app = Endless()
     async with serving(app, {4: 0}) as client:
@@ -283,7 +283,7 @@ async def test_a_stream_that_is_not_taken_is_cancelled_in_time() -> None:
         assert not client.closed
 
 
-async def test_a_last_message_that_is_not_taken_is_cancelled_in_time() -> None:
+async def test_a_last_message_that_is_not_read_is_cancelled_in_time() -> None:
     async with serving(hello, {4: 0}) as client:
         await client.send(client.request(1))
         await anyio.sleep(301)
@@ -620,21 +620,21 @@ def test_more_than_a_rate_is_too_much(frame: Frame | bytes, burst: int, per_seco
     ]
 
 
-def test_windows_for_what_was_sent_are_not_counted() -> None:
+def test_window_updates_for_sent_data_are_not_counted() -> None:
     connection, _ = counting()
     for _ in range(2000):
         connection.note_data_sent()
         receive(connection, 0.0, *[window(0, 1)] * UPDATES_PER_DATA)
 
 
-def test_data_with_something_in_it_is_not_counted() -> None:
+def test_data_frames_that_are_not_small_are_not_counted() -> None:
     connection, client = counting()
     receive(connection, 0.0, client.request(1, POST, end=False))
     for _ in range(2000):
         receive(connection, 0.0, data(1, bytes(SMALL_DATA)))
 
 
-def test_resets_that_we_are_made_to_send_are_counted() -> None:
+def test_provoked_resets_are_counted() -> None:
     connection, client = counting()
     with pytest.raises(DenialOfServiceError):  # noqa: PT012
         for stream_id in range(1, 1000, 2):

@@ -10,6 +10,7 @@ from oracle import check_error, check_models, check_stream, check_whole
 from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ask, encoded
 from starlette.types import ASGIApp
 
+from dragoman._wire import json as wire_json
 from dragoman_server.simulator import MODELS, app, create_simulator_app
 
 pytestmark = pytest.mark.anyio
@@ -125,7 +126,8 @@ async def test_a_client_that_leaves_inside_its_request_is_dropped() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_body_has_a_limit(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "MAX_BODY_BYTES", 10)
+    for module in (app, wire_json):
+        monkeypatch.setattr(module, "MAX_DOCUMENT_BYTES", 10)
     served = await Server(PATHS[protocol], encoded(ask(protocol, "echo"))).run()
     assert served.status == 413
     assert check_error(protocol, 413, served.body) == []

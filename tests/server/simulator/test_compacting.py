@@ -21,7 +21,7 @@ def compacted(**body: Any) -> SimulatedReply:
     return reply_to(RESPONSES, encoded(body), compacts=True)
 
 
-def test_the_summary_is_taken_back() -> None:
+def test_the_summary_is_accepted_as_input() -> None:
     response = json.loads(body_of(compacted(model="echo", input=STORY)))
     assert response.keys() == {"id", "object", "created_at", "output", "usage"}
     assert [(item["type"], item.get("role")) for item in response["output"]] == [
@@ -55,7 +55,7 @@ def test_a_request_for_a_summary_gets_nothing_else(stream: bool) -> None:
         ({"model": "length", "input": STORY}, 502),
     ],
 )
-def test_a_summary_that_cannot_be_had(body: dict[str, Any], status: int) -> None:
+def test_a_summary_that_fails(body: dict[str, Any], status: int) -> None:
     reply = compacted(**body)
     assert reply.status == status
     assert check_error(RESPONSES, status, body_of(reply)) == []

@@ -195,12 +195,20 @@ def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are
 
 
 @protocols
-def test_a_new_question_after_the_results_calls_again(protocol: str) -> None:
+@pytest.mark.parametrize("between", [[{"role": "assistant", "content": "ok"}], []])
+def test_a_new_question_after_the_results_calls_again(protocol: str, between: list[Body]) -> None:
     body = ask(protocol, "tools", tools=("look",))
     body = follow(protocol, body, response(protocol, body), ["found"])
     key = "input" if protocol == RESPONSES else "messages"
-    body[key] = [*body[key], {"role": "assistant", "content": "ok"}, {"role": "user", "content": "Again"}]
+    body[key] = [*body[key], *between, {"role": "user", "content": "Again"}]
     assert [call.name for call in meaning(protocol, body).calls] == ["look"]
+
+
+def test_a_note_beside_the_results_is_no_new_question() -> None:
+    body = ask(MESSAGES, "tools", tools=("look",))
+    body = follow(MESSAGES, body, response(MESSAGES, body), ["found"])
+    body["messages"][-1]["content"].append({"type": "text", "text": "Be brief."})
+    assert meaning(MESSAGES, body).said(Kind.TEXT) == "look returned: found"
 
 
 CHOICES: list[tuple[str, dict[str, Body], list[str]]] = [
@@ -267,7 +275,7 @@ def test_a_line_of_the_user_names_the_tool_call(
     assert [(call.name, call.text) for call in found] == calls
 
 
-def test_messages_gets_demanded_arguments_too() -> None:
+def test_messages_gets_requested_arguments_too() -> None:
     found = meaning(MESSAGES, ask(MESSAGES, "tools", 'call a {"x": 1}', tools=("b", "a"))).calls
     assert [(call.name, json.loads(call.text)) for call in found] == [("a", {"x": 1})]
 
@@ -293,7 +301,7 @@ def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_a_demanded_custom_call_gets_all_of_the_text(protocol: str) -> None:
+def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
     (call,) = meaning(
         protocol, ask(protocol, "custom", "call patch line 1\ncall me\n", custom=("patch",))
     ).calls
@@ -399,6 +407,14 @@ def test_a_foreign_carrier_is_refused(protocol: str, carrier: str | None) -> Non
     first = response(protocol, body)
     holders(protocol, first)[0][PROOFS[protocol]] = carrier
     assert refused(protocol, follow(protocol, body, first, ["42"]))[0] == 400
+
+
+def test_reasoning_with_a_lone_surrogate_is_refused() -> None:
+    body = ask(CHAT, "reasoning", tools=("look",))
+    first = response(CHAT, body)
+    _spoil_chat(holders(CHAT, first)[0])
+    sent = encoded(follow(CHAT, body, first, ["42"])).replace(b"**Reading", rb"\ud800").replace(b"]!", b"]")
+    assert reply_to(CHAT, sent).status == 400
 
 
 OFF = {
@@ -513,6 +529,12 @@ def test_long_is_long(protocol: str) -> None:
     text = meaning(protocol, ask(protocol, "long")).said(Kind.TEXT)
     assert len(text.split()) == 2000
     assert text.endswith(".")
+
+
+@pytest.mark.parametrize(("max_tokens", "words"), [(7, 7), (51, 50), (None, 50)])
+def test_length_ends_at_the_limit_or_after_50_words(max_tokens: int | None, words: int) -> None:
+    found = meaning(CHAT, ask(CHAT, "length", max_tokens=max_tokens))
+    assert (len(found.said(Kind.TEXT).split()), found.stop) == (words, Stop.LENGTH)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

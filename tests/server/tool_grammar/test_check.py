@@ -314,7 +314,7 @@ def test_an_undecided_check_is_no_breach(monkeypatch: pytest.MonkeyPatch) -> Non
         check(PATCH, text)
 
 
-def test_what_may_be_ignored_behind_the_end_is_no_breach() -> None:
+def test_ignored_text_after_the_end_is_no_breach() -> None:
     definition = '%ignore / /\n%ignore "#"\nstart: "a" "b"'
     assert check(definition, "ab  ") is None
     for grammar, text in ((definition, "ab #"), (JSON, "[]]")):

@@ -135,7 +135,7 @@ async def test_without_checking_the_ledger_has_not_checked() -> None:
 
 
 @needs_extra
-async def test_and_when_the_text_is_too_long_to_be_checked() -> None:
+async def test_with_a_text_that_is_too_long_the_ledger_has_not_checked() -> None:
     assert await reported_losses("x" * (MAX_TEXT + 1)) == f"2; {REQUEST}, {UNCHECKED}"
 
 
@@ -148,7 +148,7 @@ async def test_strict_mode_refuses_a_grammar_that_the_upstream_cannot_enforce() 
 
 
 @pytest.mark.parametrize("said", [{}, {"custom_tools": True}])
-async def test_an_upstream_that_enforces_grammars_is_left_to_it(said: dict[str, Any]) -> None:
+async def test_an_upstream_that_enforces_grammars_is_not_checked(said: dict[str, Any]) -> None:
     call = {"type": "custom_tool_call", "id": "c", "call_id": "t1", "name": "apply_patch", "input": BROKEN}
     gateway = scripted(RESPONSES, whole(responses_answer([call])), upstream=said)
     form = {"type": "grammar", "grammar": {"syntax": "lark", "definition": LARK}}

@@ -153,7 +153,7 @@ FRAMING_BYTES = st.text("01a:; x\r\n", max_size=40).map(str.encode)
 
 
 @given(data=FRAMING_BYTES | FRAMING_BYTES.map(b"0\r\n".__add__), cut=st.integers(min_value=0, max_value=43))
-def test_any_bytes_at_all_end_the_same_way_whole_or_cut(data: bytes, cut: int) -> None:
+def test_any_bytes_end_the_same_way_whole_or_cut(data: bytes, cut: int) -> None:
     whole, body = fed([data])
     halved, same_body = fed([data[:cut], data[cut:]])
     assert (body, str(whole.error), whole.complete, whole.unused) == (

@@ -180,7 +180,7 @@ async def test_compressed_events_come_out_one_by_one() -> None:
 
 
 @pytest.mark.promise("S8")
-async def test_others_have_their_turn_while_a_read_is_unpacked() -> None:
+async def test_other_tasks_run_while_a_read_is_decompressed() -> None:
     body = gzip.compress(bytes(64 * MAX_PORTION))
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
     turns = 0
@@ -206,7 +206,7 @@ async def test_others_have_their_turn_while_a_read_is_unpacked() -> None:
 
 @one_backend
 @pytest.mark.promise("S8")
-async def test_a_small_body_that_unpacks_to_much_stops_at_the_limit() -> None:
+async def test_a_small_body_that_decompresses_to_much_stops_at_the_limit() -> None:
     body = gzip.compress(b"\0" * 50_000_000)
     head = OK + b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(body)
     async with (

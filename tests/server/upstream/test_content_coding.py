@@ -118,7 +118,7 @@ def test_portions_are_bounded_and_none_is_lost(coding: str) -> None:
         decoder.receive_eof()
 
 
-def test_a_zstd_frame_cannot_demand_a_large_window() -> None:
+def test_a_zstd_frame_with_a_large_window_is_refused() -> None:
     options = {zstd.CompressionParameter.window_log: 27}
     packer = zstd.ZstdCompressor(options=options)
     coded = packer.compress(os.urandom(100)) + packer.flush()

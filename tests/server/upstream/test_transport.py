@@ -291,7 +291,7 @@ CUTS = {
 
 
 @pytest.mark.parametrize(("data", "message"), CUTS.values(), ids=CUTS)
-async def test_a_broken_body_gives_what_was_good_and_then_an_error(data: bytes, message: str) -> None:
+async def test_a_broken_body_returns_its_good_bytes_and_then_an_error(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
         await peer.answer(data)
 

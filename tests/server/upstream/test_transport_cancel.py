@@ -55,7 +55,7 @@ async def cancel_when_blocked(
     request: httpx2.Request,
     reached: Callable[[], Awaitable[object]] = anyio.lowlevel.checkpoint,
 ) -> None:
-    """Start an exchange, wait until it has got to the place in question and hangs there, cancel it."""
+    """Start a request, wait until it hangs at the place in question, cancel it."""
     finished = False
 
     async def run() -> None:
@@ -188,7 +188,7 @@ async def test_cancelled_on_a_used_connection() -> None:
         assert len(server.peers) == 1
 
 
-async def test_a_slot_freed_by_cancellation_serves_who_waits_for_it() -> None:
+async def test_a_slot_freed_by_cancellation_serves_the_next_waiter() -> None:
     limits = PoolLimits(connections=1)
     async with (
         ScriptedServer(silent, answering(HELLO)) as server,
@@ -300,7 +300,7 @@ def two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_addresses")
-async def test_an_address_that_hangs_does_not_hold_up_the_next() -> None:
+async def test_an_address_that_hangs_does_not_delay_the_next() -> None:
     stream = FakeStream()
     tried = []
 
@@ -317,7 +317,7 @@ async def test_an_address_that_hangs_does_not_hold_up_the_next() -> None:
 
 
 @pytest.mark.usefixtures("two_addresses")
-async def test_an_address_that_fails_brings_on_the_next_at_once() -> None:
+async def test_after_an_address_that_fails_the_next_is_tried_at_once() -> None:
     async def connect(family: socket.AddressFamily, address: str, port: int) -> FakeStream:
         raise ConnectionRefusedError(111, address)
 

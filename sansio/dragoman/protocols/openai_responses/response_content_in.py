@@ -351,6 +351,9 @@ class ReasoningItem(OutputItem):
         return self.block
 
 
+_INPUT_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
+
+
 class CallItem(OutputItem):
     """A call of a function or a custom tool."""
 
@@ -363,7 +366,7 @@ class CallItem(OutputItem):
         self.started = False
 
     def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        if self.finished or not self.started:
+        if self.finished or not self.started or kind not in _INPUT_DELTAS:
             return None
         self.emitted.pieces.append(text)
         return ArgumentsDelta(self.emitted.block, text)
