@@ -204,15 +204,9 @@ class RequestTranslator:
         ledger = Ledger()
         upstream, capabilities = self._upstream, self._capabilities
         if restores:
-            upstream_model = model or decoded.get("model")
+            named = decoded.get("model") if model is None else model
             restore_signatures(
-                decoded,
-                upstream_model,
-                upstream,
-                self._signer,
-                ledger,
-                readable=signed_reasoning,
-                rewritten=True,
+                decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
             )
         received = self._client.read_request(decoded, self._signer)
         streams = self._endpoint.streams_if(received.stream)
@@ -268,9 +262,7 @@ class RequestTranslator:
         if restores:
             decoded = decode_object(body, "the request body")
             decoded["model"] = upstream_model
-            restore_signatures(
-                decoded, upstream_model, self._upstream, self._signer, ledger, readable=readable
-            )
+            restore_signatures(decoded, upstream_model, self._upstream, self._signer, ledger, readable)
             ledger.enforce(self._policy)
             out = encode(decoded)
         else:

@@ -21,8 +21,8 @@ def restore_signatures(
     upstream: UpstreamSpec,
     signer: Signer,
     ledger: Ledger,
+    readable: bool,
     *,
-    readable: bool = True,
     rewritten: bool = False,
 ) -> None:
     """Put back the signatures that this upstream's vendor made, and drop those of others. Every drop is recorded.
