@@ -155,6 +155,7 @@ def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
     hi = {"role": "user", "content": "Hi"}
     said: dict[str, Any] = {"role": "assistant", "content": "a"}
     expected = [NATIVE[protocol]] if signed_reasoning else []
+    body: dict[str, Any]
     if protocol == RESPONSES:
         body = {"model": "m", "input": [hi, foreign, own, said]}
     elif protocol == CHAT:
