@@ -175,11 +175,11 @@ lines: $(VENV)/.dev
 
 # docs/map.md: the packages and what they import.
 map: $(VENV)/.dev
-	$(BIN)/python docs/package_map.py
+	$(BIN)/python docs/_generate/package_map.py
 
 # All pages and tables that follow from the code.
-docs: map
-	$(BIN)/python docs/generate.py
+docs: $(VENV)/.dev
+	$(BIN)/python docs/_generate
 
 fix: $(VENV)/.dev
 	$(BIN)/ruff check --fix --quiet .

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import package_map
+import page_tables
 import pytest
 
 import dragoman
@@ -138,6 +139,14 @@ def test_every_page_can_be_reached() -> None:
     assert [page.name for page in PAGES if page not in reached] == []
 
 
+def test_the_tables_in_pages_are_current(subtests: pytest.Subtests) -> None:
+    # If this fails, run `make docs`.
+    for page in page_tables.PAGES:
+        with subtests.test(page=page.name):
+            text = page.read_text("utf-8")
+            assert page_tables.page(text) == text
+
+
 def test_the_map_is_current() -> None:
-    # When this fails: run `make map`.
+    # If this fails, run `make map`.
     assert package_map.page() == package_map.PAGE.read_text("utf-8")

@@ -12,7 +12,9 @@ import sdk_fields as fid_sdk
 from fidelity import page as pages
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, judge
 from fidelity.probe import Probe, find, probe
+from fidelity.rows import rows_of
 from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Output
+from fidelity.streams import SUBJECT
 from fidelity.summary import summary
 
 from dragoman import Loss, LossCode, RemoteProtocolError
@@ -29,7 +31,7 @@ def rows(table: dict[str, list[Probe]]) -> Iterator[tuple[str, str, Probe]]:
 
 
 def problems(row: Probe, cell: Cell) -> list[str]:
-    found = [f"{row.section}: {row.name}: lost without a word: {cell.words}"] * (cell.fate is Fate.LOST)
+    found = [f"{row.section}: {row.name}: lost silently: {cell.words}"] * (cell.fate is Fate.LOST)
     if row.nothing and cell.fate is not Fate.NOTHING:
         found.append(f"{row.section}: {row.name}: it is said to be nothing, and is {cell.fate.value}")
     if cell.fate in (Fate.CARRIED, Fate.ALTERED) and not cell.places:
@@ -72,7 +74,7 @@ def test_streams_become_errors_only_where_they_must() -> None:
 
 
 def test_the_page_is_current() -> None:
-    # When this fails: run `python docs/generate.py`, and read what has changed.
+    # When this fails: run `make docs`, and read what has changed.
     assert pages.page() == PAGE.read_text("utf-8")
 
 
@@ -122,11 +124,91 @@ def test_every_field_of_the_vendors_sdk_has_a_row(subtests: pytest.Subtests) -> 
             assert sorted(expected - named(table[origin])) == []
 
 
+# --- how rows are written -------------------------------------------------------------------------------------
+
+ROWS = """
+# Requests
+
+$HI = {"role": "user"}
+// A comment.
+
+## Fields
+in {"model": "m", "messages": [$HI], ...}
+"toy": "Zqtoy"
+"tools": [], "choice": {"mode": «"a" → "b"»}
+"model": «? → "Zqmodel"» | the model | why
+
+## Parts
+in {"messages": [$HI, ...]} | part: `*` | because
+{"type": "text",
+  "text": "Zqtext"}
+{"type": "text", "mark": «1»}
+"""
+HI = {"role": "user"}
+FIELDS = {"model": "m", "messages": [HI]}
+
+
+def test_a_row_is_one_line() -> None:
+    """Its name, and what is compared, follow from what it adds to its template."""
+    text = {"type": "text", "text": "Zqtext"}
+    assert rows_of(ROWS)["Requests"] == [
+        Probe("Fields", "`toy`", {**FIELDS, "toy": "Zqtoy"}, "/toy", FIELDS),
+        Probe(
+            "Fields",
+            "`choice.mode`",
+            {**FIELDS, "tools": [], "choice": {"mode": "b"}},
+            "/choice/mode",
+            {**FIELDS, "tools": [], "choice": {"mode": "a"}},
+        ),
+        Probe("Fields", "the model", {**FIELDS, "model": "Zqmodel"}, "/model", None, "why"),
+        Probe(
+            "Parts", "part: `text`", {"messages": [HI, text]}, "/messages/1", {"messages": [HI]}, "because"
+        ),
+        Probe(
+            "Parts",
+            "part: `mark`",
+            {"messages": [HI, {"type": "text", "mark": 1}]},
+            "/messages/1/mark",
+            {"messages": [HI, {"type": "text"}]},
+            "because",
+        ),
+    ]
+
+
+STREAM = """
+# Streams
+
+## Blocks
+in [{"type": "message_start"}, ...]
+{"block": {"type": "text", "text": "Zqtext"}}
+{"block": {"type": "text", "text": "Zqtext"}} | `text_delta`
+{"block": {"type": "thinking", "thinking": "", "signature": "s", "toy": «true»}}
+«? → {"type": "error"}»
+"""
+
+
+def test_a_row_of_a_stream_has_a_block_or_item_once() -> None:
+    """It is about the frame with most of it, about an event, or about a member."""
+    whole, delta, member, needed = rows_of(STREAM)["Streams"]
+    assert [frame["type"] for frame in whole.body] == [
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+    ]
+    assert (whole.place, whole.without) == ("/2", whole.body[:1])
+    assert (delta.place, delta.without) == ("/2", [frame for frame in whole.body if "delta" not in frame])
+    assert (member.name, member.place) == ("`toy`", "/1/content_block/toy")
+    assert find(member.body, member.place) is True
+    assert "toy" not in member.without[1]["content_block"]
+    assert (needed.place, needed.without) == ("/1", None)
+
+
 # --- the judge itself -----------------------------------------------------------------------------------------
 
-ROW = probe("S", "n", {"a": {"x": "Zqone", "y": "Zqother"}, "b": 1}, "/a")
-SWITCH = probe("S", "n", {"a": True}, "/a")
-EMPTY = probe("S", "n", {"a": True}, "/a", nothing="why")
+ROW = probe("S", "n", {"a": {SUBJECT: [{"x": "Zqone", "y": "Zqother"}]}, "b": 1})
+SWITCH = probe("S", "n", {"a": {SUBJECT: [True]}})
+EMPTY = probe("S", "n", {"a": {SUBJECT: [True]}}, "why")
 BOTH = '{"o": "Zqone Zqother"}'
 DROPPED, ALTERED, WRAPPED = LossCode.DROPPED, LossCode.ALTERED, LossCode.WRAPPED
 

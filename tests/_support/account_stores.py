@@ -20,13 +20,13 @@ from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 NOW = 4_000_000_000.0
 
 # Few enough to be reached in a test.
-MOST_CONVERSATIONS = 5
+MAX_CONVERSATIONS = 5
 
-KINDS = ("memory", "sqlite", "valkey", "careful")
-SHARED_KINDS = ("sqlite", "valkey", "careful")
-SERVER_KINDS = ("valkey", "careful")
+KINDS = ("memory", "sqlite", "valkey", "resilient")
+SHARED_KINDS = ("sqlite", "valkey", "resilient")
+SERVER_KINDS = ("valkey", "resilient")
 
-REST = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
+BACKOFF = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
 
 
 @dataclass
@@ -39,17 +39,15 @@ class Kind:
 
     def __call__(self) -> AccountStore:
         if self.name == "memory":
-            return MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
+            return MemoryAccountStore(max_conversations=MAX_CONVERSATIONS)
         if self.name == "sqlite":
-            return SQLiteAccountStore(str(self.folder / "accounts.db"), max_conversations=MOST_CONVERSATIONS)
+            return SQLiteAccountStore(str(self.folder / "accounts.db"), max_conversations=MAX_CONVERSATIONS)
         assert self.server is not None
-        store = ValkeyAccountStore(self.server.url, max_conversations=MOST_CONVERSATIONS)
+        store = ValkeyAccountStore(self.server.url, max_conversations=MAX_CONVERSATIONS)
         if self.name == "valkey":
             return store
         # As slow as the machine may be: a decision of its own would be no test of the server.
-        return ResilientStore(
-            store, MemoryAccountStore(max_conversations=MOST_CONVERSATIONS), deadline_s=20.0
-        )
+        return ResilientStore(store, MemoryAccountStore(max_conversations=MAX_CONVERSATIONS), deadline_s=20.0)
 
 
 @contextmanager
@@ -83,14 +81,14 @@ class Calls:
         self._number = 0
         self._taken: list[tuple[AccountGrant, Candidate]] = []
 
-    def took(self, answer: object) -> None:
-        """What the model gave for the last call."""
-        if isinstance(answer, AccountGrant):
-            candidate = next(each for each in CANDIDATES if each.account == answer.account)
-            self._taken.append((answer, candidate))
+    def record(self, result: object) -> None:
+        """Note the result of the model for the last call."""
+        if isinstance(result, AccountGrant):
+            candidate = next(each for each in CANDIDATES if each.account == result.account)
+            self._taken.append((result, candidate))
 
     def next(self) -> tuple[str, Call]:
-        """Words for a failing test, and a call."""
+        """Return a description for a failing test, and a call."""
         chance = self._random
         # Never twice at the same time: then it is open which of two conversations is the older one.
         self._now += chance.choices(_STEPS, _WEIGHTS)[0] * chance.uniform(0.5, 1.5)
@@ -113,8 +111,8 @@ class Calls:
         conversation = self._random.choice([None, *(f"conversation {n}" for n in range(8))])
         self._number += 1
         lease = f"lease {self._number}"
-        words = f"take {[each.account for each in candidates]} {conversation} {lease} at {now}"
-        return words, lambda store: store.take(candidates, conversation, lease, now)
+        name = f"take {[each.account for each in candidates]} {conversation} {lease} at {now}"
+        return name, lambda store: store.take(candidates, conversation, lease, now)
 
     def _give_back(self, now: float) -> tuple[str, Call]:
         if not self._taken:
@@ -133,7 +131,7 @@ class Calls:
             return store.change(
                 account,
                 lambda health: health.after_failure(
-                    action, 'the "cause" 語', now, retry_after=after, random=random, backoff=REST
+                    action, 'the "cause" 語', now, retry_after=after, random=random, backoff=BACKOFF
                 ),
             )
 
@@ -167,7 +165,7 @@ class Calls:
         period = now // 100 * 100
         counter, expires = self._random.choice([(f"budget 語 {period}", period + 100), ("for ever", None)])
         if self._random.random() < 0.5:
-            asked = self._random.choice([counter, f"budget 語 {period - 100}"])
-            return f"total {asked} at {now}", lambda store: store.total(asked, now)
+            requested = self._random.choice([counter, f"budget 語 {period - 100}"])
+            return f"total {requested} at {now}", lambda store: store.total(requested, now)
         amount = self._random.choice([0.1, 2.25, 1e-9])
         return f"add {counter} {amount} until {expires}", lambda store: store.add(counter, amount, expires)

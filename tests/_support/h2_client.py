@@ -32,7 +32,7 @@ from hyperframe.frame import (
 )
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MOST_WINDOW = 2**31 - 1
+MAX_WINDOW = 2**31 - 1
 
 Headers = list[tuple[str, str]]
 

@@ -11,7 +11,7 @@ import anyio.abc
 from anyio.streams.tls import TLSListener
 
 # A test that waits longer than this for the other side has failed.
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 class Peer:
@@ -38,14 +38,14 @@ class Peer:
         self.requests.append(head + b"\r\n\r\n" + body)
         return self.requests[-1]
 
-    async def send(self, *pieces: bytes) -> None:
-        for piece in pieces:
-            await self.stream.send(piece)
+    async def send(self, *chunks: bytes) -> None:
+        for chunk in chunks:
+            await self.stream.send(chunk)
 
-    async def answer(self, *pieces: bytes) -> None:
-        """Read a request, send the pieces."""
+    async def respond(self, *chunks: bytes) -> None:
+        """Read a request, send the chunks."""
         await self.request()
-        await self.send(*pieces)
+        await self.send(*chunks)
 
     async def reset(self) -> None:
         """Close so that the client gets a reset instead of an orderly end."""
@@ -71,12 +71,12 @@ class Peer:
 Script = Callable[[Peer], Awaitable[None]]
 
 
-def answering(*pieces: bytes, times: int = 1) -> Script:
-    """A script: answer so many requests with the same pieces, then wait for the client to leave."""
+def answering(*chunks: bytes, times: int = 1) -> Script:
+    """A script: respond to so many requests with the same chunks, then wait for the client to leave."""
 
     async def script(peer: Peer) -> None:
         for _ in range(times):
-            await peer.answer(*pieces)
+            await peer.respond(*chunks)
         await peer.until_closed()
 
     return script
@@ -135,7 +135,7 @@ class DeafServer:
 
     def __enter__(self) -> "DeafServer":
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(PATIENCE_S)
+        self._listener.settimeout(TIMEOUT_S)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -148,7 +148,7 @@ class DeafServer:
     def accept(self) -> socket.socket:
         """The first connection, once its client has sent something. Blocks, so call it in a thread."""
         connection, _ = self._listener.accept()
-        connection.settimeout(PATIENCE_S)
+        connection.settimeout(TIMEOUT_S)
         connection.recv(1, socket.MSG_PEEK)
         return connection
 

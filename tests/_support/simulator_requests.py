@@ -17,10 +17,10 @@ __all__ = [
     "RESPONSES",
     "SCHEMA",
     "Body",
-    "ask",
     "encoded",
     "follow",
     "function",
+    "request_body",
 ]
 
 Body = dict[str, Any]
@@ -44,7 +44,7 @@ def encoded(body: Body) -> bytes:
     return json.dumps(body, ensure_ascii=False).encode()
 
 
-def ask(
+def request_body(
     protocol: str,
     model: str,
     text: str = "Tell me something",
@@ -105,10 +105,10 @@ def free_text(protocol: str, name: str) -> Body:
     )
 
 
-def follow(protocol: str, body: Body, answer: Body, results: list[str], *, image: bool = False) -> Body:
+def follow(protocol: str, body: Body, response: Body, results: list[str], *, image: bool = False) -> Body:
     """The next turn: the response as it came, and a result for each of its calls, in order."""
     if protocol == RESPONSES:
-        calls = [item for item in answer["output"] if item["type"].endswith("_call")]
+        calls = [item for item in response["output"] if item["type"].endswith("_call")]
         outputs: list[Body] = [
             {
                 "type": f"{call['type']}_output",
@@ -117,9 +117,9 @@ def follow(protocol: str, body: Body, answer: Body, results: list[str], *, image
             }
             for call, text in zip(calls, results, strict=True)
         ]
-        return {**body, "input": [*body["input"], *answer["output"], *outputs]}
+        return {**body, "input": [*body["input"], *response["output"], *outputs]}
     if protocol == MESSAGES:
-        content = answer["content"]
+        content = response["content"]
         blocks: list[Body] = [
             {
                 "type": "tool_result",
@@ -130,9 +130,9 @@ def follow(protocol: str, body: Body, answer: Body, results: list[str], *, image
         ]
         turn = [{"role": "assistant", "content": content}, {"role": "user", "content": blocks}]
         return {**body, "messages": [*body["messages"], *turn]}
-    message = answer["choices"][0]["message"]
-    said = [
+    message = response["choices"][0]["message"]
+    tool_messages = [
         {"role": "tool", "tool_call_id": call["id"], "content": text}
         for call, text in zip(message["tool_calls"], results, strict=True)
     ]
-    return {**body, "messages": [*body["messages"], message, *said]}
+    return {**body, "messages": [*body["messages"], message, *tool_messages]}

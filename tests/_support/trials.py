@@ -17,7 +17,7 @@ from types import TracebackType
 
 import pytest
 
-MOST = 5
+MAX_TRIALS = 5
 
 
 class Trial:
@@ -39,8 +39,8 @@ class Trial:
 
 def trials() -> Iterator[Trial]:
     """Give some, until one passes. The last one's failure is the test's."""
-    for number in range(1, MOST + 1):
-        trial = Trial(is_last=number == MOST)
+    for number in range(1, MAX_TRIALS + 1):
+        trial = Trial(is_last=number == MAX_TRIALS)
         yield trial
         if trial.has_passed:
             return

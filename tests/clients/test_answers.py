@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop, Usage
 from sdk_clients.processes import PAIRS, Pair
-from sdk_clients.sdk import Answer, Body, Sdk, Way, ask, body_of, each_way, next_turn
+from sdk_clients.sdk import Body, Sdk, SdkResponse, Way, body_of, each_way, next_turn, send
 
 from dragoman_server.simulator.scripts import CUSTOM_INPUT
 
@@ -27,14 +27,14 @@ REASONING_TEXT = re.compile(
 )
 
 
-def usage_of(response: Answer) -> Usage:
+def usage_of(response: SdkResponse) -> Usage:
     (usage,) = response.meaning.usages
     return usage
 
 
 @each_way
 def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
-    response = ask(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
+    response = send(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
     assert response.meaning.said(Kind.TEXT) == TEXT
     assert response.meaning.stop is Stop.END
     word_count = len(TEXT.split())
@@ -49,14 +49,14 @@ def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
 @each_way
 def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
-    first = ask(sdk, pair.client, way, body)
+    first = send(sdk, pair.client, way, body)
     assert first.meaning.stop is Stop.TOOL
     assert [(call.name, json.loads(call.text)) for call in first.meaning.calls] == [
         ("look", ARGUMENTS),
         ("see", ARGUMENTS),
     ]
     assert len({call.id for call in first.meaning.calls}) == 2
-    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["one thing", "another"]))
+    second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["one thing", "another"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: one thing\nsee returned: another"
     assert second.meaning.stop is Stop.END
     assert not second.meaning.calls
@@ -80,7 +80,7 @@ def reasoning_options(protocol: str) -> Body:
     return {"reasoning_effort": "low"}
 
 
-def shown_reasoning(protocol: str, response: Answer) -> str:
+def shown_reasoning(protocol: str, response: SdkResponse) -> str:
     """Return the reasoning where a program of this protocol looks for it."""
     if protocol == CHAT:
         return str(response.body["choices"][0]["message"]["reasoning_content"])
@@ -97,14 +97,14 @@ def shown_reasoning(protocol: str, response: Answer) -> str:
 def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
     body |= reasoning_options(pair.client)
-    first = ask(sdk, pair.client, way, body)
+    first = send(sdk, pair.client, way, body)
     assert REASONING_TEXT.fullmatch(shown_reasoning(pair.client, first))
     assert [call.name for call in first.meaning.calls] == ["look"]
     kinds = [block.kind for block in first.meaning.blocks]
     assert kinds.index(Kind.REASONING) < kinds.index(Kind.CALL)
     assert usage_of(first).reasoning
     # The model returns 400 unless its reasoning comes back unchanged.
-    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
+    second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: found"
     assert REASONING_TEXT.fullmatch(shown_reasoning(pair.client, second))
 
@@ -115,13 +115,13 @@ def test_reasoning_that_was_left_out_is_refused(pair: Pair, sdk: Sdk) -> None:
     """So the test before can fail."""
     body = body_of(pair.client, pair.model("reasoning"), "Look at it", tools=("look",))
     body |= reasoning_options(pair.client)
-    first = ask(sdk, pair.client, Way.WHOLE, body)
+    first = send(sdk, pair.client, Way.WHOLE, body)
     follow = next_turn(pair.client, body, first, ["found"])
     name = "input" if pair.client == RESPONSES else "messages"
     follow[name] = [without_reasoning(turn) for turn in follow[name]]
     follow[name] = [turn for turn in follow[name] if turn is not None]
     with pytest.raises(Exception, match="was not sent back") as raised:
-        ask(sdk, pair.client, Way.WHOLE, follow)
+        send(sdk, pair.client, Way.WHOLE, follow)
     assert raised.value.status_code == 400  # type: ignore[attr-defined]
 
 
@@ -148,9 +148,9 @@ CUSTOM = [
 @pytest.mark.parametrize(("pair", "way"), CUSTOM)
 def test_a_custom_tool(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("custom"), "Patch the file", custom=("patch",))
-    first = ask(sdk, pair.client, way, body)
+    first = send(sdk, pair.client, way, body)
     (call,) = first.meaning.calls
     assert (call.custom, call.name, call.text) == (True, "patch", CUSTOM_INPUT)
     assert first.meaning.stop is Stop.TOOL
-    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["patched"]))
+    second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["patched"]))
     assert second.meaning.said(Kind.TEXT) == "patch returned: patched"

@@ -11,7 +11,7 @@ import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Kind, Stop
 from pydantic import BaseModel
 from sdk_clients.processes import PAIRS, Pair
-from sdk_clients.sdk import Body, Sdk, Way, ask, body_of, each_way, fold
+from sdk_clients.sdk import Body, Sdk, Way, body_of, each_way, fold, send
 from simulator_requests import IMAGE
 
 from dragoman_server.simulator.scripts import REFUSAL_TEXT
@@ -51,7 +51,7 @@ def test_a_typed_response(pair: Pair, sdk: Sdk) -> None:
 @pytest.mark.each_choice
 def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("images"), "What is this?", image=True)
-    response = ask(sdk, pair.client, way, body)
+    response = send(sdk, pair.client, way, body)
     digest = hashlib.sha256(IMAGE).hexdigest()[:8]
     expected = f"1. [image, image/png, {len(IMAGE)} bytes, sha256 {digest}]"
     assert response.meaning.said(Kind.TEXT) == expected
@@ -60,7 +60,7 @@ def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
     """OpenAI's protocols have a place for it; in Messages the stop reason makes a refusal of the text."""
-    response = ask(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
+    response = send(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
     meaning = response.meaning
     if MESSAGES in pair:
         assert meaning.said(Kind.TEXT) == REFUSAL_TEXT
@@ -73,7 +73,7 @@ def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, stop, output in (("length", Stop.LENGTH, 50), ("filter", Stop.FILTER, 20)):
-        response = ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
+        response = send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
         assert response.meaning.stop is stop
         assert response.meaning.said(Kind.TEXT).startswith("A stood court")
         assert response.meaning.usages[0].output == output
@@ -97,7 +97,7 @@ def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
 
 def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("count"), "Count to 50", max_tokens=20)
-    response = ask(sdk, pair.client, Way.WHOLE, body)
+    response = send(sdk, pair.client, Way.WHOLE, body)
     assert response.meaning.said(Kind.TEXT) == " ".join(map(str, range(1, 21)))
     assert response.meaning.stop is Stop.LENGTH
 
@@ -110,7 +110,7 @@ STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences":
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
 def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
-    response = ask(sdk, pair.client, way, body)
+    response = send(sdk, pair.client, way, body)
     assert response.meaning.said(Kind.TEXT) == "one two "
     assert (response.meaning.stop, response.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
 
@@ -136,5 +136,5 @@ JSON_MODE: dict[str, Body] = {
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair.client in JSON_MODE], ids=str)
 def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Say it in JSON") | JSON_MODE[pair.client]
-    response = ask(sdk, pair.client, Way.WHOLE, body)
+    response = send(sdk, pair.client, Way.WHOLE, body)
     assert json.loads(response.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}

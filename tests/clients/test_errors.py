@@ -10,7 +10,7 @@ import openai
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES
 from sdk_clients.processes import PAIRS, Pair
-from sdk_clients.sdk import Sdk, Way, ask, body_of
+from sdk_clients.sdk import Sdk, Way, body_of, send
 
 pytestmark = pytest.mark.process
 
@@ -44,7 +44,7 @@ def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
         expected = classes[pair.client == MESSAGES]
         text = WORDS.get(model, "the simulator")
         with pytest.raises(expected, match=text) as raised:
-            ask(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Hello"))
+            send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Hello"))
         error: Any = raised.value
         assert error.request_id
         assert (error.response.headers.get("x-should-retry") == "false") is (model in LASTING)
@@ -63,7 +63,7 @@ def test_a_response_that_breaks_off(pair: Pair, sdk: Sdk, model: str, text: str)
     body = body_of(pair.client, pair.model(model), "Hello")
     for way in (Way.WHOLE, Way.HELPER):
         with pytest.raises(API_ERROR[pair.client], match=text):
-            ask(sdk, pair.client, way, body)
+            send(sdk, pair.client, way, body)
     events: list[Any] = []
     with pytest.raises(API_ERROR[pair.client], match=text):
         sdk.events(pair.client, body, events)
@@ -81,7 +81,7 @@ def test_an_unknown_model(pair: Pair, sdk: Sdk) -> None:
     requested = ((pair.model("ecko"), "echo"), ("nobody/echo", "upstream/model"))
     for way, (model, hint) in itertools.product(Way, requested):
         with pytest.raises(expected, match=hint):
-            ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
+            send(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
 # In a relay, the upstream decides.
@@ -93,4 +93,4 @@ def test_a_request_that_the_gateway_refuses(pair: Pair, sdk: Sdk) -> None:
     body[name] = [{"role": "user", "content": 7}]
     for way in Way:
         with pytest.raises(CLASSES["error-400"][pair.client == MESSAGES], match=name):
-            ask(sdk, pair.client, way, body)
+            send(sdk, pair.client, way, body)

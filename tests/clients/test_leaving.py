@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 ABORT_S = 0.25
 
 # Long enough for a machine that does little else to get the request through both processes.
-PATIENCE_S = 0.2
+TIMEOUT_S = 0.2
 
 
 class Watched(list[Any]):
@@ -80,7 +80,7 @@ def test_after_the_clients_timeout(pair: Pair, sdk: Sdk, simulator: Simulator) -
         before = simulator.settled()
         body = body_of(pair.client, pair.model("silent@30"), "Hello")
         with pytest.raises(Exception, match="timed out") as raised:
-            sdk.create(pair.client, body, timeout=PATIENCE_S)
+            sdk.create(pair.client, body, timeout=TIMEOUT_S)
         assert type(raised.value).__name__ == "APITimeoutError"
         with trial:
             simulator.wait_for("aborted", before["aborted"] + 1, within_s=ABORT_S)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from command.process import DEADLINE_S, Server
 from edge import wait_until
-from trials import MOST, trials
+from trials import MAX_TRIALS, trials
 from valkey_server import ValkeyServer, valkey_server
 
 # The state that the other gateway must have by then.
@@ -112,7 +112,7 @@ def gateways(
     file = tmp_path / "dragoman.toml"
     lines = ["[server]", "simulator = false", 'log_level = "warning"', 'account_store = "valkey"']
     lines += [f'account_store_url = "{store.url}"']
-    for number in range(MOST):
+    for number in range(MAX_TRIALS):
         upstream = f"up{number}"
         lines += ["[[upstreams]]", f'name = "{upstream}"', 'protocol = "openai_chat"', "sticky = false"]
         lines += [f'base_url = "http://127.0.0.1:{provider.server_address[1]}/v1"']

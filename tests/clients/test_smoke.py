@@ -10,7 +10,7 @@ import openai
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Kind
 from sdk_clients.processes import CROSSED, PAIRS, Gateway, Pair
-from sdk_clients.sdk import Sdk, ask, body_of, each_way, next_turn
+from sdk_clients.sdk import Sdk, body_of, each_way, next_turn, send
 
 API_ERROR: dict[str, Any] = {CHAT: openai.APIError, MESSAGES: anthropic.APIError, RESPONSES: openai.APIError}
 
@@ -32,10 +32,10 @@ def gateway(backend: str, gateway_on: Any) -> Gateway:
 @each_way
 def test_a_tool_loop(pair: Pair, sdk: Sdk, way: Any) -> None:
     body = body_of(pair.client, pair.model("tools"), "Look and see", tools=("look", "see"))
-    first = ask(sdk, pair.client, way, body)
+    first = send(sdk, pair.client, way, body)
     calls = [(call.name, json.loads(call.text)["days"]) for call in first.meaning.calls]
     assert calls == [("look", 2), ("see", 2)]
-    second = ask(sdk, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
+    second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
     assert second.meaning.said(Kind.TEXT) == "look returned: one\nsee returned: two"
 
 
@@ -45,7 +45,7 @@ def test_errors(pair: Pair, sdk: Sdk, way: Any) -> None:
     requested = [pair.model(name) for name in ("error-429", "error-mid", "cut", "cut-end", "ecko")]
     for model in [*requested, "nobody/echo"]:
         with pytest.raises(API_ERROR[pair.client]):
-            ask(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
+            send(sdk, pair.client, way, body_of(pair.client, model, "Hello"))
 
 
 def test_a_typed_response_and_the_models(pair: Pair, sdk: Sdk) -> None:

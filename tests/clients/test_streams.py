@@ -11,7 +11,7 @@ import pytest
 from command.process import DEADLINE_S
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, Kind, Stop
 from sdk_clients.processes import ALIAS, KEEPALIVE_S, PAIRS, Gateway, Pair, each_backend
-from sdk_clients.sdk import Sdk, Way, ask, async_clients, body_of, fold, read_events
+from sdk_clients.sdk import Sdk, Way, async_clients, body_of, fold, read_events, send
 from simulator_requests import PATHS
 from trials import trials
 
@@ -74,7 +74,7 @@ def test_the_stream_helpers_ignore_heartbeats(gateway: Gateway, sdk_of: Any) -> 
 
     def word_count_of(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello")
-        return len(ask(sdk, pair.client, Way.HELPER, body).meaning.said(Kind.TEXT).split())
+        return len(send(sdk, pair.client, Way.HELPER, body).meaning.said(Kind.TEXT).split())
 
     with ThreadPoolExecutor(len(PAIRS)) as pool:
         assert list(pool.map(word_count_of, PAIRS)) == [20] * len(PAIRS)
@@ -102,5 +102,5 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
-    response = ask(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
+    response = send(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
     assert response.meaning.said(Kind.TEXT) == "Hello there"

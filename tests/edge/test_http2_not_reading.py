@@ -14,7 +14,7 @@ from contextlib import ExitStack
 import pytest
 from command.process import DEADLINE_S
 from edge import BACKENDS, CHAT_PATH, STREAM_HEAD, Conversation, EdgeGateway, Upstream, chat, chunk
-from h2_client import MOST_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
+from h2_client import MAX_WINDOW, Peer, code_of, data, headers, is_end, over_tls, window
 from http_certificate import Certificate
 from hyperframe.frame import DataFrame, Frame, RstStreamFrame
 from trials import trials
@@ -107,9 +107,9 @@ def test_a_closed_window_pauses_only_its_upstream(
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
             requested_at = time.monotonic()
-            peer.send(window(0, MOST_WINDOW - 65535), *ask(peer, 1))
+            peer.send(window(0, MAX_WINDOW - 65535), *ask(peer, 1))
             stalled = conversation_of(upstream, begun + 1)
-            peer.send(*ask(peer, 3), window(3, MOST_WINDOW))
+            peer.send(*ask(peer, 3), window(3, MAX_WINDOW))
             moving = conversation_of(upstream, begun + 2)
             # The other stream of the connection goes on meanwhile, and after the first was reset.
             ended = None
@@ -158,8 +158,8 @@ def test_twenty_clients_that_do_not_read_cost_little(
     with ExitStack() as stack:
         for number in range(20):
             peer = stack.enter_context(connect(gateway, certificate, receive_buffer=65536))
-            peer.begin({4: MOST_WINDOW} if number % 2 else None)
-            peer.send(*ask(peer, 1), window(0, MOST_WINDOW - 65535))
+            peer.begin({4: MAX_WINDOW} if number % 2 else None)
+            peer.send(*ask(peer, 1), window(0, MAX_WINDOW - 65535))
         conversation_of(upstream, begun + 20)
         until = time.monotonic() + STALL_S
         while time.monotonic() < until:

@@ -14,7 +14,7 @@ from edge import BACKENDS, CHAT_PATH, EdgeGateway, Gateways, waits
 from h2.errors import ErrorCodes
 from h2_client import (
     HEADERS,
-    MOST_WINDOW,
+    MAX_WINDOW,
     PREFACE,
     Headers,
     Peer,
@@ -279,13 +279,13 @@ ROWS = [
     Row(
         "6.9.1",
         "a window of the connection above 2^31-1",
-        lambda p: [window(0, MOST_WINDOW)],
+        lambda p: [window(0, MAX_WINDOW)],
         "GOAWAY FLOW_CONTROL_ERROR",
     ),
     Row(
         "6.9.1",
         "a window of a stream above 2^31-1",
-        lambda p: [*chat(p), window(1, MOST_WINDOW)],
+        lambda p: [*chat(p), window(1, MAX_WINDOW)],
         "RST 1 FLOW_CONTROL_ERROR",
     ),
     Row(
@@ -297,7 +297,7 @@ ROWS = [
     Row(
         "6.9.2",
         "a window above 2^31-1 by SETTINGS",
-        lambda p: [*chat(p), window(1, MOST_WINDOW - 65535), settings({4: 65536})],
+        lambda p: [*chat(p), window(1, MAX_WINDOW - 65535), settings({4: 65536})],
         "GOAWAY FLOW_CONTROL_ERROR",
     ),
     Row("6.10", "HEADERS with CONTINUATION", continued, "200"),

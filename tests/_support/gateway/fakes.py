@@ -1,4 +1,4 @@
-"""Fakes around one exchange: an upstream that plays a script, and a client that sees what ASGI sends."""
+"""Fakes around one request: an upstream that plays a script, and a client that receives what ASGI sends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Step = bytes | Sleep | Late | UpstreamError
 
 @dataclass
 class Script:
-    """One answer of the fake upstream. Steps before the head: `connect`; then status, headers, body steps."""
+    """One response of the fake upstream. Steps before the head: `connect`; then status, headers, body steps."""
 
     body: Sequence[Step] = ()
     status: int = 200
@@ -42,23 +42,23 @@ class Script:
 
 
 class FakeResponse:
-    def __init__(self, script: Script, door: FakeDoor) -> None:
+    def __init__(self, script: Script, upstream: FakeUpstream) -> None:
         self.status = script.status
         self.headers = script.headers
         self._steps = list(script.body)
-        self._door = door
+        self._upstream = upstream
 
     async def receive(self) -> bytes:
         while self._steps:
             step = self._steps.pop(0)
             if isinstance(step, bytes):
                 await anyio.lowlevel.checkpoint()
-                self._door.reads += 1
+                self._upstream.reads += 1
                 return step
             await play(step)
             if isinstance(step, Late):
                 return step.data
-        self._door.read_to_end = True
+        self._upstream.read_to_end = True
         return b""
 
     async def read_all(self, limit: int) -> bytes:
@@ -72,8 +72,8 @@ async def play(step: Step) -> None:
     await anyio.sleep(step.seconds)
 
 
-class FakeDoor:
-    """Stands in for UpstreamClient. Remembers what was asked and whether every response was closed."""
+class FakeUpstream:
+    """An UpstreamClient that records its request and whether every response was closed."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -94,7 +94,7 @@ class FakeDoor:
         *,
         timeouts: UpstreamTimeouts | None = None,
         proxy: str | None = None,
-    ) -> FakeDoor:
+    ) -> FakeUpstream:
         assert method == "POST"
         self.url, self.sent_headers, self.content = url, list(headers), content or b""
         return self

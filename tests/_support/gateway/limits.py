@@ -1,6 +1,6 @@
 """A gateway whose client keys have limits, over a scripted upstream, with the wall clock in the test's hand.
 
-gateway = limited(CHAT, whole(chat_answer({"content": "Hi"})), keys={"red": {"requests_per_minute": 2}})
+gateway = limited(CHAT, whole(chat_response({"content": "Hi"})), keys={"red": {"requests_per_minute": 2}})
 client = await gateway.call("/v1/messages", {...}, key="red")
 gateway.clock.now += 30
 """
@@ -22,10 +22,10 @@ from gateway.scripted import (
     RESPONSES,
     SECRET,
     ScriptedUpstreams,
-    chat_answer,
+    chat_response,
     chunk,
-    messages_answer,
-    responses_answer,
+    messages_response,
+    responses_response,
     stream,
     whole,
 )
@@ -37,12 +37,12 @@ from dragoman_server.gateway import Gateway
 from dragoman_server.keys import hash_client_key
 from dragoman_server.settings import ClientKey, Price, ServerSettings, Settings, UpstreamSettings
 
-# The scripts' answers say: 3 tokens in, 4 out.
+# The usage in the scripts' responses: 3 tokens in, 4 out.
 TOKENS = 7
-ANSWERS = {
-    CHAT: whole(chat_answer({"content": "Hello"})),
-    MESSAGES: whole(messages_answer([{"type": "text", "text": "Hello"}])),
-    RESPONSES: whole(responses_answer([])),
+WHOLE_RESPONSES = {
+    CHAT: whole(chat_response({"content": "Hello"})),
+    MESSAGES: whole(messages_response([{"type": "text", "text": "Hello"}])),
+    RESPONSES: whole(responses_response([])),
 }
 STREAMS = {
     CHAT: stream(
@@ -52,7 +52,7 @@ STREAMS = {
         done=True,
     ),
     MESSAGES: stream(
-        {"type": "message_start", "message": {**messages_answer([]), "stop_reason": None}},
+        {"type": "message_start", "message": {**messages_response([]), "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
         {"type": "content_block_stop", "index": 0},
@@ -64,8 +64,8 @@ STREAMS = {
         {"type": "message_stop"},
     ),
     RESPONSES: stream(
-        {"type": "response.created", "sequence_number": 0, "response": responses_answer([])},
-        {"type": "response.completed", "sequence_number": 1, "response": responses_answer([])},
+        {"type": "response.created", "sequence_number": 0, "response": responses_response([])},
+        {"type": "response.completed", "sequence_number": 1, "response": responses_response([])},
     ),
 }
 
@@ -73,12 +73,12 @@ STREAMS = {
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 
 
-def ask(protocol: str, model: str = "up/m", streams: bool = False) -> dict[str, Any]:
+def request_body(protocol: str, model: str = "up/m", streams: bool = False) -> dict[str, Any]:
     """A small request to the path of a protocol."""
-    said = "input" if protocol == RESPONSES else "messages"
+    messages_field = "input" if protocol == RESPONSES else "messages"
     text: Any = "Hi" if protocol == RESPONSES else [{"role": "user", "content": "Hi"}]
-    asked = {"model": model, said: text, "stream": streams}
-    return asked | {"max_tokens": 9} if protocol == MESSAGES else asked
+    body = {"model": model, messages_field: text, "stream": streams}
+    return body | {"max_tokens": 9} if protocol == MESSAGES else body
 
 
 class Clock:
@@ -106,10 +106,10 @@ class Limited:
         await self.app(http_scope(path, method, headers), client.receive, client.send)
         return client
 
-    async def ask(
+    async def request(
         self, protocol: str = CHAT, *, key: str = "red", streams: bool = False, model: str = "up/m"
     ) -> FakeClient:
-        return await self.call(PATHS[protocol], ask(protocol, model, streams), key)
+        return await self.call(PATHS[protocol], request_body(protocol, model, streams), key)
 
 
 def settings_with(
@@ -143,7 +143,7 @@ def limited(
     **settings: Any,
 ) -> Limited:
     """keys: name of a client key -> its settings. The upstreams' models are `up/...` and `two/...`."""
-    upstreams = ScriptedUpstreams(scripts or (ANSWERS[protocol],))
+    upstreams = ScriptedUpstreams(scripts or (WHOLE_RESPONSES[protocol],))
     clock = clock or Clock()
     made = settings_with(protocol, keys, **settings)
     gateway = Gateway(made, upstreams, accounts=store)

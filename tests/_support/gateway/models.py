@@ -1,4 +1,4 @@
-"""Upstreams that list models, as scripts, and short ways to say what they list."""
+"""Upstreams that list models, as scripts, and short ways to write their lists."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
-from gateway.fakes import FakeDoor, Script
+from gateway.fakes import FakeUpstream, Script
 
 from dragoman_server.upstream.client import UpstreamClient, UpstreamTimeouts
 
 
 @dataclass
-class Asked:
-    """One question to an upstream. at: seconds of the loop's clock."""
+class ListRequest:
+    """One request to an upstream. at: seconds of the loop's clock."""
 
     url: str
     query: dict[str, str]
@@ -30,13 +30,13 @@ class Asked:
 class ListingUpstreams(UpstreamClient):
     """Stands in for the application's client.
 
-    scripts: by a URL without its query, the answers one after the other; the last one stays. A URL without any is
-    answered with 404.
+    scripts: by a URL without its query, the responses one after the other; the last one stays. For a URL without any
+    it is 404.
     """
 
     scripts: dict[str, list[Script]]
-    asked: list[Asked] = field(default_factory=list)
-    doors: list[FakeDoor] = field(default_factory=list)
+    requests: list[ListRequest] = field(default_factory=list)
+    fakes: list[FakeUpstream] = field(default_factory=list)
 
     async def __aenter__(self) -> ListingUpstreams:
         return self
@@ -61,23 +61,23 @@ class ListingUpstreams(UpstreamClient):
         assert content is None
         bare, _, query = url.partition("?")
         parameters = {name: values[-1] for name, values in parse_qs(query).items()}
-        self.asked.append(Asked(bare, parameters, dict(headers), proxy, anyio.current_time()))
-        answers = self.scripts.get(bare) or [Script([b"{}"], status=404)]
-        script = answers.pop(0) if len(answers) > 1 else answers[0]
-        self.doors.append(FakeDoor(script))
-        return self.doors[-1]
+        self.requests.append(ListRequest(bare, parameters, dict(headers), proxy, anyio.current_time()))
+        scripts = self.scripts.get(bare) or [Script([b"{}"], status=404)]
+        script = scripts.pop(0) if len(scripts) > 1 else scripts[0]
+        self.fakes.append(FakeUpstream(script))
+        return self.fakes[-1]
 
     @property
     def open_now(self) -> int:
-        return sum(door.open_count for door in self.doors)
+        return sum(fake.open_count for fake in self.fakes)
 
-    def asked_at(self, host: str) -> list[float]:
-        """When the upstream on this host was asked."""
-        return [each.at for each in self.asked if urlsplit(each.url).hostname == host]
+    def requested_at(self, host: str) -> list[float]:
+        """Return the times of the requests to this host."""
+        return [each.at for each in self.requests if urlsplit(each.url).hostname == host]
 
 
 def openai_list(*models: str | dict[str, Any], **more: Any) -> Script:
-    """An answer in OpenAI's form. Models are ids, or all that is said of one."""
+    """A list in OpenAI's form. Models are ids, or all that is said of one."""
     data = [{"id": each} if isinstance(each, str) else each for each in models]
     return Script([json.dumps({"object": "list", "data": data, **more}).encode()])
 

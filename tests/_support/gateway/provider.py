@@ -1,8 +1,8 @@
 """A provider with several accounts, each of which answers as a test says, and the gateway whose pool it is behind.
 
-pool = pool_of(MESSAGES, {"a": Answer(RATE_LIMITED...), "b": GOOD})
+pool = pool_of(MESSAGES, {"a": RawResponse(RATE_LIMITED...), "b": GOOD})
 client = await pool.call(CHAT, stream=True)
-pool.asked == ["a", "b"]
+pool.attempted == ["a", "b"]
 
 The provider tells accounts apart by the key that a request comes with. Time is virtual, for the pool too.
 """
@@ -19,7 +19,7 @@ import anyio
 from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.whole import whole as whole_of
-from gateway.fakes import FakeClient, FakeDoor, Script, Step, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, Step, http_scope
 from laws.clients import endpoint_of
 from oracle import (
     CHAT,
@@ -52,13 +52,13 @@ from dragoman_server.upstream.client import UpstreamClient
 
 Json = dict[str, Any]
 BASES = {CHAT: "http://{}.test/v1", MESSAGES: "http://{}.test", RESPONSES: "http://{}.test/v1"}
-# What the pool's clock says when virtual time begins: 14 Nov 2023, 22:13:20 GMT.
+# The time of the pool's clock when virtual time begins: 14 Nov 2023, 22:13:20 GMT.
 EPOCH = 1_700_000_000.0
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What an account answers. For a good one see `good`."""
+class RawResponse:
+    """A response with this status and these bytes. See `good` for a complete one."""
 
     parts: Sequence[Step] = ()
     status: int = 200
@@ -71,26 +71,26 @@ class Answer:
 
 @dataclass(frozen=True)
 class Good:
-    """A whole answer with this text, streamed if that is asked for. before, between: silence or failures."""
+    """A complete response with this text, streamed if requested. before, between: silence or failures."""
 
     text: str
     before: Sequence[Step] = ()
-    between: Sequence[Step] = ()  # after the words
+    between: Sequence[Step] = ()  # after the text
     headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class InBand:
-    """An answer with status 200 that says in its body that it failed. error: in the provider's form.
+    """A response with status 200 and an error in its body. error: in the provider's form.
 
-    bare: without what usually comes before it, such as the announcement of an answer.
+    bare: without what usually comes before it, such as `response.created`.
     """
 
     error: Json
     bare: bool = False
 
 
-Plays = Answer | Good | InBand
+Plays = RawResponse | Good | InBand
 
 
 def key_of(account: str) -> str:
@@ -104,7 +104,7 @@ def good(text: str, **more: Any) -> Good:
 
 def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
     """What goes over the wire."""
-    if isinstance(play, Answer):
+    if isinstance(play, RawResponse):
         return play.script()
     if isinstance(play, InBand):
         return Script([in_band(protocol, play, stream=stream)])
@@ -115,16 +115,16 @@ def script_of(protocol: str, play: Plays, *, stream: bool) -> Script:
             [body[:half], *play.between, body[half:]], headers=list(play.headers), connect=play.before
         )
     parts = frames(stream_of(protocol, Text(play.text)))
-    said = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
-    body_parts: list[Step] = [*parts[:said], *play.between, *parts[said:]]
+    after_text = next(number for number, frame in enumerate(parts) if play.text.encode() in frame) + 1
+    body_parts: list[Step] = [*parts[:after_text], *play.between, *parts[after_text:]]
     return Script(body_parts, headers=list(play.headers), connect=play.before)
 
 
 def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
     """The body. An error of Responses stands in a failed response, and before that in an event of its own."""
     if protocol == RESPONSES:
-        told = {name: play.error["error"].get(name) for name in ("code", "message")}
-        failed = s.response("failed", error=told)
+        error_fields = {name: play.error["error"].get(name) for name in ("code", "message")}
+        failed = s.response("failed", error=error_fields)
         if not stream:
             return json.dumps(play.error if play.bare else failed).encode()
         beginning: list[s.Payload] = [{"type": "response.created", "response": s.response()}]
@@ -142,7 +142,7 @@ def in_band(protocol: str, play: InBand, *, stream: bool) -> bytes:
 
 
 @dataclass
-class Asked:
+class AccountRequest:
     """One request to the provider."""
 
     account: str
@@ -150,19 +150,19 @@ class Asked:
     body: Json
     at: float
     proxy: str | None
-    door: FakeDoor
+    upstream: FakeUpstream
 
 
 class Provider(UpstreamClient):
     """plays: by account, one for each request in their order; the last one again and again."""
 
     def __init__(self, protocols: Mapping[str, str], plays: Mapping[str, Sequence[Plays]]) -> None:
-        self.requests: list[Asked] = []
+        self.requests: list[AccountRequest] = []
         self._protocols = protocols  # by the upstream's host
         self._plays = {account: list(each) for account, each in plays.items()}
 
     def play(self, account: str, play: Plays) -> None:
-        """What an account answers from now on."""
+        """Set the response of an account from now on."""
         self._plays[account] = [play]
 
     async def __aenter__(self) -> Provider:
@@ -192,9 +192,9 @@ class Provider(UpstreamClient):
         plays = self._plays[account]
         play = plays.pop(0) if len(plays) > 1 else plays[0]
         protocol = self._protocols[url.split("/")[2].removesuffix(".test")]
-        door = FakeDoor(script_of(protocol, play, stream=bool(body.get("stream"))))
-        self.requests.append(Asked(account, url, body, anyio.current_time(), proxy, door))
-        return door.open(method, url, headers, content)
+        upstream = FakeUpstream(script_of(protocol, play, stream=bool(body.get("stream"))))
+        self.requests.append(AccountRequest(account, url, body, anyio.current_time(), proxy, upstream))
+        return upstream.open(method, url, headers, content)
 
 
 @dataclass
@@ -206,16 +206,16 @@ class PoolGateway:
     _running: int = 0
 
     @property
-    def asked(self) -> list[str]:
-        """The accounts, in the order in which they were asked."""
+    def attempted(self) -> list[str]:
+        """The accounts, in the order of their requests."""
         return [each.account for each in self.provider.requests]
 
     def health(self, account: str) -> Health:
         """account: its name, of the upstream `up`, or with that of another one before a slash."""
         return self.store.health().get(account if "/" in account else f"up/{account}", Health())
 
-    def rests_for(self, account: str) -> float:
-        """Seconds, 0 when it does not rest."""
+    def cooldown_left(self, account: str) -> float:
+        """Seconds until the account is available; 0 if it is not cooling down."""
         return max(self.health(account).cooldown_until - self.pool.clock(), 0.0)
 
     async def call(
@@ -228,15 +228,15 @@ class PoolGateway:
         model: str = "up/m",
         **more: Any,
     ) -> FakeClient:
-        """What a client hears. body: more members of its request. more: see FakeClient."""
-        asked = {**client_request(client, "", None, stream=stream), "model": model, **(body or {})}
-        fake = FakeClient(json.dumps(asked).encode(), **more)
+        """Return what the client received. body: more members of its request. more: see FakeClient."""
+        attempted = {**client_request(client, "", None, stream=stream), "model": model, **(body or {})}
+        fake = FakeClient(json.dumps(attempted).encode(), **more)
         scope = http_scope(endpoint_of(client).path, "POST", dict(headers or {}))
         self._running += 1
         await self.app(scope, fake.receive, fake.send)
         self._running -= 1
         if not self._running:
-            assert all(not each.door.open_count for each in self.provider.requests), (
+            assert all(not each.upstream.open_count for each in self.provider.requests), (
                 "a response is still open"
             )
         return fake
@@ -299,20 +299,20 @@ def pool_of(
     return PoolGateway(Application(gateway), pool, provider, store)
 
 
-def check_said(client: str, heard: FakeClient, text: str, *, stream: bool) -> None:
-    """The client has heard one clean answer in its own protocol, with this text and nothing else."""
-    assert heard.status == 200, heard.body
-    assert heard.finished
-    assert [message["type"] for _, message in heard.messages].count("http.response.start") == 1
+def check_text(client: str, received: FakeClient, text: str, *, stream: bool) -> None:
+    """The client has received one correct response in its own protocol, with this text and nothing else."""
+    assert received.status == 200, received.body
+    assert received.finished
+    assert [message["type"] for _, message in received.messages].count("http.response.start") == 1
     if stream:
-        assert check_stream(client, heard.body, include_usage=True) == []
-        meaning = meaning_of_client_stream(client, heard.body)
+        assert check_stream(client, received.body, include_usage=True) == []
+        meaning = meaning_of_client_stream(client, received.body)
     else:
-        assert check_whole(client, heard.body) == []
-        meaning = meaning_of_whole(client, heard.body)
+        assert check_whole(client, received.body) == []
+        meaning = meaning_of_whole(client, received.body)
     assert meaning.said(Kind.TEXT) == text
     assert len(meaning.blocks) == 1
 
 
-def with_headers(play: Answer, *headers: tuple[str, str]) -> Answer:
+def with_headers(play: RawResponse, *headers: tuple[str, str]) -> RawResponse:
     return replace(play, headers=(*play.headers, *headers))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gateway.provider import Answer, InBand, Plays
+from gateway.provider import InBand, Plays, RawResponse
 from oracle import CHAT, MESSAGES, RESPONSES
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -40,41 +40,45 @@ def openai(message: str, kind: str | None = None, code: str | int | None = None,
     return {"error": {"message": message, "type": kind, "param": None, "code": code, **more}}
 
 
-def answer(status: int, body: object, *headers: tuple[str, str]) -> Answer:
+def error_response(status: int, body: object, *headers: tuple[str, str]) -> RawResponse:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     kind = "text/html" if data.startswith(b"<") else "application/json"
-    return Answer([data], status, (("content-type", kind), *headers))
+    return RawResponse([data], status, (("content-type", kind), *headers))
 
 
-def refusal(protocol: str, status: int, message: str, kind: str = "permission_error") -> Answer:
+def refusal(protocol: str, status: int, message: str, kind: str = "permission_error") -> RawResponse:
     """An error with this message, in the form of the protocol's vendor."""
     body = anthropic(kind, message) if protocol == MESSAGES else openai(message, "invalid_request_error")
-    return answer(status, body)
+    return error_response(status, body)
 
 
-def limited(protocol: str, *headers: tuple[str, str]) -> Answer:
+def limited(protocol: str, *headers: tuple[str, str]) -> RawResponse:
     """A rate limit."""
     if protocol == MESSAGES:
-        return answer(429, anthropic("rate_limit_error", _ANTHROPIC_LIMIT), *headers)
-    return answer(429, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded"), *headers)
+        return error_response(429, anthropic("rate_limit_error", _ANTHROPIC_LIMIT), *headers)
+    return error_response(429, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded"), *headers)
 
 
-def broken(protocol: str) -> Answer:
+def broken(protocol: str) -> RawResponse:
     """A server that fails."""
     if protocol == MESSAGES:
-        return answer(500, anthropic("api_error", "Internal server error"))
-    return answer(500, openai("The server had an error while processing your request.", "server_error"))
+        return error_response(500, anthropic("api_error", "Internal server error"))
+    return error_response(
+        500, openai("The server had an error while processing your request.", "server_error")
+    )
 
 
-def invalid(protocol: str) -> Answer:
+def invalid(protocol: str) -> RawResponse:
     """A request that no account could serve."""
     return refusal(protocol, 400, "tools.0.name: is too long", "invalid_request_error")
 
 
-def unauthorized(protocol: str) -> Answer:
+def unauthorized(protocol: str) -> RawResponse:
     if protocol == MESSAGES:
-        return answer(401, anthropic("authentication_error", "invalid x-api-key"))
-    return answer(401, openai("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"))
+        return error_response(401, anthropic("authentication_error", "invalid x-api-key"))
+    return error_response(
+        401, openai("Incorrect API key provided.", "invalid_request_error", "invalid_api_key")
+    )
 
 
 _ANTHROPIC_LIMIT = (
@@ -92,25 +96,27 @@ def _too_large() -> Iterator[Case]:
         )
     message = "prompt is too long: 212000 tokens > 200000 maximum"
     body = anthropic("invalid_request_error", message)
-    yield Case("prompt too long", MESSAGES, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
+    yield Case("prompt too long", MESSAGES, ErrorAction.RETURN_TO_CLIENT, error_response(400, body), message)
     message = "Request exceeds the maximum size"
     yield Case(
         "413",
         MESSAGES,
         ErrorAction.RETURN_TO_CLIENT,
-        answer(413, anthropic("request_too_large", message)),
+        error_response(413, anthropic("request_too_large", message)),
         message,
     )
     message = "Your input exceeds the context window of this model. Please adjust your input and try again."
     body = openai(message, "invalid_request_error", "context_length_exceeded")
     for protocol in OPENAI:
-        yield Case("context", protocol, ErrorAction.RETURN_TO_CLIENT, answer(400, body), message)
+        yield Case("context", protocol, ErrorAction.RETURN_TO_CLIENT, error_response(400, body), message)
 
 
 def _insufficient() -> Iterator[Case]:
-    for words in ("Insufficient tokens left", "Please upgrade your plan", "Daily limit reached"):
+    for message in ("Insufficient tokens left", "Please upgrade your plan", "Daily limit reached"):
         for protocol in ALL:
-            yield Case(words.lower(), protocol, ErrorAction.TRY_NEXT, refusal(protocol, 403, words), words)
+            yield Case(
+                message.lower(), protocol, ErrorAction.TRY_NEXT, refusal(protocol, 403, message), message
+            )
 
 
 def _limits() -> Iterator[Case]:
@@ -121,15 +127,15 @@ def _limits() -> Iterator[Case]:
     body: Json = {
         "error": {"message": message, "code": 429, "metadata": {"raw": "is temporarily rate-limited"}}
     }
-    yield Case("429 of openrouter", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
+    yield Case("429 of openrouter", CHAT, ErrorAction.COOL_DOWN, error_response(429, body), message)
     message = "Your requests in westeurope have exceeded rate limit."
     body = {"error": {"code": "RateLimitReached", "message": message, "details": message}}
-    yield Case("429 of azure", CHAT, ErrorAction.COOL_DOWN, answer(429, body), message)
+    yield Case("429 of azure", CHAT, ErrorAction.COOL_DOWN, error_response(429, body), message)
 
 
 def _used_up() -> Iterator[Case]:
     def disables(name: str, protocol: str, status: int, body: Json, message: str) -> Case:
-        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
+        return Case(name, protocol, ErrorAction.DISABLE, error_response(status, body), message)
 
     message = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."
     yield disables("credit", MESSAGES, 400, anthropic("invalid_request_error", message), message)
@@ -149,7 +155,7 @@ def _used_up() -> Iterator[Case]:
 
 def _refused_keys() -> Iterator[Case]:
     def disables(name: str, protocol: str, status: int, body: object, message: str) -> Case:
-        return Case(name, protocol, ErrorAction.DISABLE, answer(status, body), message)
+        return Case(name, protocol, ErrorAction.DISABLE, error_response(status, body), message)
 
     for protocol in ALL:
         message = "invalid x-api-key" if protocol == MESSAGES else "Incorrect API key provided."
@@ -166,7 +172,7 @@ def _refused_keys() -> Iterator[Case]:
     yield disables("400 of google", CHAT, 400, body, message)
 
 
-def _troubles() -> Iterator[Case]:
+def _server_errors() -> Iterator[Case]:
     for protocol in ALL:
         for status in (408, 500, 502, 503, 504, 520, 524, 529):
             message = f"Something went wrong ({status})"
@@ -175,8 +181,8 @@ def _troubles() -> Iterator[Case]:
                 if protocol == MESSAGES
                 else openai(message, "server_error")
             )
-            yield Case(str(status), protocol, ErrorAction.RETRY_LATER, answer(status, body), message)
-        yield Case("502 of nginx", protocol, ErrorAction.RETRY_LATER, answer(502, _HTML), "502")
+            yield Case(str(status), protocol, ErrorAction.RETRY_LATER, error_response(status, body), message)
+        yield Case("502 of nginx", protocol, ErrorAction.RETRY_LATER, error_response(502, _HTML), "502")
 
 
 def _connections() -> Iterator[Case]:
@@ -187,16 +193,16 @@ def _connections() -> Iterator[Case]:
     }
     for protocol in ALL:
         for name, error in failures.items():
-            yield Case(name, protocol, ErrorAction.RETRY_LATER, Answer(before=[error]), str(error))
+            yield Case(name, protocol, ErrorAction.RETRY_LATER, RawResponse(before=[error]), str(error))
         for name in ("no time", "broken"):
             error = failures[name]
             yield Case(
-                f"{name} behind the head", protocol, ErrorAction.RETRY_LATER, Answer([error]), str(error)
+                f"{name} behind the head", protocol, ErrorAction.RETRY_LATER, RawResponse([error]), str(error)
             )
-        yield Case("an empty body", protocol, ErrorAction.RETRY_LATER, Answer(), "")
+        yield Case("an empty body", protocol, ErrorAction.RETRY_LATER, RawResponse(), "")
         half = {CHAT: b'{"id":"x","choices":[', MESSAGES: b'{"type":"mess', RESPONSES: b'{"id":"resp_1",'}
-        yield Case("half a body", protocol, ErrorAction.RETRY_LATER, Answer([half[protocol]]), "")
-        cut = Answer([half[protocol], failures["broken"]])
+        yield Case("half a body", protocol, ErrorAction.RETRY_LATER, RawResponse([half[protocol]]), "")
+        cut = RawResponse([half[protocol], failures["broken"]])
         yield Case("half a body and broken", protocol, ErrorAction.RETRY_LATER, cut, str(failures["broken"]))
 
 
@@ -210,46 +216,54 @@ def _others() -> Iterator[Case]:
         yield Case("403", protocol, ErrorAction.RETURN_TO_CLIENT, refusal(protocol, 403, message), message)
 
 
-def _told_inside() -> Iterator[Case]:
-    """Errors in the body of an answer with status 200."""
-    verdicts = (
+def _in_band() -> Iterator[Case]:
+    """Errors in the body of a response with status 200."""
+    actions = (
         ErrorAction.RETRY_LATER,
         ErrorAction.COOL_DOWN,
         ErrorAction.DISABLE,
         ErrorAction.TRY_NEXT,
         ErrorAction.RETURN_TO_CLIENT,
     )
-    trouble, cool, disable, following, tell = verdicts
+    retry_later, cool_down, disable, try_next, return_to_client = actions
     errors: dict[str, list[tuple[str, ErrorAction, Json]]] = {
         MESSAGES: [
-            ("overloaded", trouble, anthropic("overloaded_error", "Overloaded")),
-            ("broken", trouble, anthropic("api_error", "Internal server error")),
-            ("limit", cool, anthropic("rate_limit_error", _ANTHROPIC_LIMIT)),
+            ("overloaded", retry_later, anthropic("overloaded_error", "Overloaded")),
+            ("broken", retry_later, anthropic("api_error", "Internal server error")),
+            ("limit", cool_down, anthropic("rate_limit_error", _ANTHROPIC_LIMIT)),
             ("credit", disable, anthropic("billing_error", "Your credit balance is too low")),
             ("key", disable, anthropic("authentication_error", "invalid x-api-key")),
-            ("insufficient", following, anthropic("permission_error", "Insufficient tokens")),
-            ("cost", tell, anthropic("permission_error", "Estimated cost is too high")),
-            ("too long", tell, anthropic("invalid_request_error", "prompt is too long: 9 > 8")),
+            ("insufficient", try_next, anthropic("permission_error", "Insufficient tokens")),
+            ("cost", return_to_client, anthropic("permission_error", "Estimated cost is too high")),
+            ("too long", return_to_client, anthropic("invalid_request_error", "prompt is too long: 9 > 8")),
         ],
         CHAT: [
-            ("broken", trouble, openai("The server had an error", "server_error")),
-            ("openrouter", trouble, {"error": {"code": 502, "message": "Provider returned error"}}),
-            ("limit", cool, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
-            ("number", cool, {"error": {"code": 429, "message": "Provider returned error"}}),
+            ("broken", retry_later, openai("The server had an error", "server_error")),
+            ("openrouter", retry_later, {"error": {"code": 502, "message": "Provider returned error"}}),
+            ("limit", cool_down, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
+            ("number", cool_down, {"error": {"code": 429, "message": "Provider returned error"}}),
             ("quota", disable, openai("You exceeded your quota", "insufficient_quota", "insufficient_quota")),
             ("key", disable, openai("Incorrect API key", "invalid_request_error", "invalid_api_key")),
-            ("insufficient", following, {"error": {"code": 403, "message": "Insufficient tokens"}}),
-            ("plan", following, openai("Please upgrade your plan", "permission_error")),
-            ("cost", tell, {"error": {"code": 403, "message": "Estimated cost is too high"}}),
-            ("too long", tell, openai("too long", "invalid_request_error", "context_length_exceeded")),
+            ("insufficient", try_next, {"error": {"code": 403, "message": "Insufficient tokens"}}),
+            ("plan", try_next, openai("Please upgrade your plan", "permission_error")),
+            ("cost", return_to_client, {"error": {"code": 403, "message": "Estimated cost is too high"}}),
+            (
+                "too long",
+                return_to_client,
+                openai("too long", "invalid_request_error", "context_length_exceeded"),
+            ),
         ],
         RESPONSES: [
-            ("broken", trouble, openai("The server had an error", "server_error", "server_error")),
-            ("overloaded", trouble, openai("Slow down", "server_error", "server_is_overloaded")),
-            ("limit", cool, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
+            ("broken", retry_later, openai("The server had an error", "server_error", "server_error")),
+            ("overloaded", retry_later, openai("Slow down", "server_error", "server_is_overloaded")),
+            ("limit", cool_down, openai(_OPENAI_LIMIT, "tokens", "rate_limit_exceeded")),
             ("quota", disable, openai("You exceeded your quota", "insufficient_quota", "insufficient_quota")),
-            ("too long", tell, openai("too long", "invalid_request_error", "context_length_exceeded")),
-            ("prompt", tell, openai("Invalid prompt", "invalid_request_error", "invalid_prompt")),
+            (
+                "too long",
+                return_to_client,
+                openai("too long", "invalid_request_error", "context_length_exceeded"),
+            ),
+            ("prompt", return_to_client, openai("Invalid prompt", "invalid_request_error", "invalid_prompt")),
         ],
     }
     for protocol, rows in errors.items():
@@ -267,14 +281,14 @@ PLAIN = tuple(
         _limits,
         _used_up,
         _refused_keys,
-        _troubles,
+        _server_errors,
         _connections,
         _others,
     )
     for case in rows()
 )
-INSIDE = tuple(_told_inside())
+INSIDE = tuple(_in_band())
 
 
-def cases(*verdicts: ErrorAction) -> list[Case]:
-    return [case for case in (*PLAIN, *INSIDE) if case.action in verdicts]
+def cases(*actions: ErrorAction) -> list[Case]:
+    return [case for case in (*PLAIN, *INSIDE) if case.action in actions]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.keys import hash_client_key
@@ -40,7 +40,7 @@ class ScriptedUpstreams(UpstreamClient):
 
     def __init__(self, scripts: Sequence[Script]) -> None:
         self.sent: list[Sent] = []
-        self.doors: list[FakeDoor] = []
+        self.fakes: list[FakeUpstream] = []
         self._scripts = list(scripts)
 
     async def __aenter__(self) -> ScriptedUpstreams:
@@ -61,8 +61,8 @@ class ScriptedUpstreams(UpstreamClient):
     ) -> Any:
         self.sent.append(Sent(url, dict(headers), json.loads(content or b"{}")))
         script = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-        self.doors.append(FakeDoor(script))
-        return self.doors[-1].open(method, url, headers, content)
+        self.fakes.append(FakeUpstream(script))
+        return self.fakes[-1].open(method, url, headers, content)
 
 
 @dataclass
@@ -113,7 +113,7 @@ def scripted(
 
 
 def whole(value: Any, status: int = 200) -> Script:
-    """An answer that is one JSON document."""
+    """A response that is one JSON document."""
     return Script([json.dumps(value).encode()], status=status, headers=[("content-type", "application/json")])
 
 
@@ -146,8 +146,8 @@ def events_in(body: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def chat_answer(message: Mapping[str, Any], finish: str = "stop", **more: Any) -> dict[str, Any]:
-    """A whole answer of Chat Completions."""
+def chat_response(message: Mapping[str, Any], finish: str = "stop", **more: Any) -> dict[str, Any]:
+    """A whole response of Chat Completions."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": None, **message},
@@ -164,8 +164,8 @@ def chat_answer(message: Mapping[str, Any], finish: str = "stop", **more: Any) -
     } | more
 
 
-def messages_answer(content: Sequence[Mapping[str, Any]], stop: str = "end_turn") -> dict[str, Any]:
-    """A whole answer of Messages."""
+def messages_response(content: Sequence[Mapping[str, Any]], stop: str = "end_turn") -> dict[str, Any]:
+    """A whole response of Messages."""
     return {
         "id": "msg_1",
         "type": "message",
@@ -178,8 +178,8 @@ def messages_answer(content: Sequence[Mapping[str, Any]], stop: str = "end_turn"
     }
 
 
-def responses_answer(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A whole answer of Responses."""
+def responses_response(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A whole response of Responses."""
     usage = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
     return {
         "id": "resp_1",

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
-from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
 
 from dragoman_server.app import Application, create_app
 from dragoman_server.settings import ClientKey, ServerSettings, Settings, UpstreamSettings
@@ -48,7 +48,7 @@ class RecordingUpstreams(UpstreamClient):
     def __init__(self, scripts: dict[str, Script] | None = None) -> None:
         self.sent: list[Sent] = []
         self.raw: list[bytes] = []
-        self.doors: list[FakeDoor] = []
+        self.fakes: list[FakeUpstream] = []
         self._scripts = scripts or {}
         self._simulator = SimulatedUpstream()
 
@@ -74,8 +74,8 @@ class RecordingUpstreams(UpstreamClient):
         self.sent.append(Sent(url, dict(headers), json.loads(content or b"{}")))
         for end, script in self._scripts.items():
             if url.endswith(end):
-                self.doors.append(FakeDoor(script))
-                return self.doors[-1].open(method, url, headers, content)
+                self.fakes.append(FakeUpstream(script))
+                return self.fakes[-1].open(method, url, headers, content)
         return self._simulator.open(method, url, headers, content, timeouts=timeouts)
 
 

@@ -24,7 +24,9 @@ each_mode = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stre
 USER = {"type": "message", "role": "user", "content": "again"}
 
 
-async def ask(up: Gateway, upstream: str, text: Any, *, stream: bool = False, **more: Any) -> dict[str, Any]:
+async def create_response(
+    up: Gateway, upstream: str, text: Any, *, stream: bool = False, **more: Any
+) -> dict[str, Any]:
     """The Response object that a client gets in the end."""
     client = await up.call(PATH, {"model": f"{upstream}/echo", "input": text, "stream": stream, **more})
     assert client.status == 200, client.body

@@ -41,7 +41,8 @@ _NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
 REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
 BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
-COUNTERS = re.compile(r"/usage(/.*)?")
+# Figures and verdicts: zero, false and empty values say nothing there.
+FIGURES = re.compile(r"/(usage|tool_usage/image_gen|choices/\d+/content_filter_results)(/.*)?")
 
 
 class Planted:
@@ -60,7 +61,7 @@ class Planted:
             for step in steps_of(path):
                 holder = holder[int(step) if isinstance(holder, list) else step]
             holder[name] = value
-            nothing = value is None or (COUNTERS.fullmatch(path) is not None and not _counts(value))
+            nothing = value is None or (FIGURES.fullmatch(path) is not None and not _counts(value))
             self.fields.append((child(path, name), sign, nothing))
 
     def lost(self, outcome: Outcome) -> list[str]:

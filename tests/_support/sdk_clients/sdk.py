@@ -1,6 +1,6 @@
 """The official SDKs, called in one way whatever their protocol, and whether sync or async.
 
-Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; an answer is the
+Nothing here knows the product. A request is the keyword arguments of the SDK's `create`; a response is the
 SDK's own object with what the oracle reads from it. A stream is taken in two ways: by its raw events, put
 together here in the plainest way a program would, and by the SDK's own helper.
 """
@@ -19,14 +19,13 @@ import anthropic
 import openai
 import pytest
 from oracle import CHAT, MESSAGES, RESPONSES, Meaning, meaning_of_whole
-from simulator_requests import ask as request_body
+from simulator_requests import request_body
 
 __all__ = [
-    "Answer",
     "Body",
     "Sdk",
+    "SdkResponse",
     "Way",
-    "ask",
     "async_clients",
     "async_sdk",
     "body_of",
@@ -35,6 +34,7 @@ __all__ = [
     "next_turn",
     "read_events",
     "resource",
+    "send",
     "sync_sdk",
 ]
 
@@ -43,12 +43,12 @@ Body = dict[str, Any]
 # Bounds a hang; every test is far below.
 TIMEOUT_S = 30.0
 
-# The helper's method that gives the whole answer.
+# The helper's method that returns the whole response.
 _FINAL = {CHAT: "get_final_completion", MESSAGES: "get_final_message", RESPONSES: "get_final_response"}
 
 
 class Way(enum.Enum):
-    """How an answer is asked for."""
+    """How a response is requested."""
 
     WHOLE = "whole"
     EVENTS = "events"
@@ -59,8 +59,8 @@ each_way = pytest.mark.parametrize("way", list(Way), ids=[way.value for way in W
 
 
 @dataclass(frozen=True)
-class Answer:
-    """One answer. native: what a program appends to its conversation, as the SDK gave it."""
+class SdkResponse:
+    """One response. native: what a program appends to its conversation, as the SDK returned it."""
 
     body: Body
     native: Any
@@ -99,45 +99,45 @@ def body_of(protocol: str, model: str, text: str, **more: Any) -> Body:
     return body
 
 
-def ask(sdk: Sdk, protocol: str, way: Way, body: Body) -> Answer:
-    """One answer, in one of the three ways."""
+def send(sdk: Sdk, protocol: str, way: Way, body: Body) -> SdkResponse:
+    """Send a request in one of the three ways and return its response."""
     if way is Way.EVENTS:
         events: list[Any] = []
         sdk.events(protocol, body, events)
         return fold(protocol, [event.to_dict() for event in events])
     native = sdk.create(protocol, body) if way is Way.WHOLE else sdk.final(protocol, body)
     whole = native.to_dict()
-    said = {CHAT: lambda: native.choices[0].message, MESSAGES: lambda: native.content}.get(
+    turn = {CHAT: lambda: native.choices[0].message, MESSAGES: lambda: native.content}.get(
         protocol, lambda: native.output
     )()
-    return Answer(whole, said, meaning_of_whole(protocol, json.dumps(whole).encode()))
+    return SdkResponse(whole, turn, meaning_of_whole(protocol, json.dumps(whole).encode()))
 
 
-def next_turn(protocol: str, body: Body, answer: Answer, results: list[str]) -> Body:
-    """The request that carries the answer and a result for each of its calls."""
-    ids = [call.id for call in answer.meaning.calls]
+def next_turn(protocol: str, body: Body, response: SdkResponse, results: list[str]) -> Body:
+    """Return the request with the response and a result for each of its calls."""
+    ids = [call.id for call in response.meaning.calls]
     pairs = list(zip(ids, results, strict=True))
     if protocol == CHAT:
-        said: list[Any] = [{"role": "tool", "tool_call_id": id, "content": text} for id, text in pairs]
-        return {**body, "messages": [*body["messages"], answer.native, *said]}
+        outputs: list[Any] = [{"role": "tool", "tool_call_id": id, "content": text} for id, text in pairs]
+        return {**body, "messages": [*body["messages"], response.native, *outputs]}
     if protocol == MESSAGES:
-        said = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in pairs]
-        turns = [{"role": "assistant", "content": answer.native}, {"role": "user", "content": said}]
+        outputs = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in pairs]
+        turns = [{"role": "assistant", "content": response.native}, {"role": "user", "content": outputs}]
         return {**body, "messages": [*body["messages"], *turns]}
-    kinds = {call.id: "custom_tool_call_output" for call in answer.meaning.calls if call.custom}
-    said = [
+    kinds = {call.id: "custom_tool_call_output" for call in response.meaning.calls if call.custom}
+    outputs = [
         {"type": kinds.get(id, "function_call_output"), "call_id": id, "output": text} for id, text in pairs
     ]
-    return {**body, "input": [*body["input"], *answer.native, *said]}
+    return {**body, "input": [*body["input"], *response.native, *outputs]}
 
 
 # The plainest program that reads a stream: it adds up what comes, and keeps what it does not know.
 
 
-def fold(protocol: str, events: list[Body]) -> Answer:
-    """The answer that a stream's events add up to."""
-    whole, said = _FOLDS[protocol](events)
-    return Answer(whole, said, meaning_of_whole(protocol, json.dumps(whole).encode()))
+def fold(protocol: str, events: list[Body]) -> SdkResponse:
+    """Return the response that the events of a stream add up to."""
+    whole, turn = _FOLDS[protocol](events)
+    return SdkResponse(whole, turn, meaning_of_whole(protocol, json.dumps(whole).encode()))
 
 
 # The second one is no official name; servers tell with it which stop sequence was met.

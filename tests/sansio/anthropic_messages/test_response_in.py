@@ -342,6 +342,10 @@ def test_a_message_delta_without_a_delta() -> None:
             [("unknown_field", "/content/0/x")],
         ),
         ([START, stopped(), {**STOP, "x": 1}], [("unknown_field", "/x")]),
+        (
+            [START, stopped(usage={"iterations": [{"x": 1, "y": 0}]})],
+            [("unknown_field", "/usage/iterations/0/x")],
+        ),
         # An opaque block keeps the fields of its deltas.
         ([START, opened({"type": "odd"}), delta("odd_delta", x=1)], []),
         (

@@ -146,10 +146,15 @@ PARTS: list[tuple[list[tuple[int, str]], list[str], list[str]]] = [
     ([(1, "A"), (2, "B")], ["A", "B"], ["A", "B"]),
     ([(1, "A"), (2, "B")], ["A", "Bb", "C"], ["A", "Bb", "C"]),
     ([(1, "B")], ["A", "B"], ["B", "A"]),
+    ([(0, "A"), (0, "B")], ["ABC"], ["ABC"]),
+    ([(1, "A"), (1, "B")], ["C", "AB"], ["AB", "C"]),
     ([(0, "B")], ["", "B"], ["B"]),
+    # A part that goes on after another one has a second block, and none of its text comes twice.
+    ([(0, "A"), (1, "B"), (0, "A")], ["AA", "B"], ["A", "B", "A"]),
     # Text that contradicts the deltas is not emitted.
     ([(0, "A")], ["other"], ["A"]),
     ([(0, "A"), (1, "B")], ["other", "B"], ["A", "B"]),
+    ([(0, "A"), (1, "B")], ["AC"], ["A", "B", "C"]),
 ]
 
 

@@ -361,6 +361,10 @@ AUTO = {"type": "response.created", "response": {**HEAD, "service_tier": "auto"}
             [("unknown_kind", "/output/0/content/0")],
         ),
         (
+            [ADDED, delta("a"), event("output_item.done", item=message({"type": "odd"}, text_part("a")))],
+            [("unknown_kind", "/output/0/content/0")],
+        ),
+        (
             [ended(moderation={"input": {"flagged": True}}, x=1)],
             [("dropped", "/moderation"), ("unknown_field", "/x")],
         ),

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
-from gateway.scripted import chat_answer, whole
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
+from gateway.scripted import chat_response, whole
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.balances import REFRESH_INTERVAL_S
@@ -27,10 +27,10 @@ OPENROUTER = ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/key"
 
 @dataclass
 class Upstream(UpstreamClient):
-    """Reports the balance of each key, responds to every request. asked: address and key of each balance request."""
+    """Reports the balance of each key, responds to every request. requests: address and key of each balance request."""
 
     balances: Mapping[str, Script]
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
 
     async def __aenter__(self) -> "Upstream":
@@ -47,9 +47,9 @@ class Upstream(UpstreamClient):
         key = dict(headers)["authorization"].removeprefix("Bearer ")
         if method == "POST":
             self.used.append(key)
-            return FakeDoor(whole(chat_answer({"role": "assistant", "content": "Hi"})))
-        self.asked.append((url, key))
-        return FakeDoor(self.balances[key])
+            return FakeUpstream(whole(chat_response({"role": "assistant", "content": "Hi"})))
+        self.requests.append((url, key))
+        return FakeUpstream(self.balances[key])
 
 
 @dataclass
@@ -125,7 +125,7 @@ async def test_the_account_with_the_most_money_is_next(
     async with running(host[0], balances) as it:
         await it.call()  # of which nothing was known
         assert set(await it.call(4)) == set(richest)
-        assert it.upstream.asked == [(host[1], name) for name in balances]
+        assert it.upstream.requests == [(host[1], name) for name in balances]
 
 
 async def test_no_request_waits_and_the_balance_is_requested_again_in_time() -> None:
@@ -136,10 +136,10 @@ async def test_no_request_waits_and_the_balance_is_requested_again_in_time() -> 
         assert anyio.current_time() - begun == pytest.approx(1)
         await anyio.sleep_until(begun + REFRESH_INTERVAL_S - 1)
         await it.call()
-        assert len(it.upstream.asked) == 2
+        assert len(it.upstream.requests) == 2
         await anyio.sleep_until(begun + REFRESH_INTERVAL_S)
         await it.call()
-        assert len(it.upstream.asked) == 4
+        assert len(it.upstream.requests) == 4
 
 
 @pytest.mark.parametrize(
@@ -155,4 +155,4 @@ async def test_no_balance_is_requested_that_decides_nothing(
 ) -> None:
     async with running(base_url, dict.fromkeys(accounts, key(1)), **more) as it:
         await it.call(2)
-        assert it.upstream.asked == []
+        assert it.upstream.requests == []

@@ -9,15 +9,15 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Script, Sleep
-from gateway.limits import ANSWERS, NOON, STREAMS, Clock, limited
+from gateway.limits import NOON, STREAMS, WHOLE_RESPONSES, Clock, limited
 from gateway.scripted import (
     CHAT,
     MESSAGES,
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
-    chat_answer,
-    messages_answer,
+    chat_response,
+    messages_response,
     whole,
 )
 
@@ -132,10 +132,10 @@ SPENT = {
 async def test_a_spent_budget_is_an_error_of_the_clients_protocol(
     protocol: str, upstream: str, streams: bool
 ) -> None:
-    script = (STREAMS if streams else ANSWERS)[upstream]
+    script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
     gateway = limited(upstream, script, keys={"red": {"budget": 2.0}}, prices=PRICES)
-    assert [(await gateway.ask(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
-    client = await gateway.ask(protocol, streams=streams)
+    assert [(await gateway.request(protocol, streams=streams)).status for _ in range(2)] == [200, 200]
+    client = await gateway.request(protocol, streams=streams)
     status, named, code = SPENT[protocol]
     assert client.status == status
     error = error_of(client)
@@ -164,16 +164,16 @@ RENEWALS: list[tuple[str, float, int]] = [
 async def test_when_a_budget_starts_again() -> None:
     for period, later, status in RENEWALS:
         gateway = limited(CHAT, keys={"red": {"budget": 1.0, "budget_period": period}}, prices=PRICES)
-        assert (await gateway.ask()).status == 200, (period, later)
-        assert (await gateway.ask()).status == 429, (period, later)
+        assert (await gateway.request()).status == 200, (period, later)
+        assert (await gateway.request()).status == 429, (period, later)
         gateway.clock.now = NOON + later
-        assert (await gateway.ask()).status == status, (period, later)
+        assert (await gateway.request()).status == status, (period, later)
 
 
 @pytest.mark.anyio
 async def test_a_budget_of_zero_refuses_every_request() -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 0.0, "budget_period": "total"}}, prices=PRICES)
-    client = await gateway.ask()
+    client = await gateway.request()
     assert client.status == 429
     assert error_of(client)["message"].endswith("is spent: 0 US dollars in all")
 
@@ -183,27 +183,27 @@ async def test_a_budget_in_a_persistent_store_outlives_the_gateway() -> None:
     store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"budget": 1.0}, "blue": {"budget": 1.0}}
     first = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
-    assert (await first.ask()).status == 200
+    assert (await first.request()).status == 200
     second = limited(CHAT, keys=keys, prices=PRICES, store=store, clock=clock)
-    assert (await second.ask()).status == 429
-    assert (await second.ask(key="blue")).status == 200
+    assert (await second.request()).status == 429
+    assert (await second.request(key="blue")).status == 200
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_a_key_with_a_budget_may_use_no_model_without_a_price(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 1.0}, "blue": {}}, prices=PRICES)
-    client = await gateway.ask(protocol, model="two/m")
+    client = await gateway.request(protocol, model="two/m")
     assert client.status == 403
     assert "has a budget, and the model 'two/m' has no price here" in error_of(client)["message"]
     assert "[[prices]]" in error_of(client)["message"]
-    assert (await gateway.ask(protocol, model="two/m", key="blue")).status == 200
+    assert (await gateway.request(protocol, model="two/m", key="blue")).status == 200
 
 
 @pytest.mark.anyio
 async def test_a_model_without_a_route_is_not_found_rather_than_not_priced() -> None:
     gateway = limited(CHAT, keys={"red": {"budget": 1.0}}, prices=PRICES)
-    assert (await gateway.ask(model="nowhere")).status == 404
+    assert (await gateway.request(model="nowhere")).status == 404
 
 
 CHAIN_PRICES: list[tuple[tuple[str, ...], int]] = [
@@ -224,10 +224,10 @@ async def test_every_model_of_a_chain_needs_a_price() -> None:
             prices=[Price(model=each, input=1.0, output=1.0) for each in prices],
             models={"chain": ("up/m", "two/n")},
         )
-        assert (await gateway.ask(model="chain")).status == status, prices
+        assert (await gateway.request(model="chain")).status == status, prices
 
 
-CACHED_CHAT = chat_answer(
+CACHED_CHAT = chat_response(
     {"content": "Hi"},
     usage={
         "prompt_tokens": 10,
@@ -236,7 +236,7 @@ CACHED_CHAT = chat_answer(
         "prompt_tokens_details": {"cached_tokens": 8},
     },
 )
-CACHED_MESSAGES = messages_answer([{"type": "text", "text": "Hi"}]) | {
+CACHED_MESSAGES = messages_response([{"type": "text", "text": "Hi"}]) | {
     "usage": {
         "input_tokens": 1,
         "output_tokens": 1,
@@ -261,7 +261,7 @@ async def test_the_log_has_the_price_and_caches_count(
     price = Price(model="*", input=1e4, output=1e5, cached_input=1e3, cache_write=2e4)
     gateway = limited(upstream, whole(reply), keys={"red": {}}, prices=[price])
     with caplog.at_level(logging.INFO):
-        assert (await gateway.ask(protocol)).status == 200
+        assert (await gateway.request(protocol)).status == 200
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
     assert record["cost_usd"] == pytest.approx(dollars)
     assert "estimated" not in record
@@ -275,12 +275,12 @@ SMALL = (Price(model="up/*", input=0.0, output=1.0),)  # a thousandth of a dolla
 @pytest.mark.anyio
 @pytest.mark.parametrize(("left", "served"), [(0.0005, 1), (0.001, 1), (0.0025, 3), (1.0, 40)])
 async def test_the_possible_cost_of_requests_under_way_is_reserved(left: float, served: int) -> None:
-    slow = Script([Sleep(1), *ANSWERS[CHAT].body])
+    slow = Script([Sleep(1), *WHOLE_RESPONSES[CHAT].body])
     gateway = limited(CHAT, slow, keys={"red": {"budget": left}}, prices=SMALL)
     response: list[FakeClient] = []
 
     async def one() -> None:
-        response.append(await gateway.ask())
+        response.append(await gateway.request())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(40):
@@ -293,16 +293,16 @@ async def test_the_possible_cost_of_requests_under_way_is_reserved(left: float, 
 async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
     """For responses, errors of upstreams, requests that are refused later, and clients that leave."""
     keys = {"red": {"budget": 1.0, "budget_period": "total", "requests_per_minute": 5}}
-    scripts = (ANSWERS[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
+    scripts = (WHOLE_RESPONSES[CHAT], Script([b"{}"], status=400), Script([Sleep(60)]))
     gateway = limited(CHAT, *scripts, keys=keys, prices=SMALL)
 
     async def spent() -> float:
         return await gateway.gateway.accounts.total("budget:red:total", gateway.clock.now)
 
-    assert (await gateway.ask()).status == 200
+    assert (await gateway.request()).status == 200
     price = await spent()
     assert price == pytest.approx(4e-6)  # four tokens out
-    assert (await gateway.ask()).status == 400
+    assert (await gateway.request()).status == 400
     assert await spent() == pytest.approx(price)
     assert (await gateway.call(PATHS[MESSAGES], {"model": "up/m", "messages": 5})).status == 400
     assert await spent() == pytest.approx(price)
@@ -310,7 +310,7 @@ async def test_the_reservation_is_released_and_the_true_price_counts() -> None:
     await gateway.call(PATHS[CHAT], {}, client=leaving)
     assert await spent() < price + 1e-5
     for _ in range(3):
-        last = await gateway.ask()
+        last = await gateway.request()
     assert last.status == 429  # too fast
     assert await spent() < price + 1e-5
 

@@ -92,9 +92,9 @@ def test_an_error_inside_a_response_has_the_status_of_its_kind() -> None:
 
 
 def test_an_upstreams_own_rules_come_first() -> None:
-    own = (ErrorRule(ErrorAction.RETURN_TO_CLIENT, statuses=frozenset({429}), words=("per request",)),)
-    assert classify(of(429, "Too many tokens per request"), own) is ErrorAction.RETURN_TO_CLIENT
-    assert classify(of(429), own) is ErrorAction.COOL_DOWN
+    rules = (ErrorRule(ErrorAction.RETURN_TO_CLIENT, statuses=frozenset({429}), words=("per request",)),)
+    assert classify(of(429, "Too many tokens per request"), rules) is ErrorAction.RETURN_TO_CLIENT
+    assert classify(of(429), rules) is ErrorAction.COOL_DOWN
 
 
 def test_texts_are_compared_in_lower_case() -> None:

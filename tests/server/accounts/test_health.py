@@ -8,11 +8,11 @@ from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
 
 FRESH = Health()
-REST = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
+BACKOFF = Backoff(rate_limit_s=10.0, failure_s=4.0, max_s=30.0, max_failures=3, window_s=60.0, jitter=0.5)
 
 
 def after(health: Health, action: ErrorAction, now: float, **more: float) -> Health:
-    return health.after_failure(action, "why", now, backoff=REST, **more)
+    return health.after_failure(action, "why", now, backoff=BACKOFF, **more)
 
 
 def test_a_fresh_account_is_usable() -> None:
@@ -110,14 +110,16 @@ def test_cooldowns_are_bounded_and_only_grow(
     steps: list[tuple[ErrorAction, float, float | None, float]],
 ) -> None:
     health, now = FRESH, 0.0
-    for action, passed, wanted, random in steps:
+    for action, passed, retry_after, random in steps:
         now += passed
         before = health
-        health = health.after_failure(action, "why", now, retry_after=wanted, random=random, backoff=REST)
+        health = health.after_failure(
+            action, "why", now, retry_after=retry_after, random=random, backoff=BACKOFF
+        )
         assert health.cooldown_until >= before.cooldown_until
-        longest = max(REST.max_s, wanted or 0.0) * (1 + REST.jitter)
+        longest = max(BACKOFF.max_s, retry_after or 0.0) * (1 + BACKOFF.jitter)
         assert health.cooldown_until <= max(before.cooldown_until, now + longest)
-        if wanted is not None and action is ErrorAction.COOL_DOWN:
-            assert health.cooldown_until >= now + wanted
-        assert len(health.failures) < REST.max_failures
+        if retry_after is not None and action is ErrorAction.COOL_DOWN:
+            assert health.cooldown_until >= now + retry_after
+        assert len(health.failures) < BACKOFF.max_failures
         assert (health.disabled is not None) == (before.disabled is not None or action is ErrorAction.DISABLE)

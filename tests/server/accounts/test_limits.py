@@ -8,14 +8,14 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Sleep
-from gateway.limits import ANSWERS, NOON, STREAMS, TOKENS, Clock, ask, limited
+from gateway.limits import NOON, STREAMS, TOKENS, WHOLE_RESPONSES, Clock, limited, request_body
 from gateway.scripted import (
     CHAT,
     MESSAGES,
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
-    chat_answer,
+    chat_response,
     chunk,
     stream,
     whole,
@@ -71,7 +71,7 @@ ALLOWED_MODELS: list[tuple[tuple[str, ...], str, int]] = [
 async def test_models_that_a_key_may_use() -> None:
     for models, requested, status in ALLOWED_MODELS:
         gateway = limited(CHAT, keys={"red": {"models": models}}, models={"fast": "up/m"})
-        client = await gateway.ask(model=requested)
+        client = await gateway.request(model=requested)
         assert client.status == status, client.body
         assert len(gateway.upstreams.sent) == (status == 200), (models, requested)
 
@@ -79,7 +79,7 @@ async def test_models_that_a_key_may_use() -> None:
 @each_protocol
 async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("a", "b*")}})
-    client = await gateway.ask(protocol)
+    client = await gateway.request(protocol)
     assert client.status == 403
     assert error_of(client)["type"] == ENDPOINTS[protocol][1]
     assert "may not use the model 'up/m'; it may use a, b*" in error_of(client)["message"]
@@ -88,7 +88,7 @@ async def test_a_refused_model_is_an_error_of_the_clients_protocol(protocol: str
 
 async def test_a_clients_model_name_is_quoted_bounded_and_printable() -> None:
     gateway = limited(CHAT, keys={"red": {"models": tuple(f"m{number}" for number in range(99))}})
-    message = error_of(await gateway.ask(model="x\n" * 9999))["message"]
+    message = error_of(await gateway.request(model="x\n" * 9999))["message"]
     assert "\n" not in message
     assert len(message) < 500
     assert message.endswith("m9, ...")
@@ -152,7 +152,7 @@ async def test_a_refused_request_is_not_sent() -> None:
     gateway = limited(CHAT, keys={"red": {}})
     spec = gateway.gateway.protocols[CHAT]
     endpoint = Forgetful(gateway.gateway, spec, spec.endpoints[0])
-    client = FakeClient(json.dumps(ask(CHAT)).encode())
+    client = FakeClient(json.dumps(request_body(CHAT)).encode())
     await endpoint({"type": "http", "path": "/x", "headers": []}, client.receive, client.send)
     assert client.status == 500
     assert gateway.upstreams.sent == []
@@ -164,12 +164,12 @@ async def test_a_refused_request_is_not_sent() -> None:
 @each_protocol
 async def test_the_limit_of_requests_per_minute(protocol: str) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}, "blue": {}})
-    statuses = [(await gateway.ask(protocol)).status for _ in range(3)]
+    statuses = [(await gateway.request(protocol)).status for _ in range(3)]
     assert statuses == [200, 200, 429]
     assert len(gateway.upstreams.sent) == 2
-    assert (await gateway.ask(protocol, key="blue")).status == 200
+    assert (await gateway.request(protocol, key="blue")).status == 200
     gateway.clock.now += 30  # the limit recovers steadily, not at the full minute
-    assert [(await gateway.ask(protocol)).status for _ in range(2)] == [200, 429]
+    assert [(await gateway.request(protocol)).status for _ in range(2)] == [200, 429]
 
 
 # The headers that the libraries of each vendor read.
@@ -193,8 +193,8 @@ REPORTED[RESPONSES] = REPORTED[CHAT]
 async def test_a_limit_is_an_error_of_the_clients_protocol(protocol: str, streams: bool) -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 2}})
     for _ in range(2):
-        await gateway.ask(protocol)
-    client = await gateway.ask(protocol, streams=streams)
+        await gateway.request(protocol)
+    client = await gateway.request(protocol, streams=streams)
     assert client.status == 429
     assert error_of(client)["type"] == ENDPOINTS[protocol][2]
     assert (
@@ -244,23 +244,23 @@ async def test_counting_and_listing_are_no_requests() -> None:
     counting = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
     for _ in range(3):
         assert (await gateway.call("/v1/messages/count_tokens", counting)).status == 200
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
+    assert (await gateway.request()).status == 200
+    assert (await gateway.request()).status == 429
 
 
 async def test_a_request_that_is_refused_later_counts_too() -> None:
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1}})
-    assert (await gateway.ask(model="nowhere/x")).status in (400, 404)
-    assert (await gateway.ask()).status == 429
+    assert (await gateway.request(model="nowhere/x")).status in (400, 404)
+    assert (await gateway.request()).status == 429
 
 
 async def test_keys_count_on_their_own_and_gateways_together() -> None:
     store, clock = MemoryAccountStore(), Clock()
     keys = {"red": {"requests_per_minute": 1}, "blue": {"requests_per_minute": 1}}
     one, other = (limited(CHAT, keys=keys, store=store, clock=clock) for _ in range(2))
-    assert (await one.ask()).status == 200
-    assert (await other.ask()).status == 429
-    assert (await other.ask(key="blue")).status == 200
+    assert (await one.request()).status == 200
+    assert (await other.request()).status == 429
+    assert (await other.request(key="blue")).status == 200
 
 
 # Tokens by the minute.
@@ -271,23 +271,23 @@ async def test_keys_count_on_their_own_and_gateways_together() -> None:
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
 @pytest.mark.each_choice
 async def test_tokens_are_counted_at_the_end(protocol: str, upstream: str, streams: bool) -> None:
-    script = (STREAMS if streams else ANSWERS)[upstream]
+    script = (STREAMS if streams else WHOLE_RESPONSES)[upstream]
     gateway = limited(upstream, script, keys={"red": {"tokens_per_minute": TOKENS - 1}})
-    client = await gateway.ask(protocol, streams=streams)
+    client = await gateway.request(protocol, streams=streams)
     assert client.status == 200, client.body
-    refused = await gateway.ask(protocol)
+    refused = await gateway.request(protocol)
     assert refused.status == 429
     name = "anthropic-ratelimit-tokens-limit" if protocol == MESSAGES else "x-ratelimit-limit-tokens"
     assert refused.headers[name] == f"{TOKENS - 1}"
     # One token too many: the next request passes when it has recovered.
     assert int(refused.headers["retry-after-ms"]) == 60_000 // (TOKENS - 1)
     gateway.clock.now += 60 / (TOKENS - 1)
-    assert (await gateway.ask(protocol)).status == 200
+    assert (await gateway.request(protocol)).status == 200
 
 
 async def test_a_key_within_its_tokens_is_not_limited() -> None:
     gateway = limited(CHAT, keys={"red": {"tokens_per_minute": 2 * TOKENS}})
-    assert [(await gateway.ask()).status for _ in range(4)] == [200, 200, 200, 429]
+    assert [(await gateway.request()).status for _ in range(4)] == [200, 200, 200, 429]
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ async def test_a_key_within_its_tokens_is_not_limited() -> None:
 async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, named: str) -> None:
     keys = {"red": {"requests_per_minute": requests, "tokens_per_minute": tokens}}
     gateway = limited(CHAT, keys=keys)
-    assert (await gateway.ask()).status == 200
-    client = await gateway.ask()
+    assert (await gateway.request()).status == 200
+    client = await gateway.request()
     assert client.status == 429
     assert f"{named} a minute" in error_of(client)["message"]
     assert f"x-ratelimit-limit-{named}" in client.headers
@@ -306,10 +306,10 @@ async def test_the_limit_that_is_reached_is_named(requests: int, tokens: int, na
 async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
     keys = {"red": {"requests_per_minute": 2, "tokens_per_minute": 1}}
     gateway = limited(CHAT, keys=keys)
-    statuses = [(await gateway.ask()).status for _ in range(3)]
+    statuses = [(await gateway.request()).status for _ in range(3)]
     assert statuses == [200, 429, 429]
     gateway.clock.now += 60 * TOKENS
-    assert (await gateway.ask()).status == 200
+    assert (await gateway.request()).status == 200
 
 
 # Clients that leave, and upstreams that report no usage.
@@ -336,8 +336,8 @@ class Leaver(FakeClient):
             await anyio.sleep_forever()
 
 
-WORDS = [f"word-{number} " for number in range(40)]
-LONG = stream(*(chunk({"content": word}) for word in WORDS), chunk({}, "stop"), done=True)
+DELTAS = [f"word-{number} " for number in range(40)]
+LONG = stream(*(chunk({"content": word}) for word in DELTAS), chunk({}, "stop"), done=True)
 
 
 @each_protocol
@@ -345,7 +345,7 @@ async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
-    leaver = Leaver(json.dumps(ask(protocol, streams=True)).encode(), b"word-30")
+    leaver = Leaver(json.dumps(request_body(protocol, streams=True)).encode(), b"word-30")
     with caplog.at_level(logging.INFO):
         await gateway.call(PATHS[protocol], None, client=leaver)
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
@@ -353,24 +353,24 @@ async def test_a_client_that_leaves_is_charged_for_what_it_got(
     assert record["estimated"] is True
     assert 31 <= record["output_tokens"] <= 150
     assert 0 < record["input_tokens"] < 50
-    assert (await gateway.ask(protocol)).status == 429
+    assert (await gateway.request(protocol)).status == 429
 
 
 async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -> None:
-    script = ANSWERS[CHAT]
+    script = WHOLE_RESPONSES[CHAT]
     slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
     gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
-    leaver = FakeClient(json.dumps(ask(CHAT)).encode(), leaves_after=anyio.current_time() + 1)
+    leaver = FakeClient(json.dumps(request_body(CHAT)).encode(), leaves_after=anyio.current_time() + 1)
     await gateway.call(PATHS[CHAT], None, client=leaver)
     assert leaver.messages == []
-    assert (await gateway.ask()).status == 429
+    assert (await gateway.request()).status == 429
 
 
 async def test_a_relayed_stream_without_usage_is_estimated() -> None:
     """A Chat client that does not request usage gets none, neither translated nor relayed."""
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
-    assert (await gateway.ask(CHAT, streams=True)).status == 200
-    assert (await gateway.ask(CHAT)).status == 429
+    assert (await gateway.request(CHAT, streams=True)).status == 200
+    assert (await gateway.request(CHAT)).status == 429
 
 
 @pytest.mark.parametrize("status", [400, 500])
@@ -379,7 +379,7 @@ async def test_an_error_of_the_upstream_uses_no_tokens(status: int) -> None:
         CHAT, whole({"error": {"message": "x" * 9999}}, status), keys={"red": {"tokens_per_minute": 1}}
     )
     for _ in range(3):
-        assert (await gateway.ask()).status == status
+        assert (await gateway.request()).status == status
 
 
 # The store.
@@ -407,14 +407,14 @@ async def test_a_failing_store_refuses_no_request(silent: bool, caplog: pytest.L
     gateway = limited(CHAT, keys={"red": {"requests_per_minute": 1, "tokens_per_minute": 1}}, store=store)
     begun = anyio.current_time()
     for _ in range(3):
-        assert (await gateway.ask()).status == 200
+        assert (await gateway.request()).status == 200
     assert anyio.current_time() - begun < 10
     lines = [each for each in caplog.records if each.name == "dragoman.errors"]
     assert len(lines) == 1
     assert "the limits of client keys are not counted" in lines[0].getMessage()
     store.works = True
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
+    assert (await gateway.request()).status == 200
+    assert (await gateway.request()).status == 429
 
 
 class Untouchable(MemoryAccountStore):
@@ -429,17 +429,17 @@ class Untouchable(MemoryAccountStore):
 
 async def test_a_key_without_limits_uses_no_store() -> None:
     gateway = limited(CHAT, keys={"red": {"models": ("up/*",)}}, store=Untouchable())
-    assert (await gateway.ask()).status == 200
+    assert (await gateway.request()).status == 200
 
 
 async def test_requests_are_counted_when_the_server_stops() -> None:
     """A request that is cancelled in its middle is charged for its tokens so far."""
-    slow = stream(*(chunk({"content": word}) for word in WORDS))
+    slow = stream(*(chunk({"content": word}) for word in DELTAS))
     slow.body = [*slow.body, Sleep(3600)]
-    gateway = limited(CHAT, slow, ANSWERS[CHAT], keys={"red": {"tokens_per_minute": 10}})
+    gateway = limited(CHAT, slow, WHOLE_RESPONSES[CHAT], keys={"red": {"tokens_per_minute": 10}})
     with anyio.move_on_after(60):
-        await gateway.ask(CHAT, streams=True)
-    assert (await gateway.ask()).status == 429
+        await gateway.request(CHAT, streams=True)
+    assert (await gateway.request()).status == 429
 
 
 def test_the_record_has_nothing_about_limits() -> None:
@@ -451,7 +451,7 @@ def test_the_record_has_nothing_about_limits() -> None:
 
 
 async def test_a_whole_response_without_usage_is_estimated() -> None:
-    response = whole(chat_answer({"content": "Hello"}, usage=None))
+    response = whole(chat_response({"content": "Hello"}, usage=None))
     gateway = limited(CHAT, response, keys={"red": {"tokens_per_minute": 5}})
-    assert (await gateway.ask()).status == 200
-    assert (await gateway.ask()).status == 429
+    assert (await gateway.request()).status == 200
+    assert (await gateway.request()).status == 429

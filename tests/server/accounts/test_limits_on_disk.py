@@ -28,7 +28,7 @@ async def statuses(file: Path, limits: dict[str, object], clock: Clock, count: i
         CHAT, keys={"red": limits}, prices=PRICES, store=SQLiteAccountStore(str(file)), clock=clock
     )
     async with gateway.app.lifespan():
-        return [(await gateway.ask()).status for _ in range(count)]
+        return [(await gateway.request()).status for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_two_gateways_spend_one_budget(tmp_path: Path) -> None:
         for _ in range(2)
     )
     async with one.app.lifespan(), other.app.lifespan():
-        assert [(await each.ask()).status for each in (one, other, one, other)] == [200, 200, 429, 429]
+        assert [(await each.request()).status for each in (one, other, one, other)] == [200, 200, 429, 429]
 
 
 async def test_changes_of_the_operator_outlive_the_gateway(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 
 import anyio
 import pytest
-from account_stores import NOW, REST
+from account_stores import BACKOFF, NOW
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -28,7 +28,7 @@ from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 
-class Mood(Enum):
+class Behaviour(Enum):
     WORKS = "works"
     FAILS = "fails"
     HANGS = "hangs"
@@ -36,33 +36,33 @@ class Mood(Enum):
 
 
 class FakeStore(MemoryAccountStore):
-    """asked: the names of the calls, probes left out. done: those of them that had an effect."""
+    """calls: their names, probes left out. done: those of them that had an effect."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.mood = Mood.WORKS
-        self.asked: list[str] = []
+        self.behaviour = Behaviour.WORKS
+        self.calls: list[str] = []
         self.probes = 0
 
-    async def _answer(self, name: str) -> None:
-        self.asked.append(name)
+    async def _behave(self, name: str) -> None:
+        self.calls.append(name)
         await self._suffer()
 
     async def _suffer(self) -> None:
-        if self.mood is Mood.FAILS:
+        if self.behaviour is Behaviour.FAILS:
             raise AccountStoreError("out of order")
-        if self.mood is Mood.HANGS:
+        if self.behaviour is Behaviour.HANGS:
             await anyio.sleep_forever()
 
     async def _afterwards(self) -> None:
-        if self.mood is Mood.DOES_IT_BUT_HANGS:
+        if self.behaviour is Behaviour.DOES_IT_BUT_HANGS:
             await anyio.sleep_forever()
 
     async def take(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
     ) -> AccountGrant | NoRoom:
         if candidates:
-            await self._answer("take")
+            await self._behave("take")
         else:
             self.probes += 1
             await self._suffer()
@@ -71,30 +71,30 @@ class FakeStore(MemoryAccountStore):
         return taken
 
     async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        await self._answer(f"give back {taken.lease} {tokens:g}")
+        await self._behave(f"give back {taken.lease} {tokens:g}")
         await super().give_back(taken, candidate, tokens, now)
         await self._afterwards()
 
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        await self._answer(f"{transition(change)} {account}")
+        await self._behave(f"{transition(change)} {account}")
         await super().change(account, change)
         await self._afterwards()
 
     async def spend(self, rates: Sequence[tuple[Rate, float]], now: float, *, at_once: bool) -> float:
-        await self._answer("spend")
+        await self._behave("spend")
         opens = await super().spend(rates, now, at_once=at_once)
         await self._afterwards()
         return opens
 
     async def add(self, counter: str, amount: float, expires: float | None) -> None:
-        await self._answer(f"add {amount:g}")
+        await self._behave(f"add {amount:g}")
         await super().add(counter, amount, expires)
         await self._afterwards()
 
     async def total(self, counter: str, now: float) -> float:
-        await self._answer("total")
+        await self._behave("total")
         return await super().total(counter, now)
 
 
@@ -126,25 +126,25 @@ async def cool(store: AccountStore, account: str, after: float | None = 60.0) ->
     await store.change(
         account,
         lambda health: health.after_failure(
-            ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=REST
+            ErrorAction.COOL_DOWN, "why", NOW, retry_after=after, random=0.0, backoff=BACKOFF
         ),
     )
 
 
-async def trouble(store: AccountStore, account: str) -> None:
+async def fail(store: AccountStore, account: str) -> None:
     await store.change(
         account,
         lambda health: health.after_failure(
-            ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=REST
+            ErrorAction.RETRY_LATER, "why", NOW, retry_after=None, random=0.0, backoff=BACKOFF
         ),
         repeatable=False,
     )
 
 
-async def take_until_open(careful: ResilientStore) -> None:
+async def take_until_open(resilient: ResilientStore) -> None:
     for _ in range(3):
-        await take(careful, A)
-    assert careful.is_open
+        await take(resilient, A)
+    assert resilient.is_open
 
 
 async def settle() -> None:
@@ -155,12 +155,12 @@ async def settle() -> None:
 
 
 async def test_a_store_that_works_decides() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
-        assert await take(careful, A, B) == "up/b"
-        assert careful.health() == store.health()
-        assert (careful.local_decisions, careful.is_open) == (0, False)
+        assert await take(resilient, A, B) == "up/b"
+        assert resilient.health() == store.health()
+        assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
@@ -177,84 +177,84 @@ CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
 }
 
 
-@pytest.mark.parametrize("mood", [Mood.FAILS, Mood.HANGS])
+@pytest.mark.parametrize("behaviour", [Behaviour.FAILS, Behaviour.HANGS])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.promise("R11")
 @pytest.mark.each_choice
-async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, mood: Mood) -> None:
-    store, careful = made()
+async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, behaviour: Behaviour) -> None:
+    store, resilient = made()
     model = MemoryAccountStore()
-    async with careful.running():
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = mood
+        store.behaviour = behaviour
         began = anyio.current_time()
-        assert await CALLS[call](careful) == await CALLS[call](model)
+        assert await CALLS[call](resilient) == await CALLS[call](model)
         assert anyio.current_time() - began <= DEADLINE_S + 1e-9
-        assert dict(careful.health()) == dict(model.health())
-    assert careful.local_decisions == (call in ("take", "spend", "spend later", "total"))
+        assert dict(resilient.health()) == dict(model.health())
+    assert resilient.local_decisions == (call in ("take", "spend", "spend later", "total"))
 
 
 async def test_after_a_few_failures_no_request_waits() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.HANGS
-        await take_until_open(careful)
-        requested, began = len(store.asked), anyio.current_time()
+        store.behaviour = Behaviour.HANGS
+        await take_until_open(resilient)
+        requested, began = len(store.calls), anyio.current_time()
         for call in CALLS.values():
-            await call(careful)
+            await call(resilient)
         assert anyio.current_time() == began
-        assert len(store.asked) == requested
+        assert len(store.calls) == requested
 
 
 async def test_single_failures_do_not_open_it() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         for _ in range(10):
-            store.mood = Mood.FAILS
-            await take(careful, A)
-            store.mood = Mood.WORKS
-            await take(careful, A)
-            assert not careful.is_open
-        assert careful.local_decisions == 10
+            store.behaviour = Behaviour.FAILS
+            await take(resilient, A)
+            store.behaviour = Behaviour.WORKS
+            await take(resilient, A)
+            assert not resilient.is_open
+        assert resilient.local_decisions == 10
 
 
 async def test_the_breaker_closes_without_a_waiting_request() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.HANGS
-        await take_until_open(careful)
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.HANGS
+        await take_until_open(resilient)
         await anyio.sleep(60)
-        assert careful.is_open
+        assert resilient.is_open
         assert 100 < store.probes < 300
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.WORKS
         await settle()
-        assert not careful.is_open
-        decisions = careful.local_decisions
-        assert await take(careful, A) == "up/a"
-        assert careful.local_decisions == decisions
+        assert not resilient.is_open
+        decisions = resilient.local_decisions
+        assert await take(resilient, A) == "up/a"
+        assert resilient.local_decisions == decisions
 
 
 async def test_a_store_that_fails_from_the_start_is_detected_before_the_first_request() -> None:
-    store, careful = made()
-    store.mood = Mood.HANGS
-    async with careful.running():
+    store, resilient = made()
+    store.behaviour = Behaviour.HANGS
+    async with resilient.running():
         await settle()
-        assert careful.is_open
+        assert resilient.is_open
 
 
 async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "dragoman.accounts")
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         for _ in range(2):
-            store.mood = Mood.FAILS
+            store.behaviour = Behaviour.FAILS
             for _ in range(50):
-                await take(careful, A)
-                await cool(careful, "up/b")
-            store.mood = Mood.WORKS
+                await take(resilient, A)
+                await cool(resilient, "up/b")
+            store.behaviour = Behaviour.WORKS
             await settle()
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
@@ -271,10 +271,10 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
 
 
 async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.HANGS
-        await take_until_open(careful)
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.HANGS
+        await take_until_open(resilient)
     assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
@@ -282,59 +282,61 @@ async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_local_decisions_start_from_the_last_known_state() -> None:
-    store, careful = made()
+    store, resilient = made()
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
-    async with careful.running():
-        assert await take(careful, ONE_AT_ONCE, lease="held") == "up/a"
-        assert await take(careful, two) == "up/c"
-        await careful.take([B, A], "conversation", "l", NOW)
+    async with resilient.running():
+        assert await take(resilient, ONE_AT_ONCE, lease="held") == "up/a"
+        assert await take(resilient, two) == "up/c"
+        await resilient.take([B, A], "conversation", "l", NOW)
         await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
-        assert await careful.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
+        assert await resilient.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
         await store.add("budget", 5.0, None)
-        assert await careful.total("budget", NOW) == 5.0
-        store.mood = Mood.FAILS
-        await take_until_open(careful)
-        assert await take(careful, Candidate("up/bad")) is None
-        assert await take(careful, ONE_AT_ONCE, lease="m") is None
-        assert [await take(careful, two) for _ in range(2)] == ["up/c", None]
-        assert await careful.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
-        assert [await careful.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
-        await careful.add("budget", 1.0, None)
-        assert await careful.total("budget", NOW) == 6.0
-        await careful.give_back(AccountGrant("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(careful, ONE_AT_ONCE, lease="m") == "up/a"
+        assert await resilient.total("budget", NOW) == 5.0
+        store.behaviour = Behaviour.FAILS
+        await take_until_open(resilient)
+        assert await take(resilient, Candidate("up/bad")) is None
+        assert await take(resilient, ONE_AT_ONCE, lease="m") is None
+        assert [await take(resilient, two) for _ in range(2)] == ["up/c", None]
+        assert await resilient.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
+        assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
+        await resilient.add("budget", 1.0, None)
+        assert await resilient.total("budget", NOW) == 6.0
+        await resilient.give_back(AccountGrant("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
+        assert await take(resilient, ONE_AT_ONCE, lease="m") == "up/a"
 
 
 async def test_accounts_take_turns_during_the_failure() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.FAILS
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.FAILS
         for number in range(10):
-            await take(careful, A, now=NOW + number)
-        assert careful.health()["up/a"].last_used == NOW + 9
-        await cool(careful, "up/a")
-        assert careful.health()["up/a"] == Health(NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9)
+            await take(resilient, A, now=NOW + number)
+        assert resilient.health()["up/a"].last_used == NOW + 9
+        await cool(resilient, "up/a")
+        assert resilient.health()["up/a"] == Health(
+            NOW + 60, "why", consecutive_cooldowns=1, last_used=NOW + 9
+        )
 
 
 # Missed changes.
 
 
 async def test_changes_are_sent_in_order_after_recovery() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.FAILS
-        await take_until_open(careful)
-        store.asked.clear()
-        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
-        await cool(careful, "up/b")
-        await careful.change("up/a", Health.after_reset)
-        await trouble(careful, "up/c")
-        await careful.add("budget", 1.5, None)
-        expected = dict(careful.health())
-        store.mood = Mood.WORKS
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.FAILS
+        await take_until_open(resilient)
+        store.calls.clear()
+        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+        await cool(resilient, "up/b")
+        await resilient.change("up/a", Health.after_reset)
+        await fail(resilient, "up/c")
+        await resilient.add("budget", 1.5, None)
+        expected = dict(resilient.health())
+        store.behaviour = Behaviour.WORKS
         await settle()
-        assert store.asked == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
-        assert dict(careful.health()) == dict(store.health())
+        assert store.calls == ["disable up/a", "failed up/b", "reset up/a", "failed up/c", "add 1.5"]
+        assert dict(resilient.health()) == dict(store.health())
         assert {account: store.health()[account] for account in ("up/b", "up/c")} == {
             account: expected[account] for account in ("up/b", "up/c")
         }
@@ -343,66 +345,66 @@ async def test_changes_are_sent_in_order_after_recovery() -> None:
 
 
 async def test_a_lost_change_is_sent_again_though_the_breaker_never_opened() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.FAILS
-        await cool(careful, "up/a")
-        assert careful.health()["up/a"].cooldown_until == NOW + 60
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.FAILS
+        await cool(resilient, "up/a")
+        assert resilient.health()["up/a"].cooldown_until == NOW + 60
+        store.behaviour = Behaviour.WORKS
         await settle()
         assert store.health()["up/a"].cooldown_until == NOW + 60
-        assert not careful.is_open
+        assert not resilient.is_open
 
 
 async def test_a_change_during_the_replay_is_sent_after_it() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.FAILS
-        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
-        store.mood = Mood.WORKS
-        await careful.change("up/a", Health.after_reset)
-        assert careful.health()["up/a"].disabled is None
+        store.behaviour = Behaviour.FAILS
+        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+        store.behaviour = Behaviour.WORKS
+        await resilient.change("up/a", Health.after_reset)
+        assert resilient.health()["up/a"].disabled is None
         await settle()
-        assert store.asked == ["disable up/a", "disable up/a", "reset up/a"]
-        assert careful.health() == {"up/a": Health()}
+        assert store.calls == ["disable up/a", "disable up/a", "reset up/a"]
+        assert resilient.health() == {"up/a": Health()}
 
 
 async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.FAILS
-        await cool(careful, "up/a")
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.FAILS
+        await cool(resilient, "up/a")
         await MemoryAccountStore.change(
             store, "up/b", lambda health: health.after_disabling("by another gateway")
         )
-        assert careful.health()["up/b"].disabled == "by another gateway"
-        assert await take(careful, A, B) is None
+        assert resilient.health()["up/b"].disabled == "by another gateway"
+        assert await take(resilient, A, B) is None
 
 
 async def test_tokens_and_money_are_never_counted_twice() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.DOES_IT_BUT_HANGS
-        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
-        await careful.add("budget", 1.5, None)
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+        await resilient.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await resilient.add("budget", 1.5, None)
+        store.behaviour = Behaviour.WORKS
         await settle()
         assert await store.total("budget", NOW) == 1.5
         assert await store.spend([(TOKENS.tokens, 300.0)], NOW, at_once=True) == 0.0  # type: ignore[list-item]
 
 
 async def test_unread_spending_is_counted_after_recovery() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.FAILS
-        await take_until_open(careful)
-        await careful.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
-        await careful.spend([(KEY, 2.0)], NOW, at_once=False)
-        await careful.add("budget", 1.5, None)
-        store.mood = Mood.WORKS
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.FAILS
+        await take_until_open(resilient)
+        await resilient.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
+        await resilient.add("budget", 1.5, None)
+        store.behaviour = Behaviour.WORKS
         await settle()
         assert await store.total("budget", NOW) == 1.5
         assert await store.spend([(TOKENS.tokens, 301.0)], NOW, at_once=True) > NOW  # type: ignore[list-item]
@@ -410,43 +412,43 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
 
 
 async def test_failures_are_not_counted_twice_but_cooldowns_and_disabling_always_arrive() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.DOES_IT_BUT_HANGS
-        await trouble(careful, "up/a")
-        await cool(careful, "up/b")
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+        await fail(resilient, "up/a")
+        await cool(resilient, "up/b")
+        store.behaviour = Behaviour.WORKS
         await settle()
         assert store.health()["up/a"].failures == (NOW,)
         assert store.health()["up/b"] == Health(NOW + 60, "why", consecutive_cooldowns=1)
 
 
 async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.DOES_IT_BUT_HANGS
-        assert await take(careful, ONE_AT_ONCE, lease="lost") == "up/a"
+        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
+        assert await take(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
         assert await MemoryAccountStore.take(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.WORKS
         await settle()
-        assert "give back lost 0" in store.asked
+        assert "give back lost 0" in store.calls
         assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
 async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
-    store, careful = made()
-    async with careful.running():
+    store, resilient = made()
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        store.mood = Mood.DOES_IT_BUT_HANGS
+        store.behaviour = Behaviour.DOES_IT_BUT_HANGS
         with anyio.move_on_after(DEADLINE_S / 2) as left:
-            await take(careful, ONE_AT_ONCE, lease="lost")
+            await take(resilient, ONE_AT_ONCE, lease="lost")
         assert left.cancelled_caught
-        store.mood = Mood.WORKS
+        store.behaviour = Behaviour.WORKS
         await settle()
-        assert await take(careful, ONE_AT_ONCE, lease="x") == "up/a"
-        assert (careful.local_decisions, careful.is_open) == (0, False)
+        assert await take(resilient, ONE_AT_ONCE, lease="x") == "up/a"
+        assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 async def test_a_change_that_always_fails_is_given_up() -> None:
@@ -456,40 +458,40 @@ async def test_a_change_that_always_fails_is_given_up() -> None:
         ) -> None:
             if transition(change) != "disable":
                 return await super().change(account, change)
-            self.asked.append(f"disable {account}")
+            self.calls.append(f"disable {account}")
             raise AccountStoreError("no")
 
     store = Stubborn()
-    careful = ResilientStore(store, MemoryAccountStore())
-    async with careful.running():
+    resilient = ResilientStore(store, MemoryAccountStore())
+    async with resilient.running():
         await anyio.wait_all_tasks_blocked()
-        await careful.change("up/a", lambda health: health.after_disabling("by hand"))
-        await cool(careful, "up/b")
+        await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
+        await cool(resilient, "up/b")
         await anyio.sleep(5)
-        assert store.asked == ["disable up/a"] * 3 + ["failed up/b"]
-        assert not careful.is_open
+        assert store.calls == ["disable up/a"] * 3 + ["failed up/b"]
+        assert not resilient.is_open
 
 
 async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
-    store, careful = made()
-    async with careful.running():
-        store.mood = Mood.FAILS
-        await take_until_open(careful)
-        store.asked.clear()
+    store, resilient = made()
+    async with resilient.running():
+        store.behaviour = Behaviour.FAILS
+        await take_until_open(resilient)
+        store.calls.clear()
         for number in range(1500):
-            await cool(careful, f"up/{number}")
-        store.mood = Mood.WORKS
+            await cool(resilient, f"up/{number}")
+        store.behaviour = Behaviour.WORKS
         await settle()
-        assert store.asked == [f"failed up/{number}" for number in range(500, 1500)]
+        assert store.calls == [f"failed up/{number}" for number in range(500, 1500)]
 
 
 async def test_a_success_that_changes_nothing_is_not_sent() -> None:
-    store, careful = made()
-    async with careful.running():
-        await careful.change("up/a", lambda health: health.after_success(remaining=None))
-        await cool(careful, "up/a")
-        await careful.change("up/a", lambda health: health.after_success(remaining=None))
-        await careful.change("up/a", lambda health: health.after_success(remaining=None))
-        assert store.asked == ["failed up/a", "succeeded up/a"]
-        await careful.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
-        assert store.asked[-1] == "succeeded up/a", "there is no limit that it would count for"
+    store, resilient = made()
+    async with resilient.running():
+        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+        await cool(resilient, "up/a")
+        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+        await resilient.change("up/a", lambda health: health.after_success(remaining=None))
+        assert store.calls == ["failed up/a", "succeeded up/a"]
+        await resilient.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
+        assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"

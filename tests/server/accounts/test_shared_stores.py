@@ -15,11 +15,11 @@ from pathlib import Path
 
 import anyio
 import pytest
-from account_stores import MOST_CONVERSATIONS, NOW, REST, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
+from account_stores import BACKOFF, MAX_CONVERSATIONS, NOW, SERVER_KINDS, SHARED_KINDS, Calls, Kind, kind_of
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener
 from http_certificate import make_certificate
-from trials import MOST, trials
+from trials import MAX_TRIALS, trials
 from valkey_server import ValkeyServer, valkey_server
 from virtual_time import REAL_BACKENDS
 
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]
 one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or clock is under test
 
 # For calls of milliseconds, on a busy machine.
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ async def cool(store: AccountStore, account: str, after: float = 1000.0, now: fl
     await store.change(
         account,
         lambda health: health.after_failure(
-            ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=REST
+            ErrorAction.COOL_DOWN, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
         ),
     )
 
@@ -86,7 +86,7 @@ async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) ->
 async def until(true: Callable[[], bool]) -> float:
     """Wait until the condition holds, and return how many seconds it took."""
     began = time.perf_counter()
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         while not true():  # noqa: ASYNC110  there is no event for a changed view
             await anyio.sleep(0.001)
     return time.perf_counter() - began
@@ -154,10 +154,10 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
     """Each change is based on the known state, and none overwrites another."""
     stores = [kind() for _ in range(3)]
     many = 5
-    patient = REST.__class__(max_failures=1000, window_s=1000.0)
+    patient = BACKOFF.__class__(max_failures=1000, window_s=1000.0)
     async with stores[0].running(), stores[1].running(), stores[2].running():
 
-        async def trouble(store: AccountStore, at: float) -> None:
+        async def fail(store: AccountStore, at: float) -> None:
             await store.change(
                 "up/a",
                 lambda health: health.after_failure(
@@ -168,14 +168,14 @@ async def test_changes_that_cross_are_all_counted(kind: Kind) -> None:
         async with anyio.create_task_group() as tasks:
             for number, store in enumerate(stores):
                 for more in range(many):
-                    tasks.start_soon(trouble, store, NOW + number * many + more)
+                    tasks.start_soon(fail, store, NOW + number * many + more)
         for store in stores:
             await until(lambda store=store: len(store.health()["up/a"].failures) == 3 * many)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
 async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> None:
-    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
+    model = MemoryAccountStore(max_conversations=MAX_CONVERSATIONS)
     stores, calls = (kind(), kind()), Calls(seed)
 
     def known(store: AccountStore) -> dict[str, Health]:
@@ -193,7 +193,7 @@ async def test_every_gateway_gives_the_same_results(kind: Kind, seed: int) -> No
                 # Most successes change nothing, so the store reads only its view.
                 await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
             expected = await call(model)
-            calls.took(expected)
+            calls.record(expected)
             assert await call(store) == expected, name
         for store in stores:
             await until(lambda store=store: known(store) == known(model))  # type: ignore[misc]
@@ -296,24 +296,24 @@ async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path
     path = str(tmp_path / "a.db")
     store = SQLiteAccountStore(path)
     async with store.running(), AsyncExitStack() as running:
-        stores = [ResilientStore(SQLiteAccountStore(path), MemoryAccountStore()) for _ in range(MOST)]
-        for careful in stores:
-            await running.enter_async_context(careful.running())
+        stores = [ResilientStore(SQLiteAccountStore(path), MemoryAccountStore()) for _ in range(MAX_TRIALS)]
+        for resilient in stores:
+            await running.enter_async_context(resilient.running())
         lock = sqlite3.connect(path, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(AccountStoreError, match="locked"):
                 await take(store, A)
-            for trial, careful in zip(trials(), stores, strict=False):
+            for trial, resilient in zip(trials(), stores, strict=False):
                 began = time.perf_counter()
-                assert await take(careful, A) == "up/a"
-                assert careful.local_decisions == 1
+                assert await take(resilient, A) == "up/a"
+                assert resilient.local_decisions == 1
                 # The lock itself is waited for half a second.
                 with trial:
                     assert time.perf_counter() - began < 0.4
         finally:
             lock.close()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             while await take(store, A) != "up/a":
                 pass
 
@@ -462,7 +462,7 @@ async def test_changes_during_an_outage_are_read_after_it(server: ValkeyServer) 
         await until(lambda: "up/a" in other.health())
         # Its connection is lost, and the news with it.
         server.command("CLIENT", "KILL", "TYPE", "pubsub")
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             while True:
                 try:
                     await one.change("up/a", Health.after_reset)
@@ -479,7 +479,7 @@ async def test_a_server_that_hangs_is_detected(server: ValkeyServer) -> None:
         with pytest.raises((AccountStoreError, TimeoutError)):
             await take(store, A)
         server.resume()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             while True:
                 try:
                     assert await take(store, A) == "up/a"

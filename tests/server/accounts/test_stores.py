@@ -10,11 +10,11 @@ from pathlib import Path
 import anyio
 import pytest
 from account_stores import (
+    BACKOFF,
     CANDIDATES,
     KINDS,
-    MOST_CONVERSATIONS,
+    MAX_CONVERSATIONS,
     NOW,
-    REST,
     SERVER_KINDS,
     Calls,
     Kind,
@@ -72,7 +72,9 @@ async def fail(
 ) -> None:
     await store.change(
         account,
-        lambda health: health.after_failure(action, "why", now, retry_after=after, random=0.0, backoff=REST),
+        lambda health: health.after_failure(
+            action, "why", now, retry_after=after, random=0.0, backoff=BACKOFF
+        ),
     )
 
 
@@ -204,12 +206,12 @@ async def test_a_conversation_expires_after_its_last_request(kind: Kind) -> None
 async def test_of_too_many_conversations_the_least_recent_is_dropped(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        for number in range(MOST_CONVERSATIONS):
+        for number in range(MAX_CONVERSATIONS):
             await take(store, A, conversation=str(number), now=NOW + number)
         await take(store, A, conversation="0", now=NOW + 10)
         await take(store, A, conversation="another", now=NOW + 11)
         stayed = {}
-        for number in range(MOST_CONVERSATIONS):
+        for number in range(MAX_CONVERSATIONS):
             # Those that are still there first: each one that is not makes another one go.
             order = [0, 2, 3, 4, 1][number]
             stayed[order] = await take(store, B, A, conversation=str(order), now=NOW + 12 + number)
@@ -318,14 +320,14 @@ async def test_counters_add_up_and_expire(kind: Kind) -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.each_choice
 async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: int) -> None:
-    model = MemoryAccountStore(max_conversations=MOST_CONVERSATIONS)
+    model = MemoryAccountStore(max_conversations=MAX_CONVERSATIONS)
     store, calls = kind(), Calls(seed)
     taken: set[str] = set()
     async with store.running():
         for _ in range(250):
             text, call = calls.next()
             expected = await call(model)
-            calls.took(expected)
+            calls.record(expected)
             if isinstance(expected, AccountGrant):
                 taken.add(expected.account)
             assert await call(store) == expected, text

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway.limits import ask, settings_with
+from gateway.limits import request_body, settings_with
 from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, chunk
 
 from dragoman import PROTOCOLS, Usage
@@ -31,16 +31,16 @@ MEASURED: list[tuple[list[bytes], int, int]] = [
 
 
 def test_sent_bytes_are_measured_in_tokens() -> None:
-    for pieces, least, most in MEASURED:
+    for deltas, minimum, maximum in MEASURED:
         meter = Meter()
-        for piece in pieces:
-            meter.add(piece)
-        assert least <= meter.tokens() <= most, pieces
+        for delta in deltas:
+            meter.add(delta)
+        assert minimum <= meter.tokens() <= maximum, deltas
 
 
 def planned(client: str, upstream: str, body: dict[str, Any] | None = None) -> Plan:
     settings = settings_with(upstream, {})
-    data = json.dumps(body or ask(client)).encode()
+    data = json.dumps(body or request_body(client)).encode()
     return make_plan(settings, IncomingRequest(PROTOCOLS[client], {}, "", data, id="a", now=0))
 
 
@@ -109,7 +109,7 @@ def test_cached_tokens_are_those_that_the_upstream_reports() -> None:
 def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> None:
     """By its text, not by its bytes: an image of a megabyte is no million tokens."""
     text = "word " * 1000
-    body = ask(client) | (
+    body = request_body(client) | (
         {"input": text} if client == PROTOCOL_NAMES[2] else {"messages": [{"role": "user", "content": text}]}
     )
     usage = usage_of(record(), planned(client, upstream, body), measured(1))
@@ -119,19 +119,19 @@ def test_a_prompt_is_estimated_relayed_or_not(client: str, upstream: str) -> Non
 
 def test_an_image_in_a_relay_is_an_image() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}
-    body = ask(CHAT) | {"messages": [{"role": "user", "content": [image]}]}
+    body = request_body(CHAT) | {"messages": [{"role": "user", "content": [image]}]}
     assert (usage_of(record(), planned(CHAT, CHAT, body), measured(1)).input or 0) < 5000
 
 
 def test_several_choices_have_several_prompts() -> None:
     """An upstream that gives one choice at a time gets as many requests."""
     one = usage_of(record(), planned(CHAT, MESSAGES), measured(1)).input
-    three = usage_of(record(), planned(CHAT, MESSAGES, ask(CHAT) | {"n": 3}), measured(1)).input
+    three = usage_of(record(), planned(CHAT, MESSAGES, request_body(CHAT) | {"n": 3}), measured(1)).input
     assert one is not None
     assert three == 3 * one
 
 
 def test_an_unreadable_relayed_body_is_estimated_by_its_size() -> None:
-    body = ask(CHAT) | {"messages": [{"role": "who", "content": {"a": "word " * 100}}]}
+    body = request_body(CHAT) | {"messages": [{"role": "who", "content": {"a": "word " * 100}}]}
     plan = planned(CHAT, CHAT, body)
     assert usage_of(record(), plan, measured(1)).input == plan.context.prompt_tokens > 50

@@ -321,9 +321,9 @@ def test_each_row_of_a_host_decides_a_request() -> None:
 
 def test_other_hosts_of_a_provider_get_the_same_request() -> None:
     for provider in CHAT_HOSTS:
-        own = sent(provider.base_url, MESSAGES, CHAT, "m", REQUEST)
+        at_its_host = sent(provider.base_url, MESSAGES, CHAT, "m", REQUEST)
         for host in provider.hosts:
-            assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", REQUEST) == own, host
+            assert sent(f"https://{host}/v1", MESSAGES, CHAT, "m", REQUEST) == at_its_host, host
 
 
 def test_deepseek_gets_no_images() -> None:
@@ -361,7 +361,7 @@ class Case:
 
 
 FORMAT: Json = {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}}
-SCHEMA_KEPT: Json = {
+SCHEMA_UNCHANGED: Json = {
     "response_format": {
         "type": "json_schema",
         "json_schema": {"name": "response", "schema": SCHEMA, "strict": True},
@@ -459,10 +459,10 @@ CASES: dict[tuple[str, str | None], Case] = {
     ("claude-instant*", None): claude("claude-instant-1.2", HIGH, {"thinking": None}),
     ("gpt-3*", None): gpt("gpt-3.5-turbo", FORMAT, JSON_MODE),
     ("gpt-4*", None): gpt("gpt-4-turbo", FORMAT, JSON_MODE),
-    ("gpt-4o*", None): gpt("gpt-4o-mini", FORMAT, SCHEMA_KEPT),
-    ("gpt-4-1", None): gpt("gpt-4.1", FORMAT, SCHEMA_KEPT),
-    ("gpt-4-1-*", None): gpt("gpt-4.1-nano", FORMAT, SCHEMA_KEPT),
-    ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_KEPT),
+    ("gpt-4o*", None): gpt("gpt-4o-mini", FORMAT, SCHEMA_UNCHANGED),
+    ("gpt-4-1", None): gpt("gpt-4.1", FORMAT, SCHEMA_UNCHANGED),
+    ("gpt-4-1-*", None): gpt("gpt-4.1-nano", FORMAT, SCHEMA_UNCHANGED),
+    ("gpt-4-5*", None): gpt("gpt-4.5-preview", FORMAT, SCHEMA_UNCHANGED),
     ("chatgpt-*", None): gpt("chatgpt-4o-latest", FORMAT, JSON_MODE),
     ("o1*", None): gpt("o1", ONE_CALL, {"parallel_tool_calls": None}),
     ("o3*", None): gpt("o3", TEMPERATURE, NO_TEMPERATURE),
@@ -533,14 +533,14 @@ CASES: dict[tuple[str, str | None], Case] = {
     ),
     ("mistral-large-4*", "mistral"): at("mistral", "mistral-large-4", effort("low"), reasoning_effort("low")),
     ("gpt-oss*", "groq"): at("groq", "openai/gpt-oss-20b", effort("max"), reasoning_effort("high")),
-    ("kimi-k2*", "groq"): at("groq", "moonshotai/kimi-k2-instruct", FORMAT, SCHEMA_KEPT),
-    ("llama-4*", "groq"): at("groq", "meta-llama/llama-4-scout", FORMAT, SCHEMA_KEPT),
+    ("kimi-k2*", "groq"): at("groq", "moonshotai/kimi-k2-instruct", FORMAT, SCHEMA_UNCHANGED),
+    ("llama-4*", "groq"): at("groq", "meta-llama/llama-4-scout", FORMAT, SCHEMA_UNCHANGED),
     ("kimi-*", "moonshot"): at("moonshot", "kimi-k3", TEMPERATURE, NO_TEMPERATURE),
     ("kimi-k2*", "moonshot"): at("moonshot", "kimi-k2.6", OFF, OFF),
     ("kimi-for-coding*", "moonshot"): at("moonshot", "kimi-for-coding", OFF, OFF),
     ("moonshot-v1*", "moonshot"): at("moonshot", "moonshot-v1-8k", effort("high"), reasoning_effort(None)),
     ("glm-5-[2-9]*", "zai"): at("zai", "glm-5.3", effort("low"), reasoning_effort("low")),
-    ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_KEPT),
+    ("qwen3-8-max*", "dashscope"): at("dashscope", "qwen3.8-max", FORMAT, SCHEMA_UNCHANGED),
     ("gemini-2-5-flash*", "gemini"): at("gemini", "gemini-2.5-flash", OFF, reasoning_effort("none")),
 }
 

@@ -15,7 +15,7 @@ from gateway.scripted import (
     MESSAGES,
     RESPONSES,
     ScriptedGateway,
-    messages_answer,
+    messages_response,
     scripted,
     stream,
     whole,
@@ -315,7 +315,7 @@ async def test_a_rewritten_upstream_compacts() -> None:
 
 
 async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
-    response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    response = whole(messages_response([{"type": "text", "text": "Hello"}]))
     gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite"})
     requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "odd-2026-01-01"}
@@ -326,7 +326,7 @@ async def test_the_betas_of_a_rewritten_request_reach_the_upstream() -> None:
 
 
 async def test_an_upstream_that_is_a_gateway_is_not_rewritten() -> None:
-    response = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+    response = whole(messages_response([{"type": "text", "text": "Hello"}]))
     gateway = scripted(MESSAGES, response, upstream={"relay": "rewrite", "unwraps_signatures": True})
     requested = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": [], "odd": 1}]}
     await gateway.call("/v1/messages", requested)

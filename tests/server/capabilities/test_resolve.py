@@ -38,8 +38,8 @@ def capabilities(
     rows: tuple[ModelCapabilitySettings, ...] = (),
     **configured: Any,
 ) -> Capabilities:
-    own = upstream(url, **configured)
-    return capabilities_for(Settings(upstreams=(own,), capabilities=rows), own, model)
+    settings = upstream(url, **configured)
+    return capabilities_for(Settings(upstreams=(settings,), capabilities=rows), settings, model)
 
 
 def test_every_capability_is_a_field_of_the_core() -> None:
@@ -70,8 +70,10 @@ def test_capabilities_of_hosts_are_valid_settings() -> None:
     for provider in PROVIDERS:
         for name, value in provider.capabilities.items():
             if value is not None:
-                given = list(value) if isinstance(value, tuple) else value
-                assert check_value(keys_of(UpstreamSettings)[name], given, given) == value, provider.name
+                value_read = list(value) if isinstance(value, tuple) else value
+                assert check_value(keys_of(UpstreamSettings)[name], value_read, value_read) == value, (
+                    provider.name
+                )
 
 
 def test_capabilities_of_families_are_valid_settings() -> None:
@@ -80,8 +82,10 @@ def test_capabilities_of_families_are_valid_settings() -> None:
         assert family.pattern == normalized_model_name(family.pattern)
         for name, value in family.capabilities.items():
             if value is not None:
-                given: Any = list(value) if isinstance(value, tuple) else value
-                assert check_value(keys_of(CapabilitySettings)[name], given, given) == value, family.pattern
+                value_read: Any = list(value) if isinstance(value, tuple) else value
+                assert check_value(keys_of(CapabilitySettings)[name], value_read, value_read) == value, (
+                    family.pattern
+                )
 
 
 # Hosts.
@@ -332,9 +336,9 @@ def test_no_efforts_is_no_reasoning() -> None:
     assert (found.efforts, found.thinking, found.reasoning_setting) == ((), "none", None)
 
 
-@pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
-def test_max_tokens_is_the_upstreams_else_the_servers(own: int | None, limit: int) -> None:
-    one = upstream(max_tokens=own)
+@pytest.mark.parametrize(("upstream_limit", "limit"), [(None, 700), (300, 300)])
+def test_max_tokens_is_the_upstreams_else_the_servers(upstream_limit: int | None, limit: int) -> None:
+    one = upstream(max_tokens=upstream_limit)
     settings = Settings(server=ServerSettings(default_max_tokens=700), upstreams=(one,))
     assert capabilities_for(settings, one, "m").max_tokens == limit
 

@@ -11,11 +11,11 @@ from gateway.scripted import (
     MESSAGES,
     PATHS,
     RESPONSES,
-    chat_answer,
+    chat_response,
     chunk,
     events_in,
-    messages_answer,
-    responses_answer,
+    messages_response,
+    responses_response,
     scripted,
     stream,
     whole,
@@ -24,11 +24,11 @@ from gateway.scripted import (
 pytestmark = pytest.mark.anyio
 
 
-ASK = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
+REQUEST = {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 def text_response(text: str) -> Script:
-    return whole(messages_answer([{"type": "text", "text": text}]))
+    return whole(messages_response([{"type": "text", "text": text}]))
 
 
 def item(text: str) -> dict[str, Any]:
@@ -44,7 +44,7 @@ async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summe
 ) -> None:
     gateway = scripted(MESSAGES, text_response("a"), text_response("b"), text_response("c"))
     with caplog.at_level(logging.INFO):
-        client = await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
+        client = await gateway.call(PATHS[CHAT], {**REQUEST, "n": 3})
     body = json.loads(client.body)
     assert len(gateway.sent) == 3
     assert all("n" not in sent.body for sent in gateway.sent)
@@ -57,8 +57,8 @@ async def test_several_choices_are_requested_one_by_one_and_their_usage_is_summe
 
 
 async def test_several_choices_in_one_stream() -> None:
-    gateway = scripted(RESPONSES, *[whole(responses_answer([item(text)])) for text in "ab"])
-    requested = {**ASK, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
+    gateway = scripted(RESPONSES, *[whole(responses_response([item(text)])) for text in "ab"])
+    requested = {**REQUEST, "n": 2, "stream": True, "stream_options": {"include_usage": True}}
     client = await gateway.call(PATHS[CHAT], requested)
     texts = {0: "", 1: ""}
     found = events_in(client.body)
@@ -71,15 +71,15 @@ async def test_several_choices_in_one_stream() -> None:
 
 
 async def test_an_upstream_with_choices_gets_one_request() -> None:
-    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})))
-    await gateway.call(PATHS[CHAT], {**ASK, "n": 3})
+    gateway = scripted(CHAT, whole(chat_response({"content": "a"})))
+    await gateway.call(PATHS[CHAT], {**REQUEST, "n": 3})
     assert [sent.body["n"] for sent in gateway.sent] == [3]
 
 
 @pytest.mark.promise("S7")
 async def test_more_choices_than_the_gateway_allows() -> None:
     gateway = scripted(MESSAGES, text_response("a"))
-    client = await gateway.call(PATHS[CHAT], {**ASK, "n": 17})
+    client = await gateway.call(PATHS[CHAT], {**REQUEST, "n": 17})
     assert (client.status, gateway.sent) == (400, [])
     assert "at most 16" in json.loads(client.body)["error"]["message"]
 
@@ -92,7 +92,7 @@ def delta(kind: str, **more: Any) -> dict[str, Any]:
 
 
 def streamed(*texts: str) -> Script:
-    created = {**responses_answer([]), "status": "in_progress"}
+    created = {**responses_response([]), "status": "in_progress"}
     empty = {**item(""), "content": [], "status": "in_progress"}
     part = {"type": "output_text", "text": "", "annotations": []}
     whole_text = "".join(texts)
@@ -104,15 +104,15 @@ def streamed(*texts: str) -> Script:
         delta("output_text.done", text=whole_text),
         delta("content_part.done", part={**part, "text": whole_text}),
         {"type": "response.output_item.done", "output_index": 0, "item": item(whole_text)},
-        {"type": "response.completed", "response": responses_answer([item(whole_text)])},
+        {"type": "response.completed", "response": responses_response([item(whole_text)])},
     )
 
 
 @pytest.mark.parametrize("client", [CHAT, MESSAGES])
 async def test_stop_sequences_are_applied_if_the_upstream_has_none(client: str) -> None:
-    gateway = scripted(RESPONSES, whole(responses_answer([item("one\nEND two")])))
+    gateway = scripted(RESPONSES, whole(responses_response([item("one\nEND two")])))
     name = "stop" if client == CHAT else "stop_sequences"
-    response = await gateway.call(PATHS[client], {**ASK, "max_tokens": 90, name: ["END", "never"]})
+    response = await gateway.call(PATHS[client], {**REQUEST, "max_tokens": 90, name: ["END", "never"]})
     body = json.loads(response.body)
     assert not {"stop", "stop_sequences"} & gateway.sent[0].body.keys()
     if client == CHAT:
@@ -128,7 +128,7 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     script = streamed("one E", "N", "D two", " three")
     script = Script([*script.body[:6], Sleep(3600), *script.body[6:]], headers=script.headers)
     gateway = scripted(RESPONSES, script)
-    response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    response = await gateway.call(PATHS[CHAT], {**REQUEST, "stop": "END", "stream": True})
     texts = [
         each["choices"][0]["delta"].get("content") or ""
         for each in events_in(response.body)
@@ -136,15 +136,15 @@ async def test_a_stream_ends_at_the_stop_and_the_upstream_is_closed() -> None:
     ]
     assert "".join(texts) == "one "
     assert response.body.endswith(b"data: [DONE]\n\n")
-    (door,) = gateway.upstreams.doors
-    assert door.open_count == 0
-    assert door.closed_at is not None
-    assert door.closed_at < 60, "the client does not wait for bytes that it will not get"
+    (fake,) = gateway.upstreams.fakes
+    assert fake.open_count == 0
+    assert fake.closed_at is not None
+    assert fake.closed_at < 60, "the client does not wait for bytes that it will not get"
 
 
 async def test_text_that_only_begins_like_a_stop_arrives_complete() -> None:
     gateway = scripted(RESPONSES, streamed("one E", "N", "C", "EN"))
-    response = await gateway.call(PATHS[CHAT], {**ASK, "stop": "END", "stream": True})
+    response = await gateway.call(PATHS[CHAT], {**REQUEST, "stop": "END", "stream": True})
     texts = [
         each["choices"][0]["delta"].get("content") or ""
         for each in events_in(response.body)
@@ -168,7 +168,7 @@ async def test_usage_that_was_not_reported_is_marked_as_an_estimate(
     if streams:
         script = stream(chunk({"role": "assistant", "content": text}), chunk({}, "stop"), done=done)
     else:
-        script = whole(chat_answer({"content": text}, usage=None))
+        script = whole(chat_response({"content": text}, usage=None))
     body = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi there. " * 20}]}
     with caplog.at_level(logging.INFO):
         client = await scripted(CHAT, script).call(PATHS[MESSAGES], {**body, "stream": streams})
@@ -191,7 +191,7 @@ async def test_usage_is_requested_of_a_chat_upstream() -> None:
         chunk({"role": "assistant", "content": "Hello"}), chunk({}, "stop"), chunk(usage=usage), done=True
     )
     gateway = scripted(CHAT, script)
-    client = await gateway.call(PATHS[MESSAGES], {**ASK, "max_tokens": 9, "stream": True})
+    client = await gateway.call(PATHS[MESSAGES], {**REQUEST, "max_tokens": 9, "stream": True})
     assert gateway.sent[0].body["stream_options"] == {"include_usage": True}
     reported = next(each["usage"] for each in events_in(client.body) if each["type"] == "message_delta")
     assert (reported["input_tokens"], reported["output_tokens"]) == (3, 4)
@@ -201,7 +201,7 @@ async def test_usage_is_requested_of_a_chat_upstream() -> None:
 async def test_a_chat_client_gets_usage_only_if_it_requested_it(requested: bool) -> None:
     options = {"stream_options": {"include_usage": True}} if requested else {}
     client = await scripted(MESSAGES, text_response("Hello")).call(
-        PATHS[CHAT], {**ASK, "stream": True, **options}
+        PATHS[CHAT], {**REQUEST, "stream": True, **options}
     )
     assert any(each.get("usage") for each in events_in(client.body)) is requested
 
@@ -210,7 +210,7 @@ async def test_a_chat_client_gets_usage_only_if_it_requested_it(requested: bool)
 
 
 async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> None:
-    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream={"refuses": ("temperature",)})
+    gateway = scripted(CHAT, whole(chat_response({"content": "a"})), upstream={"refuses": ("temperature",)})
     body = {"model": "up/m", "input": "Hi", "temperature": 0.5, "top_p": 0.5}
     client = await gateway.call(PATHS[RESPONSES], body)
     assert "temperature" not in gateway.sent[0].body
@@ -223,7 +223,7 @@ async def test_settings_that_the_model_refuses_are_left_out_and_recorded() -> No
 )
 async def test_the_effort_is_one_that_the_model_accepts(model: str, effort: str | None) -> None:
     supported = {"efforts": ("high",)} if model == "m" else {"efforts": ()} if model == "little" else {}
-    gateway = scripted(CHAT, whole(chat_answer({"content": "a"})), upstream=supported)
+    gateway = scripted(CHAT, whole(chat_response({"content": "a"})), upstream=supported)
     requested = {"m": "low", "gpt-5-mini": "none", "gpt-5.1": "minimal", "little": "high"}[model]
     body = {"model": f"up/{model}", "input": "Hi", "reasoning": {"effort": requested}}
     client = await gateway.call(PATHS[RESPONSES], body)

@@ -31,12 +31,12 @@ class Gateway(Server):
 
 
 class Fake(ThreadingHTTPServer):
-    """A server of Chat Completions that has these models. asked: the requested ones."""
+    """A server of Chat Completions that has these models. models_requested: in their order."""
 
     def __init__(self, models: list[str]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.models = models
-        self.asked: list[str] = []
+        self.models_requested: list[str] = []
 
     @property
     def url(self) -> str:
@@ -50,17 +50,17 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        self._answer(200, {"data": [{"id": id, "max_model_len": 32_768} for id in self.server.models]})
+        self._respond(200, {"data": [{"id": id, "max_model_len": 32_768} for id in self.server.models]})
 
     def do_POST(self) -> None:
         model = json.loads(self.rfile.read(int(self.headers["content-length"])))["model"]
-        self.server.asked.append(model)
+        self.server.models_requested.append(model)
         known = model in self.server.models
-        self._answer(
+        self._respond(
             200 if known else 404, RESPONSE if known else {"error": {"message": f"no model {model}"}}
         )
 
-    def _answer(self, status: int, value: Any) -> None:
+    def _respond(self, status: int, value: Any) -> None:
         data = json.dumps(value).encode()
         self.send_response(status)
         self.send_header("content-type", "application/json")
@@ -113,7 +113,7 @@ def test_an_upstream_of_the_file(tmp_path: Path) -> None:
             assert run_curl(gateway)[0] == 200
             assert post(gateway, "/v1/messages", message("claude-opus-5-5"))[0] == 200
             assert post(gateway, "/v1/responses", {"model": "gpt-5.6", "input": "Hello"})[0] == 200
-        assert fake.asked == ["qwen3", "qwen3", "qwen3"]
+        assert fake.models_requested == ["qwen3", "qwen3", "qwen3"]
     printed = "\n".join(gateway.output)
     assert "ANTHROPIC_MODEL=local/qwen3 CLAUDE_CODE_MAX_CONTEXT_TOKENS=32768 claude" in printed
     assert '"model": "sim/' not in printed
@@ -123,7 +123,7 @@ def test_a_key_with_a_base_url_of_ones_own() -> None:
     with serving("qwen3", "llama") as fake:
         with Gateway(env={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": fake.url}).ready() as gateway:
             assert run_curl(gateway)[0] == 200
-        assert fake.asked == ["qwen3"]
+        assert fake.models_requested == ["qwen3"]
 
 
 def test_without_a_known_model_the_error_has_the_line_to_add(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import hypercorn.trio
 import pytest
 from failures.responses import Text
 from failures.whole import whole
-from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
 from oracle import check_error, check_models
 from oracle import samples as s
 from starlette.applications import Starlette
@@ -60,7 +60,7 @@ class FakeUpstreams(UpstreamClient):
     """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
-        self.door = FakeDoor(script)
+        self.fake = FakeUpstream(script)
         self.entered = 0
 
     async def __aenter__(self) -> "FakeUpstreams":
@@ -73,7 +73,7 @@ class FakeUpstreams(UpstreamClient):
         self.entered -= 1
 
     def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.door.open(*arguments, **more)
+        return self.fake.open(*arguments, **more)
 
 
 class BrokenUpstreams(FakeUpstreams):
@@ -94,9 +94,9 @@ def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
 UPSTREAM_KEY = "sk-upstream-canary-0123456789-wq7zk"
 
 
-def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tuple[Application, FakeDoor]:
+def app_of(*steps: Any, settings: Settings | None = None, **script: Any) -> tuple[Application, FakeUpstream]:
     upstreams = FakeUpstreams(Script(list(steps), **script))
-    return create_app(settings or settings_of(), client=upstreams), upstreams.door
+    return create_app(settings or settings_of(), client=upstreams), upstreams.fake
 
 
 async def call(
@@ -127,8 +127,8 @@ def check_refusal(protocol: str, client: FakeClient, status: int, request: objec
     assert check_error(protocol, status, client.body) == [], request
     assert client.headers["content-type"] == "application/json", request
     assert client.headers["content-length"] == str(len(client.body)), request
-    own = client.headers["dragoman-request-id"]
-    assert client.headers["request-id"] == client.headers["x-request-id"] == own, request
+    request_id = client.headers["dragoman-request-id"]
+    assert client.headers["request-id"] == client.headers["x-request-id"] == request_id, request
 
 
 # Log lines.
@@ -182,11 +182,11 @@ BAD_BODIES: dict[str, tuple[bytes, str]] = {
 @pytest.mark.each_choice
 async def test_a_bad_body(protocol: str, name: str, lines: LogLines) -> None:
     body, message = BAD_BODIES[name]
-    app, door = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
+    app, fake = app_of(settings=settings_of(CHAT if protocol != CHAT else MESSAGES))
     client = await call(app, PATHS[protocol], body)
     check_refusal(protocol, client, 400)
     assert message in message_of(client)
-    assert door.closed_at is None, "no upstream was called"
+    assert fake.closed_at is None, "no upstream was called"
     assert lines.one()["outcome"] == "refused"
 
 
@@ -304,13 +304,13 @@ WRONG_PATHS: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize("headers", [{}, ANTHROPIC], ids=["plain", "anthropic"])
 async def test_a_request_with_a_wrong_base_url_gets_the_right_one(headers: dict[str, str]) -> None:
-    for path, rest, base in WRONG_PATHS:
+    for path, path_end, base in WRONG_PATHS:
         app, _ = app_of(settings=settings_of(allowed_hosts=("gate.test",)))
         client = await call(app, path, headers={"host": "gate.test:8080", **headers})
         protocol = MESSAGES if headers else CHAT
         check_refusal(protocol, client, 404, path)
         assert message_of(client) == (
-            f"there is nothing at this path; the base URL for a client that adds {rest} is http://gate.test:8080{base}"
+            f"there is nothing at this path; the base URL for a client that adds {path_end} is http://gate.test:8080{base}"
         ), path
 
 
@@ -427,10 +427,10 @@ class Gone(FakeClient):
 @pytest.mark.parametrize("after", [0, 1])
 @pytest.mark.parametrize("body", [asking(CHAT, stream=True), asking(CHAT), b"{"])
 async def test_a_client_that_send_does_not_reach(body: bytes, after: int, lines: LogLines) -> None:
-    app, door = app_of(START + END)
+    app, fake = app_of(START + END)
     client = Gone(body, after)
     await app(http_scope(PATHS[CHAT]), client.receive, client.send)
-    assert door.open_count == 0
+    assert fake.open_count == 0
     assert lines.one()["outcome"] == "client_left"
 
 
@@ -491,7 +491,7 @@ async def test_the_log_line_of_a_response_that_breaks_off(lines: LogLines) -> No
 
 @pytest.mark.parametrize("complete", [True, False])
 async def test_the_line_of_a_client_that_left(complete: bool, lines: LogLines) -> None:
-    app, door = app_of(Sleep(100))
+    app, fake = app_of(Sleep(100))
     client = FakeClient(asking(CHAT), leaves_after=3)
     if not complete:
         client._body = None
@@ -499,11 +499,11 @@ async def test_the_line_of_a_client_that_left(complete: bool, lines: LogLines) -
     line = lines.one()
     assert (line["level"], line["outcome"], line["duration_s"]) == ("info", "client_left", 3.0)
     assert client.messages == []
-    assert door.open_count == 0
+    assert fake.open_count == 0
 
 
 async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) -> None:
-    app, door = app_of(Sleep(100))
+    app, fake = app_of(Sleep(100))
     client = FakeClient(asking(CHAT))
     with anyio.move_on_after(2):
         await app(http_scope(PATHS[CHAT]), client.receive, client.send)
@@ -511,7 +511,7 @@ async def test_the_line_of_a_request_that_the_server_cancels(lines: LogLines) ->
     assert (line["outcome"], line["duration_s"], line["status"]) == ("cancelled", 2.0, 503)
     assert client.status == 503
     assert "send the request again" in json.loads(client.body)["error"]["message"]
-    assert door.open_count == 0
+    assert fake.open_count == 0
 
 
 async def test_a_hostile_name_is_one_line(lines: LogLines) -> None:
@@ -656,13 +656,13 @@ async def test_a_relay_is_the_same_byte_for_byte(protocol: str, stream: bool) ->
     response = json.dumps(whole(protocol, Text("H\u00e9llo")), indent=3).encode()
     if stream:
         response = ODD_STREAMS[protocol]
-    # In pieces that respect nothing.
-    pieces = [response[at : at + 7] for at in range(0, len(response), 7)]
-    app, door = app_of(*pieces, settings=settings_of(protocol))
+    # In chunks that respect nothing.
+    chunks = [response[at : at + 7] for at in range(0, len(response), 7)]
+    app, fake = app_of(*chunks, settings=settings_of(protocol))
     client = await call(app, PATHS[protocol], body, headers=CLIENT_SECRETS)
     assert client.status == 200
-    assert door.content == body.replace(b'"up/m"', b'"m"')
-    assert {name for name, _ in door.sent_headers} <= DECLARED
+    assert fake.content == body.replace(b'"up/m"', b'"m"')
+    assert {name for name, _ in fake.sent_headers} <= DECLARED
     assert client.body == response
 
 
@@ -683,10 +683,10 @@ ROUTING = [
 @pytest.mark.promise("S1")
 async def test_only_the_path_decides_the_route() -> None:
     for scope in ROUTING:
-        app, door = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
+        app, fake = app_of(START + END, settings=settings_of(allowed_hosts=("*",)))
         client = await call(app, "/v1/messages", asking(MESSAGES), **scope)
         assert json.loads(client.body)["type"] == "message", scope
-        assert door.url == "http://127.0.0.1:9/v1/chat/completions", scope
+        assert fake.url == "http://127.0.0.1:9/v1/chat/completions", scope
 
 
 LOOKALIKES = [
@@ -752,10 +752,10 @@ async def test_secrets_stay_on_their_side(
     app = create_app(settings, client=upstreams)
     client = await call(app, PATHS[protocol], asking(protocol, stream=stream), headers=CLIENT_SECRETS)
 
-    door = upstreams.door
-    went_out = repr((door.url, door.sent_headers, door.content))
+    fake = upstreams.fake
+    went_out = repr((fake.url, fake.sent_headers, fake.content))
     assert "client-canary" not in went_out
-    assert ("authorization", f"Bearer {UPSTREAM_KEY}") in door.sent_headers
+    assert ("authorization", f"Bearer {UPSTREAM_KEY}") in fake.sent_headers
 
     came_back = repr([message for _, message in client.messages])
     seen = came_back + lines.stream.getvalue() + repr(settings) + repr(app)

@@ -96,9 +96,9 @@ def test_a_line_of_json() -> None:
 @pytest.mark.usefixtures("_logger")
 def test_a_line_of_text() -> None:
     text = line_of("text", record(model="my model", outcome="completed"))
-    clock, rest = text.split(" ", 1)
+    clock, message = text.split(" ", 1)
     assert len(clock) == len("10:00:00")
-    assert rest == (
+    assert message == (
         'info request id=abc protocol=openai_chat path=/v1/chat/completions model="my model" outcome=completed\n'
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from core.toy_protocol import HEARTBEAT, context_of, events_of, stream_of, toy
-from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
 
 from dragoman import PROTOCOLS, StopReason
 from dragoman._ir.events import ENDED
@@ -46,7 +46,7 @@ TOY_STREAM = stream_of(
 
 class FakeUpstreams(UpstreamClient):
     def __init__(self, script: Script) -> None:
-        self.door = FakeDoor(script)
+        self.fake = FakeUpstream(script)
 
     async def __aenter__(self) -> "FakeUpstreams":
         return self
@@ -57,14 +57,14 @@ class FakeUpstreams(UpstreamClient):
         return
 
     def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.door.open(*arguments, **more)
+        return self.fake.open(*arguments, **more)
 
 
-def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, FakeDoor]:
+def app_of(upstream: str, *steps: Any, **script: Any) -> tuple[Application, FakeUpstream]:
     """Return a gateway whose upstream `up` has this protocol."""
     upstreams = FakeUpstreams(Script(list(steps), **script))
     base = UpstreamSettings(name="up", protocol=upstream, base_url="http://127.0.0.1:9/v1")
-    return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.door
+    return create_app(Settings(upstreams=(base,)), client=upstreams, protocols=PROTOCOL_NAMES), upstreams.fake
 
 
 async def call(app: Application, path: str, body: dict[str, Any]) -> FakeClient:
@@ -80,26 +80,26 @@ def asking(**more: Any) -> dict[str, Any]:
 
 
 async def test_whole() -> None:
-    app, door = app_of(CHAT, CHAT_STREAM)
+    app, fake = app_of(CHAT, CHAT_STREAM)
     client = await call(app, "/v1/toy", asking())
     assert client.status == 200
     assert [block["block"]["text"] for block in json.loads(client.body)["blocks"]] == ["Hello"]
-    assert json.loads(door.content)["messages"] == [{"role": "user", "content": "Hi"}]
+    assert json.loads(fake.content)["messages"] == [{"role": "user", "content": "Hi"}]
 
 
 async def test_streamed() -> None:
-    app, door = app_of(CHAT, Sleep(15), CHAT_STREAM)
+    app, fake = app_of(CHAT, Sleep(15), CHAT_STREAM)
     client = await call(app, "/v1/toy", asking(stream=True))
     assert client.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert client.messages[1][1]["body"] == HEARTBEAT
     reported = events_of(client.body)
     assert [event.text for event in reported if isinstance(event, TextDelta)] == ["Hello"]
     assert reported[-1] == ENDED
-    assert json.loads(door.content)["stream"] is True
+    assert json.loads(fake.content)["stream"] is True
 
 
 async def test_errors() -> None:
-    app, door = app_of(CHAT, b'{"error":{"message":"busy"}}', status=503)
+    app, fake = app_of(CHAT, b'{"error":{"message":"busy"}}', status=503)
     client = await call(app, "/v1/toy", asking())
     assert client.status == 503
     oops = json.loads(client.body)["oops"]
@@ -112,10 +112,10 @@ async def test_errors() -> None:
     assert client.status == 404
     assert "POST /v1/toy" in json.loads(client.body)["oops"]["message"]
 
-    app, door = app_of(CHAT, CHAT_STREAM[:110])
+    app, fake = app_of(CHAT, CHAT_STREAM[:110])
     client = await call(app, "/v1/toy", asking(stream=True))
     assert isinstance(events_of(client.body)[-1], Failed)
-    assert door.closed_at is not None
+    assert fake.closed_at is not None
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -125,19 +125,19 @@ async def test_an_upstream_of_the_protocol_is_relayed(stream: bool) -> None:
         if stream
         else b'{"started":{"id":"t","model":"m"}, "blocks": [], "stops": [{"reason":"end"}]}'
     )
-    app, door = app_of("toy", body)
+    app, fake = app_of("toy", body)
     client = await call(app, "/v1/toy", asking(stream=stream))
     assert client.body == body
-    assert door.url == "http://127.0.0.1:9/v1/toy"
+    assert fake.url == "http://127.0.0.1:9/v1/toy"
 
 
 async def test_clients_of_other_protocols_reach_it() -> None:
-    app, door = app_of("toy", TOY_STREAM)
+    app, fake = app_of("toy", TOY_STREAM)
     client = await call(
         app, "/v1/chat/completions", {"model": "up/m", "messages": [{"role": "user", "content": "Hi"}]}
     )
     assert json.loads(client.body)["choices"][0]["message"]["content"] == "Hello"
-    assert json.loads(door.content)["messages"][0]["parts"] == [{"t": "text", "text": "Hi"}]
+    assert json.loads(fake.content)["messages"][0]["parts"] == [{"t": "text", "text": "Hi"}]
 
 
 async def test_a_gateway_without_the_protocol_does_not_serve_it() -> None:

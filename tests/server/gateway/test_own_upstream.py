@@ -60,10 +60,10 @@ class Toys:
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         self.headers = headers or {}
-        self.asked: list[httpx2.Request] = []
+        self.requests: list[httpx2.Request] = []
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request)
+        self.requests.append(request)
         if request.url.path == "/toys/box":
             names = ["ball", "kite"] if "behind" not in request.url.params else ["yoyo"]
             page = {
@@ -78,7 +78,7 @@ class Toys:
 
     @property
     def last(self) -> httpx2.Request:
-        return self.asked[-1]
+        return self.requests[-1]
 
 
 def settings_of(directory: Path, more: str = "") -> Settings:
@@ -143,11 +143,11 @@ async def test_its_models_are_listed(tmp_path: Path) -> None:
         client = await call(app, "/v1/models", {}, method="GET")
     names = [model["id"] for model in json.loads(client.body)["data"]]
     assert {"up/ball", "up/kite", "up/yoyo"} <= set(names)
-    assert [str(request.url) for request in toys.asked] == [
+    assert [str(request.url) for request in toys.requests] == [
         "http://127.0.0.1:9/toys/box?size=2",
         "http://127.0.0.1:9/toys/box?size=2&behind=kite",
     ]
-    assert {request.headers["x-toy-key"] for request in toys.asked} == {"k"}
+    assert {request.headers["x-toy-key"] for request in toys.requests} == {"k"}
 
 
 async def test_its_tokens_are_counted(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from gateway.scripted import (
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
-    chat_answer,
-    messages_answer,
+    chat_response,
+    messages_response,
     scripted,
     whole,
 )
@@ -22,7 +22,7 @@ from oracle import check_error
 pytestmark = pytest.mark.anyio
 
 
-WHOLE_RESPONSE = whole(messages_answer([{"type": "text", "text": "Hello"}]))
+WHOLE_RESPONSE = whole(messages_response([{"type": "text", "text": "Hello"}]))
 # Only settings for which an upstream of Messages has no field.
 LOSSY: dict[str, Any] = {
     "model": "up/m",
@@ -34,8 +34,8 @@ HEADER = "2; dropped=/logit_bias, dropped=/seed"
 
 
 def losses_of(header: str) -> set[str]:
-    count, _, rest = header.partition("; ")
-    found = set(rest.split(", "))
+    count, _, codes = header.partition("; ")
+    found = set(codes.split(", "))
     assert count == str(len(found))
     return found
 
@@ -55,7 +55,7 @@ async def test_without_losses_there_is_no_header() -> None:
 
 
 async def test_losses_of_a_whole_response_are_in_the_header_too() -> None:
-    response = chat_answer({"content": "Hello"})
+    response = chat_response({"content": "Hello"})
     response["choices"][0]["logprobs"] = {
         "content": [{"token": "Hello", "logprob": -0.5, "bytes": None, "top_logprobs": []}]
     }
@@ -152,7 +152,7 @@ async def test_a_strict_refusal_names_the_place_in_the_clients_form(client: str)
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_relay_passes_strict_mode(client: str) -> None:
     responses = {
-        CHAT: whole(chat_answer({"content": "Hello"})),
+        CHAT: whole(chat_response({"content": "Hello"})),
         MESSAGES: WHOLE_RESPONSE,
         RESPONSES: whole({"output": []}),
     }

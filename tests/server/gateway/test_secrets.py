@@ -168,7 +168,7 @@ def gateway(upstream: str, *scripts: Script, **server: Any) -> Application:
     return create_app(settings(upstream, **server), client=ScriptedUpstreams(scripts))
 
 
-async def ask(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
+async def request(app: Application, client: str, *, stream: bool = True, **more: Any) -> FakeClient:
     body = {**client_request(client, "", None, stream=stream), "model": "up/m", **more}
     response = FakeClient(json.dumps(body).encode())
     await app(http_scope(PATHS[client]), response.receive, response.send)
@@ -191,7 +191,7 @@ def reported(response: FakeClient) -> str:
 @pytest.mark.parametrize("way", ways(MESSAGES))
 async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: str, log: Received) -> None:
     for client, upstream in product(PROTOCOL_NAMES, PROTOCOL_NAMES):
-        response = await ask(gateway(upstream, ways(upstream)[way]), client)
+        response = await request(gateway(upstream, ways(upstream)[way]), client)
         assert leaked(reported(response)) == [], (client, upstream)
         assert leaked(log.text) == [], (client, upstream)
         assert "up.corp.test" not in reported(response)
@@ -204,7 +204,7 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
 async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
     good = frames(stream_of(CHAT, Text("Hello")))
     script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
-    assert leaked(reported(await ask(gateway(CHAT, script), CHAT))) == []
+    assert leaked(reported(await request(gateway(CHAT, script), CHAT))) == []
 
 
 @pytest.mark.promise("S3", "S18")
@@ -215,7 +215,7 @@ async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: d
 async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
     client: str, upstream: str, way: str, log: Received
 ) -> None:
-    response = await ask(gateway(upstream, ways(upstream)[way]), client, stream=False)
+    response = await request(gateway(upstream, ways(upstream)[way]), client, stream=False)
     assert leaked(reported(response)) == []
     assert leaked(log.text) == []
 
@@ -229,7 +229,7 @@ async def test_content_of_a_model_is_not_masked(protocol: str) -> None:
     sent = b"".join(good[:-3]) + in_band(
         protocol, InBand(error_of(protocol, "no more room"), bare=True), stream=True
     )
-    response = await ask(gateway(protocol, Script([sent])), protocol)
+    response = await request(gateway(protocol, Script([sent])), protocol)
     assert response.body == sent
 
 
@@ -243,12 +243,12 @@ def test_a_stored_response_has_no_secret(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with app.lifespan():
-            await ask(app, upstream, store=True)
+            await request(app, upstream, store=True)
 
     anyio.run(run)
-    kept = b"".join(Path(file).read_bytes() for file in glob.glob(f"{file}*"))
-    assert b"SQLite format 3" in kept
-    assert leaked(kept) == []
+    stored = b"".join(Path(file).read_bytes() for file in glob.glob(f"{file}*"))
+    assert b"SQLite format 3" in stored
+    assert leaked(stored) == []
 
 
 @pytest.mark.promise("S3")
@@ -257,7 +257,7 @@ async def test_admin_shows_no_cause_with_a_secret() -> None:
     another = AccountSettings(upstream="two", name="b", api_key=Secret("sk-canary-of-an-account-b"))
     refused = whole({"error": {"message": repeated(), "code": repeated()}}, 401)
     app = create_app(replace(made, accounts=(*made.accounts, another)), client=ScriptedUpstreams([refused]))
-    await ask(app, "openai_chat", model="two/m")
+    await request(app, "openai_chat", model="two/m")
     response = FakeClient()
     key = CANARIES["ServerSettings", "admin_key"].reveal()
     await app(http_scope("/admin/accounts", "GET", {"x-api-key": key}), response.receive, response.send)
@@ -284,7 +284,7 @@ async def test_a_bug_inside_a_request_shows_nothing(monkeypatch: pytest.MonkeyPa
         handler.setFormatter(formatter(settings().mask))
         logger.addHandler(handler)
         try:
-            response = await ask(app, "openai_chat")
+            response = await request(app, "openai_chat")
         finally:
             logger.removeHandler(handler)
         assert (response.status, leaked(reported(response))) == (500, [])

@@ -8,7 +8,7 @@ import socket
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import REAL_BACKENDS
 
@@ -39,10 +39,10 @@ RESPONSE = (
 
 class OneUpstream(UpstreamClient):
     def __init__(self) -> None:
-        self.door = FakeDoor(Script([RESPONSE]))
+        self.fake = FakeUpstream(Script([RESPONSE]))
 
     def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.door.open(*arguments, **more)
+        return self.fake.open(*arguments, **more)
 
 
 class Gateway:
@@ -59,7 +59,7 @@ class Gateway:
             ),
             client=upstreams,
         )
-        self._door: FakeDoor = upstreams.door
+        self._fake: FakeUpstream = upstreams.fake
         self.body_read = False
 
     async def request(
@@ -82,7 +82,7 @@ class Gateway:
 
     @property
     def upstream_called(self) -> bool:
-        return self._door.closed_at is not None
+        return self._fake.closed_at is not None
 
 
 def check_refused_early(

@@ -64,7 +64,7 @@ FIRST = {(case.client, case.protocol): case for case in reversed(CASES)}
 clients = pytest.mark.parametrize(
     "case", FIRST.values(), ids=[f"{client}-{protocol}" for client, protocol in FIRST]
 )
-crossings = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
+each_upstream = pytest.mark.parametrize("upstream", PROTOCOL_NAMES)
 
 
 def key_headers(name: str, key: str = CLIENT_KEY) -> dict[str, str]:
@@ -82,7 +82,7 @@ async def send(running: Gateway, case: Case, upstream: str, headers: dict[str, s
 
 
 @clients
-@crossings
+@each_upstream
 @pytest.mark.promise("S4")
 @pytest.mark.each_choice
 async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream: str) -> None:
@@ -90,19 +90,19 @@ async def test_an_upstream_gets_these_headers_and_no_others(case: Case, upstream
         client = await send(running, case, upstream, key_headers(KEY_HEADER[case.protocol]))
         assert client.status == 200, client.body
         got = running.last.headers
-    own = case.protocol == upstream
+    same_protocol = case.protocol == upstream
     expected = {**SEEN, **AUTH[upstream]}
     if upstream == MESSAGES:
         expected["anthropic-version"] = NEWEST
-    if upstream == MESSAGES and not own and "temperature" in case.body:
+    if upstream == MESSAGES and not same_protocol and "temperature" in case.body:
         expected["anthropic-version"] = OLDER  # the newest refuses sampling settings
-    if own:
+    if same_protocol:
         expected |= {name: case.headers[name] for name in FORWARDED[upstream] if name in case.headers}
     assert got == expected
 
 
 @clients
-@crossings
+@each_upstream
 @pytest.mark.each_choice
 async def test_the_response_is_in_the_clients_protocol(case: Case, upstream: str) -> None:
     async with gateway(keys=KEYS, secret=SECRET) as running:
@@ -115,7 +115,7 @@ async def test_the_response_is_in_the_clients_protocol(case: Case, upstream: str
 
 
 @clients
-@crossings
+@each_upstream
 @pytest.mark.promise("S4")
 @pytest.mark.each_choice
 async def test_the_clients_key_goes_no_further(case: Case, upstream: str) -> None:
@@ -239,7 +239,7 @@ async def test_claude_code_finds_models() -> None:
 CODEX = FIRST["codex", RESPONSES]
 
 
-@crossings
+@each_upstream
 async def test_codex_packs_its_bodies_with_zstd(upstream: str) -> None:
     plain = json.dumps(body_for(CODEX, upstream)).encode()
     packed = {**codex.HEADERS, "content-encoding": "zstd", **key_headers("authorization")}
@@ -273,7 +273,7 @@ async def test_a_body_that_cannot_be_decompressed_is_an_error_in_codexs_form(
         assert running.upstreams.sent == []
 
 
-@crossings
+@each_upstream
 async def test_codexs_sessions_and_turns_stay_here(upstream: str) -> None:
     """Only the header for features of the vendor's own protocol is forwarded, and only to it."""
     async with gateway() as running:

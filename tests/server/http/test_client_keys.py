@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Script, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, http_scope
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
@@ -178,10 +178,10 @@ RESPONSE = b'{"id":"x","object":"chat.completion","choices":[]}'
 
 class FakeUpstreams(UpstreamClient):
     def __init__(self) -> None:
-        self.door = FakeDoor(Script([RESPONSE]))
+        self.fake = FakeUpstream(Script([RESPONSE]))
 
     def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.door.open(*arguments, **more)
+        return self.fake.open(*arguments, **more)
 
 
 def settings_of(**server: Any) -> Settings:
@@ -209,7 +209,7 @@ async def test_a_client_key_is_never_sent_upstream(headers: dict[str, str]) -> N
     app = create_app(settings_of(), client=upstreams)
     response = await call("/v1/chat/completions", headers, app=app)
     assert (response.status, response.body) == (200, RESPONSE)
-    assert KEY not in str(upstreams.door.sent_headers)
+    assert KEY not in str(upstreams.fake.sent_headers)
 
 
 INVALID_KEYS: list[dict[str, str]] = [{}, {"x-api-key": "drk_wrong"}]
@@ -262,7 +262,7 @@ async def test_requests_without_a_key() -> None:
 def test_all_routes_but_the_listed_ones_need_a_key() -> None:
     """A new route needs a key until it is listed as open."""
 
-    async def ask() -> dict[str, int | None]:
+    async def statuses_of() -> dict[str, int | None]:
         found = {}
         for route in _routes(Gateway(settings_of())):
             assert isinstance(route, Route)
@@ -271,7 +271,7 @@ def test_all_routes_but_the_listed_ones_need_a_key() -> None:
                 found[f"{method} {path}"] = (await call(path, method=method)).status
         return found
 
-    statuses = anyio.run(ask)
+    statuses = anyio.run(statuses_of)
     assert len(statuses) > 15
     open_ = {name.partition(" ")[2] for name, status in statuses.items() if status != 401}
     assert open_ == _OPEN_PATHS

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 PATHS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
 PROTOCOL_NAMES = list(PATHS)
 # The upstream that counts itself.
-OWN = {MESSAGES: "anthropic", RESPONSES: "openai"}
+VENDORS = {MESSAGES: "anthropic", RESPONSES: "openai"}
 # The end of its URL.
 ENDS = {MESSAGES: "/v1/messages/count_tokens", RESPONSES: "/v1/responses/input_tokens"}
 
@@ -56,7 +56,7 @@ def asking(protocol: str, model: str, text: str = "Hello", **more: Any) -> dict[
     return {"model": model, "input": text, **more}
 
 
-def own_response(protocol: str, tokens: int) -> bytes:
+def count_response(protocol: str, tokens: int) -> bytes:
     extra = {"context_management": {"original_input_tokens": 9}} if protocol == MESSAGES else {}
     constant = {} if protocol == MESSAGES else {"object": "response.input_tokens"}
     return json.dumps({**constant, "input_tokens": tokens, **extra}, indent=1).encode()
@@ -66,8 +66,8 @@ def check_estimate(protocol: str, client: FakeClient) -> int:
     assert client.status == 200, client.body
     assert client.headers["dragoman-estimate"] == "true"
     assert client.headers["content-type"] == "application/json"
-    own = client.headers["dragoman-request-id"]
-    assert client.headers["request-id"] == client.headers["x-request-id"] == own
+    request_id = client.headers["dragoman-request-id"]
+    assert client.headers["request-id"] == client.headers["x-request-id"] == request_id
     response = json.loads(client.body)
     tokens = response.pop("input_tokens")
     assert response == ({} if protocol == MESSAGES else {"object": "response.input_tokens"})
@@ -185,7 +185,7 @@ async def test_a_stored_conversation_is_counted() -> None:
 
 
 async def test_a_stored_conversation_is_sent_to_an_upstream_that_counts() -> None:
-    scripts = {ENDS[RESPONSES]: Script([own_response(RESPONSES, 77)])}
+    scripts = {ENDS[RESPONSES]: Script([count_response(RESPONSES, 77)])}
     async with gateway(scripts, response_store="memory") as up:
         first = await up.json("/v1/responses", asking(RESPONSES, "chat/echo", "one"))
         body = asking(RESPONSES, "openai/echo", previous_response_id=first["id"])
@@ -204,10 +204,10 @@ async def test_without_a_store_a_stored_conversation_is_refused() -> None:
 
 @each_protocol
 async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[str, Any]]) -> None:
-    response = own_response(protocol, 728)
+    response = count_response(protocol, 728)
     script = Script([response[:5], response[5:]], headers=[("request-id", "req_theirs")])
     async with gateway({ENDS[protocol]: script}) as up:
-        body = asking(protocol, f"{OWN[protocol]}/some-model", unknown_field=[1.50])
+        body = asking(protocol, f"{VENDORS[protocol]}/some-model", unknown_field=[1.50])
         client = await up.call(PATHS[protocol], body, headers={"anthropic-beta": "b-1", "cookie": "private"})
         assert client.status == 200
         assert client.body == response
@@ -222,7 +222,7 @@ async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[
         else:
             assert up.last.headers["authorization"] == f"Bearer {KEY}"
         assert "cookie" not in up.last.headers
-        assert up.upstreams.doors[0].open_count == 0
+        assert up.upstreams.fakes[0].open_count == 0
     (line,) = lines
     assert (line["outcome"], line["input_tokens"], line["status"]) == ("completed", 728, 200)
     assert "estimated" not in line
@@ -230,7 +230,7 @@ async def test_the_upstream_counts_where_it_can(protocol: str, lines: list[dict[
 
 async def test_i10_beta_is_passed_on() -> None:
     end = ENDS[MESSAGES] + "?beta=true"
-    async with gateway({end: Script([own_response(MESSAGES, 5)])}) as up:
+    async with gateway({end: Script([count_response(MESSAGES, 5)])}) as up:
         response = await up.json(PATHS[MESSAGES] + "?beta=true", asking(MESSAGES, "anthropic/m"))
         assert response["input_tokens"] == 5
         assert up.last.url.endswith(end)
@@ -263,8 +263,8 @@ async def test_an_upstream_of_another_protocol_counts_as_well(
 ) -> None:
     other = OTHER[protocol]
     more, sent = TRANSLATED[protocol]
-    async with gateway({ENDS[other]: Script([own_response(other, 728)])}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m", **more))
+    async with gateway({ENDS[other]: Script([count_response(other, 728)])}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[other]}/m", **more))
         assert (client.status, json.loads(client.body)) == (
             200,
             {"input_tokens": 728} | ({"object": "response.input_tokens"} if protocol == RESPONSES else {}),
@@ -282,8 +282,8 @@ async def test_optional_fields_of_a_count_are_optional_in_another_protocol(
 ) -> None:
     """No `max_tokens`, no `input`: their placeholders are not recorded as losses."""
     other = OTHER[protocol]
-    async with gateway({ENDS[other]: Script([own_response(other, 5)])}) as up:
-        body: dict[str, Any] = {"model": f"{OWN[other]}/m"}
+    async with gateway({ENDS[other]: Script([count_response(other, 5)])}) as up:
+        body: dict[str, Any] = {"model": f"{VENDORS[other]}/m"}
         body |= {"messages": [USER]} if protocol == MESSAGES else {"instructions": "Be brief"}
         assert (await up.json(PATHS[protocol], body))["input_tokens"] == 5
     assert not any("max_tokens" in loss for loss in lines[0].get("losses", ()))
@@ -297,7 +297,7 @@ async def test_a_count_that_another_protocol_refuses_is_estimated(
     """The client did not write the refused request."""
     other = OTHER[protocol]
     async with gateway({ENDS[other]: Script([b'{"error":{"message":"because"}}'], status=status)}) as up:
-        check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, f"{OWN[other]}/m")))
+        check_estimate(protocol, await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[other]}/m")))
     assert lines[0]["estimated"] is True
     assert lines[0]["error"]
 
@@ -308,7 +308,7 @@ async def test_a_count_that_another_protocol_refuses_is_estimated(
 @pytest.mark.parametrize("server", [{}, {"response_store": "memory"}], ids=["off", "on"])
 async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any]) -> None:
     theirs = {"previous_response_id": "resp_theirs"}
-    async with gateway({ENDS[RESPONSES]: Script([own_response(RESPONSES, 77)])}, **server) as up:
+    async with gateway({ENDS[RESPONSES]: Script([count_response(RESPONSES, 77)])}, **server) as up:
         body = asking(RESPONSES, "openai/m", **theirs)
         assert (await up.json(PATHS[RESPONSES], body))["input_tokens"] == 77
         assert up.last.body == {**body, "model": "m"}
@@ -324,7 +324,7 @@ async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any])
         )
 
 
-TROUBLE: dict[str, Script] = {
+FAILURES: dict[str, Script] = {
     "unreachable": Script(connect=[UpstreamUnreachable("no way")]),
     "timeout": Script(connect=[UpstreamTimeout("slow", UpstreamTimeoutPhase.READ)]),
     "broken": Script([b'{"input_', UpstreamBroken("cut")]),
@@ -339,17 +339,17 @@ TROUBLE: dict[str, Script] = {
 
 
 @each_protocol
-@pytest.mark.parametrize("name", TROUBLE)
+@pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.each_choice
 async def test_i12_when_the_upstream_cannot_count_now_there_is_an_estimate(
     protocol: str, name: str, lines: list[dict[str, Any]]
 ) -> None:
     """A count must not fail for an unrelated reason, and has a deadline."""
-    async with gateway({ENDS[protocol]: TROUBLE[name]}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
+    async with gateway({ENDS[protocol]: FAILURES[name]}) as up:
+        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
         check_estimate(protocol, client)
         assert len(up.upstreams.sent) == 1, "one request"
-        assert up.upstreams.doors[0].open_count == 0
+        assert up.upstreams.fakes[0].open_count == 0
     (line,) = lines
     assert (line["outcome"], line["status"], line["estimated"]) == ("completed", 200, True)
     assert line["error"]
@@ -377,7 +377,7 @@ async def test_a_count_that_the_upstream_refuses_is_refused(protocol: str, statu
     body = REFUSALS[protocol][status]
     script = Script([body], status=status, headers=[("retry-after", "7")])
     async with gateway({ENDS[protocol]: script}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
+        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
         assert (client.status, client.body) == (status, body)
         assert client.headers["retry-after"] == "7"
 
@@ -385,18 +385,18 @@ async def test_a_count_that_the_upstream_refuses_is_refused(protocol: str, statu
 @each_protocol
 async def test_a_refused_key_is_the_operators_business(protocol: str) -> None:
     async with gateway({ENDS[protocol]: Script([b"{}"], status=401)}) as up:
-        client = await up.call(PATHS[protocol], asking(protocol, f"{OWN[protocol]}/m"))
-        check_refusal(protocol, client, 401, f'upstream "{OWN[protocol]}" refused')
+        client = await up.call(PATHS[protocol], asking(protocol, f"{VENDORS[protocol]}/m"))
+        check_refusal(protocol, client, 401, f'upstream "{VENDORS[protocol]}" refused')
         assert client.headers["x-should-retry"] == "false"
 
 
 @each_protocol
 async def test_a_client_that_leaves_ends_the_call(protocol: str, lines: list[dict[str, Any]]) -> None:
     async with gateway({ENDS[protocol]: Script(connect=[Sleep(5)])}) as up:
-        body = json.dumps(asking(protocol, f"{OWN[protocol]}/m")).encode()
+        body = json.dumps(asking(protocol, f"{VENDORS[protocol]}/m")).encode()
         client = await up.call(PATHS[protocol], client=FakeClient(body, leaves_after=1))
         assert client.messages == []
-        assert up.upstreams.doors[0].closed_at == pytest.approx(1)
+        assert up.upstreams.fakes[0].closed_at == pytest.approx(1)
     assert lines[0]["outcome"] == "client_left"
 
 

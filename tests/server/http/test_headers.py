@@ -64,9 +64,14 @@ def upstream(protocol: str = CHAT, **more: object) -> UpstreamSettings:
 
 
 def sent(protocol: str, client: str, headers: dict[str, str], **more: object) -> dict[str, str]:
-    own = upstream(protocol, **more)
+    client_headers = upstream(protocol, **more)
     pairs = upstream_request_headers(
-        own, UPSTREAMS[protocol], UPSTREAMS[client], headers, stream=False, api_key=own.api_key
+        client_headers,
+        UPSTREAMS[protocol],
+        UPSTREAMS[client],
+        headers,
+        stream=False,
+        api_key=client_headers.api_key,
     )
     assert len(pairs) == len(dict(pairs)), "no name twice"
     return dict(pairs)
@@ -99,7 +104,7 @@ def test_headers_that_every_upstream_gets(protocol: str, stream: bool, accept: s
 
 
 @pytest.mark.parametrize(
-    ("client", "own", "version"),
+    ("client", "client_headers", "version"),
     [
         (MESSAGES, {"anthropic-version": "2023-01-01"}, "2023-01-01"),
         (MESSAGES, {}, "2026-10-21"),
@@ -108,9 +113,9 @@ def test_headers_that_every_upstream_gets(protocol: str, stream: bool, accept: s
     ],
 )
 def test_the_api_version_is_the_clients_where_its_bytes_pass(
-    client: str, own: dict[str, str], version: str
+    client: str, client_headers: dict[str, str], version: str
 ) -> None:
-    headers = sent(MESSAGES, client, own, anthropic_version="2026-10-21")
+    headers = sent(MESSAGES, client, client_headers, anthropic_version="2026-10-21")
     assert headers["anthropic-version"] == version
 
 
@@ -133,11 +138,11 @@ def test_the_header_for_the_upstreams_key() -> None:
 
 def test_headers_of_the_upstreams_settings_win_over_all_but_the_key() -> None:
     extra = {"OpenAI-Beta": Secret("ours"), "authorization": Secret("other"), "x-team": Secret("red")}
-    own = upstream(headers=extra)
+    client_headers = upstream(headers=extra)
     theirs = {"openai-beta": "theirs"}
     headers = dict(
         upstream_request_headers(
-            own, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k")
+            client_headers, UPSTREAMS[CHAT], UPSTREAMS[CHAT], theirs, stream=True, api_key=Secret("k")
         )
     )
     assert (headers["openai-beta"], headers["x-team"]) == ("ours", "red")
@@ -156,26 +161,26 @@ BETAS: list[tuple[str, str | None, str | None, tuple[str, ...] | None, str | Non
 
 
 def test_i4_betas_are_the_clients_or_the_translations_and_the_configured() -> None:
-    for client, own, configured, needed, sent_on in BETAS:
+    for client, client_headers, configured, needed, sent_on in BETAS:
         extra = {"Anthropic-Beta": Secret(configured)} if configured else {}
         headers = upstream_request_headers(
             upstream(MESSAGES, headers=extra),
             UPSTREAMS[MESSAGES],
             UPSTREAMS[client],
-            {} if own is None else {"anthropic-beta": own},
+            {} if client_headers is None else {"anthropic-beta": client_headers},
             stream=False,
             needed=[] if not needed else [("anthropic-beta", ",".join(needed))],
         )
-        assert dict(headers).get("anthropic-beta") == sent_on, (client, own, configured)
+        assert dict(headers).get("anthropic-beta") == sent_on, (client, client_headers, configured)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 def test_i4_betas_are_sent_only_to_messages(protocol: str) -> None:
-    own = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
+    client_headers = {"anthropic-beta": "a", "anthropic-version": "2026-10-21"}
     for client in PROTOCOL_NAMES:
         headers = dict(
             upstream_request_headers(
-                upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], own, stream=False
+                upstream(protocol), UPSTREAMS[protocol], UPSTREAMS[client], client_headers, stream=False
             )
         )
         assert not {"anthropic-beta", "anthropic-version"} & headers.keys()

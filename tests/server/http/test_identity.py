@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from agents.requests import CASES
-from gateway.limits import STREAMS, ask
+from gateway.limits import STREAMS, request_body
 from gateway.scripted import PATHS, PROTOCOL_NAMES, SECRET, scripted
 
 from dragoman_server import __version__
@@ -38,7 +38,7 @@ IDENTITY = {
     "origin": "http://canary.localhost",
 }
 # Headers that the gateway itself sends, except the vendors' headers for features.
-OWN = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
+CLIENT_HEADERS = {"user-agent", "content-type", "accept", "authorization", "x-api-key", "anthropic-version"}
 
 
 async def sent_to(
@@ -47,7 +47,7 @@ async def sent_to(
     gateway = scripted(
         upstream, STREAMS[upstream], upstream={"api_key": Secret("sk-own-0123456789")}, secret=SECRET
     )
-    assert (await gateway.call(PATHS[client], ask(client, streams=streams), headers)).status == 200
+    assert (await gateway.call(PATHS[client], request_body(client, streams=streams), headers)).status == 200
     return gateway.sent[-1].headers
 
 
@@ -60,7 +60,7 @@ async def test_headers_that_identify_the_client_are_not_forwarded(
 ) -> None:
     got = await sent_to(upstream, client, IDENTITY, streams)
     assert got["user-agent"] == f"dragoman/{__version__}"
-    assert got.keys() <= OWN
+    assert got.keys() <= CLIENT_HEADERS
     assert not set(IDENTITY.values()) & set(got.values())
     assert got == await sent_to(upstream, client, {}, streams)
 
@@ -81,7 +81,7 @@ async def test_not_even_settings_made_by_hand_change_the_name(upstream: str) -> 
     gateway = scripted(
         upstream, STREAMS[upstream], upstream={"headers": {"User-Agent": Secret("claude-cli/2.1.0")}}
     )
-    assert (await gateway.call(PATHS[upstream], ask(upstream, streams=True))).status == 200
+    assert (await gateway.call(PATHS[upstream], request_body(upstream, streams=True))).status == 200
     assert gateway.sent[-1].headers["user-agent"] == f"dragoman/{__version__}"
 
 

@@ -9,9 +9,9 @@ from gateway.scripted import (
     PATHS,
     PROTOCOL_NAMES,
     RESPONSES,
-    chat_answer,
-    messages_answer,
-    responses_answer,
+    chat_response,
+    messages_response,
+    responses_response,
     scripted,
     whole,
 )
@@ -22,11 +22,11 @@ pytestmark = pytest.mark.anyio
 
 
 REPLIES = {
-    CHAT: whole(chat_answer({"content": "Hello"})),
-    MESSAGES: whole(messages_answer([{"type": "text", "text": "Hello"}])),
-    RESPONSES: whole(responses_answer([])),
+    CHAT: whole(chat_response({"content": "Hello"})),
+    MESSAGES: whole(messages_response([{"type": "text", "text": "Hello"}])),
+    RESPONSES: whole(responses_response([])),
 }
-ASK = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+REQUEST = {"model": "up/m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 OLD, NEW = "2023-06-01", "2026-10-21"
 UPSTREAM_KEY = Secret("sk-upstream-0123456789")
 BETA = "context-1m-2025-08-07,some-beta-of-tomorrow"
@@ -38,7 +38,7 @@ async def headers_sent(
     gateway = scripted(
         protocol, REPLIES[protocol], upstream={"api_key": UPSTREAM_KEY, **upstream}, keys={"red": {}}
     )
-    body = {"model": "up/m", "input": "Hi"} if path == RESPONSES else ASK
+    body = {"model": "up/m", "input": "Hi"} if path == RESPONSES else REQUEST
     client = await gateway.call(PATHS[path], body, headers)
     assert client.status == 200, client.body
     return gateway.sent[0].headers
@@ -53,8 +53,8 @@ async def headers_sent(
 async def test_a_client_of_messages_at_every_upstream(
     protocol: str, version: str | None, key: dict[str, str]
 ) -> None:
-    own = {} if version is None else {"anthropic-version": version}
-    sent = await headers_sent(protocol, {**key, **own, "anthropic-beta": BETA})
+    client_version = {} if version is None else {"anthropic-version": version}
+    sent = await headers_sent(protocol, {**key, **client_version, "anthropic-beta": BETA})
     if protocol == MESSAGES:
         assert sent["x-api-key"] == UPSTREAM_KEY.reveal()
         assert sent["anthropic-version"] == (version or OLD)

@@ -66,12 +66,12 @@ LISTED = ["fast", "claude-x", "anthropic/claude-x", "claude-old", "anthropic/cla
 
 
 def settings_of(*keys: ClientKey, accounts: tuple[AccountSettings, ...] = (), **server: Any) -> Settings:
-    own = None if accounts else Secret(KEY)
+    more_scripts = None if accounts else Secret(KEY)
     return Settings(
         server=ServerSettings(**{"simulator": False, "secret": SECRET, **server}),
         upstreams=(
             UpstreamSettings(
-                name="anthropic", protocol=MESSAGES, base_url="http://anthropic.test", api_key=own
+                name="anthropic", protocol=MESSAGES, base_url="http://anthropic.test", api_key=more_scripts
             ),
             UpstreamSettings(name="local", protocol=CHAT, base_url="http://local.test/v1"),
         ),
@@ -84,8 +84,8 @@ def settings_of(*keys: ClientKey, accounts: tuple[AccountSettings, ...] = (), **
 @asynccontextmanager
 async def running(settings: Settings | None = None, **scripts: Script) -> AsyncIterator[Application]:
     """scripts: by the upstream's name, instead of the usual ones."""
-    own = {f"http://{name}.test/v1/models": script for name, script in scripts.items()}
-    upstreams = ListingUpstreams({url: [script] for url, script in {**SCRIPTS, **own}.items()})
+    more_scripts = {f"http://{name}.test/v1/models": script for name, script in scripts.items()}
+    upstreams = ListingUpstreams({url: [script] for url, script in {**SCRIPTS, **more_scripts}.items()})
     app = create_app(settings or settings_of(), client=upstreams)
     async with app.lifespan():
         yield app
@@ -404,15 +404,15 @@ async def test_a_disabled_account_requests_no_list() -> None:
     async with gateway.running():
         await gateway.accounts.change("anthropic/one", lambda health: health.after_disabling("no money left"))
         now = gateway.pool.clock()
-        rest = gateway.pool.backoff
+        backoff = gateway.pool.backoff
         await gateway.accounts.change(
             "anthropic/two",
             lambda health: health.after_failure(
-                ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=rest
+                ErrorAction.COOL_DOWN, "slow", now, retry_after=60, random=0, backoff=backoff
             ),
         )
         assert "claude-x" in await gateway.catalog.entries()
-    (request,) = [each for each in upstreams.asked if "anthropic" in each.url]
+    (request,) = [each for each in upstreams.requests if "anthropic" in each.url]
     assert request.headers["x-api-key"] == "sk-three-0123456789"
 
 

@@ -27,12 +27,12 @@ LIMIT = 10_000
 SILENCE_S = 30.0
 
 
-class Pieces:
-    """`receive` of a client that sends these pieces, and stays or leaves at their end."""
+class Chunks:
+    """`receive` of a client that sends these chunks, and stays or leaves at their end."""
 
-    def __init__(self, pieces: Sequence[bytes], *, complete: bool = True) -> None:
+    def __init__(self, chunks: Sequence[bytes], *, complete: bool = True) -> None:
         self.messages: list[MutableMapping[str, Any]] = [
-            {"type": "http.request", "body": piece, "more_body": True} for piece in pieces
+            {"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks
         ]
         self.taken = 0
         if complete:
@@ -45,14 +45,14 @@ class Pieces:
 
 
 async def read(
-    *pieces: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
+    *chunks: bytes, coding: str = "", length: str = "", limit: int = LIMIT, complete: bool = True
 ) -> bytes:
-    return await read_body(Pieces(pieces, complete=complete), coding, length, limit, SILENCE_S)
+    return await read_body(Chunks(chunks, complete=complete), coding, length, limit, SILENCE_S)
 
 
-async def refused(*pieces: bytes, **more: Any) -> tuple[int, str]:
+async def refused(*chunks: bytes, **more: Any) -> tuple[int, str]:
     with pytest.raises((RemoteProtocolError, RequestRefused)) as caught:
-        await read(*pieces, **more)
+        await read(*chunks, **more)
     return caught.value.status, caught.value.message
 
 
@@ -112,16 +112,16 @@ async def test_g10_an_unknown_coding_is_named(coding: str) -> None:
 )
 async def test_a_broken_coding_is_the_clients_error(packed: bytes) -> None:
     for step in [1, 10_000]:
-        pieces = [packed[i : i + step] for i in range(0, len(packed), step)]
-        status, message = await refused(*pieces, coding="gzip")
+        chunks = [packed[i : i + step] for i in range(0, len(packed), step)]
+        status, message = await refused(*chunks, coding="gzip")
         assert status == 400, step
         assert message.startswith("the request body cannot be unpacked: the "), step
 
 
-@pytest.mark.parametrize("pieces", [(), (b'{"mod',)], ids=["at once", "in the middle"])
-async def test_a_client_that_leaves_gets_no_response(pieces: Sequence[bytes]) -> None:
+@pytest.mark.parametrize("chunks", [(), (b'{"mod',)], ids=["at once", "in the middle"])
+async def test_a_client_that_leaves_gets_no_response(chunks: Sequence[bytes]) -> None:
     with pytest.raises(ClientDisconnected):
-        await read(*pieces, complete=False)
+        await read(*chunks, complete=False)
 
 
 # The limit.
@@ -147,7 +147,7 @@ async def test_g12_the_limit_is_what_is_just_allowed(coding: str, pack: Callable
 
 @pytest.mark.parametrize("length", ["10001", "9" * 5000, "0" * 15 + "10001"])
 async def test_a_declared_length_is_refused_before_a_byte_is_read(length: str) -> None:
-    receive = Pieces([TEXT])
+    receive = Chunks([TEXT])
     with pytest.raises(RequestRefused, match="more than 10000 bytes"):
         await read_body(receive, "", length, LIMIT, SILENCE_S)
     assert receive.taken == 0
@@ -163,7 +163,7 @@ async def test_a_body_without_a_usable_length_is_counted() -> None:
 
 
 async def test_an_undeclared_length_stops_at_the_limit() -> None:
-    receive = Pieces([bytes(4000)] * 100)
+    receive = Chunks([bytes(4000)] * 100)
     with pytest.raises(RequestRefused):
         await read_body(receive, "", "", LIMIT, SILENCE_S)
     assert receive.taken == 3
@@ -214,17 +214,17 @@ async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
 
 async def test_members_that_are_nearly_all_empty_stop_at_the_limit() -> None:
     """They decompress to almost nothing, so the input is counted as well."""
-    receive = Pieces([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
+    receive = Chunks([gzip.compress(b"") * 50 + gzip.compress(b"a")] * 100)
     with pytest.raises(RequestRefused) as caught:
         await read_body(receive, "gzip", "", LIMIT, SILENCE_S)
     assert caught.value.status == 413
     assert receive.taken <= 11
 
 
-# Time. A pause is the time before each piece.
+# Time. A pause is the time before each chunk.
 
 SLOW_BODIES: dict[str, tuple[list[tuple[float, bytes]], float | None]] = {
-    # name -> pauses and pieces, and when it is refused
+    # name -> pauses and chunks, and when it is refused
     "silent from the start": ([(10_000, b"")], 30),
     "silent in the middle": ([(0, b" " * 50_000), (29, b" "), (10_000, b"")], 59),
     "with pauses that are just allowed": ([(29, b" " * 100_000)] * 5, None),
@@ -239,17 +239,17 @@ SLOW_BODIES: dict[str, tuple[list[tuple[float, bytes]], float | None]] = {
 @pytest.mark.parametrize("name", SLOW_BODIES)
 async def test_a_body_has_a_time_for_its_pauses_and_one_for_its_size(name: str) -> None:
     paced, refused_after = SLOW_BODIES[name]
-    pieces = iter(paced)
+    chunks = iter(paced)
 
     async def receive() -> MutableMapping[str, Any]:
-        pause, piece = next(pieces, (0, None))
+        pause, chunk = next(chunks, (0, None))
         await anyio.sleep(pause)
-        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+        return {"type": "http.request", "body": chunk or b"", "more_body": chunk is not None}
 
     begun = anyio.current_time()
     if refused_after is None:
         assert len(await read_body(receive, "", "", 2**20, SILENCE_S)) == sum(
-            len(piece) for _, piece in paced
+            len(chunk) for _, chunk in paced
         )
         return
     with pytest.raises(RequestRefused) as caught:

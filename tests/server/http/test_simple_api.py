@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Script, Sleep, http_scope
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep, http_scope
 from oracle import (
     CHAT,
     MESSAGES,
@@ -61,7 +61,7 @@ class FakeUpstreams(UpstreamClient):
     """The application's client, whose requests all get one fake response."""
 
     def __init__(self, script: Script) -> None:
-        self.door = FakeDoor(script)
+        self.fake = FakeUpstream(script)
 
     async def __aenter__(self) -> "FakeUpstreams":
         return self
@@ -72,7 +72,7 @@ class FakeUpstreams(UpstreamClient):
         return
 
     def open(self, *arguments: Any, **more: Any) -> Any:
-        return self.door.open(*arguments, **more)
+        return self.fake.open(*arguments, **more)
 
 
 def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
@@ -82,9 +82,9 @@ def settings_of(protocol: str = CHAT, **server: Any) -> Settings:
     return Settings(server=ServerSettings(**server), upstreams=upstreams, models={"nick": "up/m"})
 
 
-def app_of(script: Script, settings: Settings | None = None) -> tuple[Application, FakeDoor]:
+def app_of(script: Script, settings: Settings | None = None) -> tuple[Application, FakeUpstream]:
     upstreams = FakeUpstreams(script)
-    return create_app(settings or settings_of(), client=upstreams), upstreams.door
+    return create_app(settings or settings_of(), client=upstreams), upstreams.fake
 
 
 async def call(
@@ -110,7 +110,7 @@ def error_of(client: FakeClient) -> dict[str, Any]:
 
 
 async def test_a_whole_response() -> None:
-    app, door = app_of(Script([WHOLE]))
+    app, fake = app_of(Script([WHOLE]))
     client = await call(app, JSON, asking(temperature=0.7))
     assert client.status == 200
     assert client.headers["content-type"] == "application/json"
@@ -119,22 +119,22 @@ async def test_a_whole_response() -> None:
     assert value.pop("id").startswith("cmpl-")
     assert type(value.pop("created")) is int
     assert value == {"model": "nick", "message": {"role": "assistant", "content": "Hello you"}, "done": True}
-    assert door.url == "http://127.0.0.1:9/v1/chat/completions"
-    sent = json.loads(door.content)
+    assert fake.url == "http://127.0.0.1:9/v1/chat/completions"
+    sent = json.loads(fake.content)
     assert (sent["model"], sent["messages"], sent["temperature"]) == ("m", HI, 0.7)
     assert "stream" not in sent
 
 
 async def test_a_stream_of_lines() -> None:
-    app, door = app_of(Script([START, MORE, END]))
+    app, fake = app_of(Script([START, MORE, END]))
     client = await call(app, LINES, asking())
     assert client.body == (
         b'{"message":{"role":"assistant","content":"Hello"},"done":false,"index":0}\n'
         b'{"message":{"role":"assistant","content":" you"},"done":false,"index":1}\n'
         b'{"message":{"role":"assistant","content":""},"done":true,"index":2}\n'
     )
-    assert json.loads(door.content)["stream"] is True
-    assert dict(door.sent_headers)["accept"] == "text/event-stream"
+    assert json.loads(fake.content)["stream"] is True
+    assert dict(fake.sent_headers)["accept"] == "text/event-stream"
 
 
 async def test_a_stream_of_events() -> None:
@@ -187,11 +187,11 @@ async def test_losses_are_in_a_header() -> None:
 
 
 async def test_strict_mode_refuses_in_the_apis_own_form() -> None:
-    app, door = app_of(Script([WHOLE]), settings_of(loss_policy="refuse"))
+    app, fake = app_of(Script([WHOLE]), settings_of(loss_policy="refuse"))
     client = await call(app, LINES, asking(top_p=0.5))
     assert client.status == 400
     assert error_of(client)["code"] == "lossy_translation"
-    assert door.closed_at is None, "no upstream was called"
+    assert fake.closed_at is None, "no upstream was called"
 
 
 # --- the default model -----------------------------------------------------------------------------------------
@@ -203,10 +203,10 @@ WITHOUT_MODEL: list[dict[str, Any]] = [{"messages": HI}, asking(model=None), ask
 @pytest.mark.parametrize("path", ENDPOINTS)
 async def test_without_a_model_the_default_model_is_used(path: str) -> None:
     for body in WITHOUT_MODEL:
-        app, door = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
+        app, fake = app_of(Script([START, MORE, END]), settings_of(default_model="nick"))
         client = await call(app, path, body)
         assert client.status == 200, (path, body)
-        assert json.loads(door.content)["model"] == "m", (path, body)
+        assert json.loads(fake.content)["model"] == "m", (path, body)
         if path == JSON:
             assert json.loads(client.body)["model"] == "nick", (path, body)
 
@@ -270,13 +270,13 @@ REFUSED: list[tuple[dict[str, Any] | bytes, int, str]] = [
 @pytest.mark.parametrize("path", ENDPOINTS)
 async def test_an_invalid_request_is_refused_with_its_reason(path: str) -> None:
     for body, status, message in REFUSED:
-        app, door = app_of(Script([WHOLE]))
+        app, fake = app_of(Script([WHOLE]))
         client = await call(app, path, body)
         assert client.status == status, body
         assert client.headers["content-type"] == "application/json", body
         assert check_error(SIMPLE_LINES, status, client.body) == [], body
         assert message in error_of(client)["message"], body
-        assert door.closed_at is None, "no upstream was called"
+        assert fake.closed_at is None, "no upstream was called"
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)

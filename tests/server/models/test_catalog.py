@@ -238,8 +238,8 @@ async def running(
     client = ListingUpstreams(
         {f"http://{name}.test/v1/models": responses for name, responses in scripts.items()}
     )
-    own = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
-    catalog = ModelCatalog(settings_of(*own, **(server or {})), lambda name: client)
+    upstreams_of_test = upstreams or tuple(upstream(name, api_key=Secret(CANARY)) for name in scripts)
+    catalog = ModelCatalog(settings_of(*upstreams_of_test, **(server or {})), lambda name: client)
     async with client, catalog.running():
         yield Running(catalog, client)
 
@@ -248,9 +248,9 @@ async def running(
 async def test_no_list_is_requested_before_the_first_reader() -> None:
     async with running(up=[openai_list("a")]) as it:
         await anyio.sleep(3600)
-        assert it.upstreams.asked == []
+        assert it.upstreams.requests == []
         assert await it.names() == ["up/a"]
-        assert len(it.upstreams.asked) == 1
+        assert len(it.upstreams.requests) == 1
 
 
 @pytest.mark.anyio
@@ -264,7 +264,7 @@ async def test_a_list_that_decides_a_route_is_waited_for() -> None:
     async with running(up=[later(FIRST_WAIT_S - 0.1, openai_list("qwen3"))]) as it:
         await it.catalog.ensure_list_for("qwen3")
         await it.catalog.ensure_list_for("up/claude-opus-5-5")
-        assert it.upstreams.asked == []  # nothing depends on a list
+        assert it.upstreams.requests == []  # nothing depends on a list
         await it.catalog.ensure_list_for("claude-opus-5-5")
         assert list(it.catalog.listed["up"]) == ["qwen3"]
         assert anyio.current_time() == pytest.approx(FIRST_WAIT_S - 0.1)
@@ -277,7 +277,7 @@ async def test_only_the_list_of_that_upstream_is_requested_with_the_usual_deadli
         await it.catalog.ensure_list_for("claude-opus-5-5")
         assert anyio.current_time() == pytest.approx(FIRST_WAIT_S)
         assert it.catalog.listed == {}
-        assert it.upstreams.asked_at("other.test") == []
+        assert it.upstreams.requested_at("other.test") == []
 
 
 @pytest.mark.anyio
@@ -295,7 +295,7 @@ async def test_a_slow_upstream_is_left_out_and_filled_in() -> None:
         assert await it.names() == ["quick/q"]
         assert await it.names(at=9) == ["quick/q"]
         assert await it.names(at=10.1) == ["slow/s", "quick/q"]
-        assert it.upstreams.asked_at("slow.test") == [0]
+        assert it.upstreams.requested_at("slow.test") == [0]
 
 
 @pytest.mark.anyio
@@ -312,7 +312,7 @@ async def test_many_at_once_are_one_question() -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(50):
                 tasks.start_soon(it.names, None, 1)
-        assert len(it.upstreams.asked) == 1
+        assert len(it.upstreams.requests) == 1
 
 
 @pytest.mark.anyio
@@ -321,17 +321,17 @@ async def test_a_list_counts_for_its_time_and_then_until_the_next_has_come() -> 
     async with running(up=responses) as it:
         assert await it.names() == ["up/old"]
         assert await it.names(at=TTL_S - 0.1) == ["up/old"]
-        assert it.upstreams.asked_at("up.test") == [0]
+        assert it.upstreams.requested_at("up.test") == [0]
         # Too old: it is returned at once all the same, and requested again in the background.
         assert await it.names(at=TTL_S) == ["up/old"]
         assert await it.names(at=TTL_S + 4) == ["up/old"]
         assert await it.names(at=TTL_S + 5.1) == ["up/new"]
-        assert it.upstreams.asked_at("up.test") == [0, TTL_S]
+        assert it.upstreams.requested_at("up.test") == [0, TTL_S]
         # The time counts from when the list came.
         await it.names(at=TTL_S + 5 + TTL_S - 0.1)
-        assert len(it.upstreams.asked) == 2
+        assert len(it.upstreams.requests) == 2
         await it.names(at=TTL_S + 5 + TTL_S)
-        assert len(it.upstreams.asked) == 3
+        assert len(it.upstreams.requests) == 3
 
 
 @pytest.mark.anyio
@@ -340,7 +340,7 @@ async def test_the_time_is_a_setting() -> None:
         for at in (0, 6.9, 7, 13.9, 14):
             await it.names(at=at)
             await anyio.sleep(0.01)
-        assert it.upstreams.asked_at("up.test") == [0, 7, pytest.approx(14, abs=0.1)]
+        assert it.upstreams.requested_at("up.test") == [0, 7, pytest.approx(14, abs=0.1)]
 
 
 @pytest.mark.anyio
@@ -375,7 +375,7 @@ async def test_a_failing_upstream_keeps_its_list_and_is_logged_once(
         assert await it.names(at=TTL_S) == ["up/a"]
         assert await it.names(at=TTL_S + step) == ["up/a"]
         assert await it.names(at=TTL_S + 2 * step) == ["up/a"]
-        assert len(it.upstreams.asked) == 4
+        assert len(it.upstreams.requests) == 4
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert "upstream up cannot" in caplog.text
         assert "model_list = false" in caplog.text
@@ -393,12 +393,12 @@ async def test_a_failing_upstream_is_tried_again_soon_in_the_background() -> Non
     async with running(up=[Script(status=503), later(1, openai_list("a"))], other=[openai_list("b")]) as it:
         assert await it.names() == ["other/b"]
         await it.names(at=RETRY_S - 0.1)
-        assert it.upstreams.asked_at("up.test") == [0]
+        assert it.upstreams.requested_at("up.test") == [0]
         # It was requested before, so this is not the first time.
         assert await it.names(at=RETRY_S) == ["other/b"]
         assert await it.names(at=RETRY_S + 1.1) == ["up/a", "other/b"]
-        assert it.upstreams.asked_at("up.test") == [0, RETRY_S]
-        assert it.upstreams.asked_at("other.test") == [0]
+        assert it.upstreams.requested_at("up.test") == [0, RETRY_S]
+        assert it.upstreams.requested_at("other.test") == [0]
 
 
 @pytest.mark.anyio
@@ -436,7 +436,7 @@ async def test_a_client_that_leaves_ends_no_question() -> None:
         assert it.upstreams.open_now == 1
         await anyio.sleep_until(1.1)
         assert await it.names() == ["up/a"]
-        assert len(it.upstreams.asked) == 1
+        assert len(it.upstreams.requests) == 1
 
 
 @pytest.mark.anyio
@@ -448,7 +448,7 @@ async def test_the_end_ends_the_questions() -> None:
     assert anyio.current_time() < 3
     # Later readers get the known list, and no request is sent.
     assert await it.names() == []
-    assert len(it.upstreams.asked) == 1
+    assert len(it.upstreams.requests) == 1
 
 
 @pytest.mark.anyio
@@ -467,15 +467,15 @@ async def test_outside_its_block_no_list_is_requested() -> None:
     client = ListingUpstreams({"http://up.test/v1/models": [openai_list("a")]})
     catalog = ModelCatalog(settings_of(upstream("up", models=("own",))), lambda name: client)
     assert list(await catalog.entries()) == ["own", "up/own"]
-    assert client.asked == []
+    assert client.requests == []
 
 
 @pytest.mark.anyio
 async def test_an_upstream_without_a_list_gets_no_request() -> None:
-    own = (upstream("up", models=("own",), model_list=False), upstream("other"))
-    async with running(*own, up=[openai_list("a")], other=[openai_list("b")]) as it:
+    upstreams_of_test = (upstream("up", models=("own",), model_list=False), upstream("other"))
+    async with running(*upstreams_of_test, up=[openai_list("a")], other=[openai_list("b")]) as it:
         assert await it.names() == ["up/own", "other/b"]
-        assert it.upstreams.asked_at("up.test") == []
+        assert it.upstreams.requested_at("up.test") == []
 
 
 @pytest.mark.anyio
@@ -485,4 +485,4 @@ async def test_the_caller_chooses_the_accounts_for_a_list() -> None:
     catalog = ModelCatalog(settings_of(upstream("up")), lambda name: client, accounts=lambda upstream: [good])
     async with client, catalog.running():
         await catalog.entries()
-    assert client.asked[0].headers["authorization"] == f"Bearer {CANARY}"
+    assert client.requests[0].headers["authorization"] == f"Bearer {CANARY}"

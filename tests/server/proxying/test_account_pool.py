@@ -15,7 +15,7 @@ import anyio
 import pytest
 from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep
-from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, in_band, pool_of
+from gateway.provider import EPOCH, InBand, PoolGateway, RawResponse, check_text, good, in_band, pool_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_error, check_stream
 from oracle.frames import as_object, lenient_frames
@@ -48,8 +48,8 @@ class Leases(MemoryAccountStore):
         return sum(len(each) for each in self._leases.values())
 
 
-def late(play: Answer, seconds: float) -> Answer:
-    return Answer(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
+def late(play: RawResponse, seconds: float) -> RawResponse:
+    return RawResponse(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
 
 
 def requested_with(messages: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ WAYS_OUT: dict[str, dict[str, Any]] = {
     "refused": {"a": invalid(MESSAGES), "b": good("Hello")},
     "all failed": {"a": limited(MESSAGES), "b": unauthorized(MESSAGES)},
     "broken in the middle": {"a": good("Hello", between=[BROKEN]), "b": good("Hello")},
-    "no connection": {"a": Answer(before=[BROKEN]), "b": Answer(before=[BROKEN])},
+    "no connection": {"a": RawResponse(before=[BROKEN]), "b": RawResponse(before=[BROKEN])},
 }
 
 
@@ -104,7 +104,7 @@ async def test_leases_are_given_back_when_the_client_leaves(play: Any, how: str,
             await pool.call(MESSAGES, stream=stream)
     assert anyio.current_time() == 5
     assert store.open == 0
-    assert pool.asked == ["a"], "no other account is tried for a client that has left"
+    assert pool.attempted == ["a"], "no other account is tried for a client that has left"
     assert pool.health("a") == Health(last_used=EPOCH), "it is not the account's error"
 
 
@@ -118,10 +118,10 @@ async def test_a_lease_is_held_until_the_response_has_ended(stream: bool) -> Non
         await anyio.sleep(5)
         assert store.open == 1
         await pool.call(MESSAGES, stream=stream)
-        assert pool.asked == ["a", "b"]
+        assert pool.attempted == ["a", "b"]
     assert store.open == 0
     await pool.call(MESSAGES, stream=stream)
-    assert pool.asked == ["a", "b", "a"]
+    assert pool.attempted == ["a", "b", "a"]
 
 
 # Limits.
@@ -139,7 +139,7 @@ async def test_the_limit_of_concurrent_requests(stream: bool) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(call)
-    assert sorted(pool.asked) == ["a", "a", "b", "b"]
+    assert sorted(pool.attempted) == ["a", "a", "b", "b"]
     assert response[0].status == 429, "the fifth one is refused at once"
     assert response[0].headers["retry-after"] == "1"
     assert [each.status for each in response[1:]] == [200] * 4
@@ -151,7 +151,7 @@ async def test_the_limit_of_requests_per_minute(stream: bool) -> None:
     pool = pool_of(CHAT, plays, accounts={name: {"requests_per_minute": 2} for name in "ab"})
     statuses = [(await pool.call(CHAT, stream=stream)).status for _ in range(5)]
     assert statuses == [200] * 4 + [429]
-    assert sorted(pool.asked) == ["a", "a", "b", "b"]
+    assert sorted(pool.attempted) == ["a", "a", "b", "b"]
     await anyio.sleep(30)
     assert (await pool.call(CHAT, stream=stream)).status == 200
 
@@ -162,10 +162,10 @@ async def test_the_limit_of_tokens_per_minute(stream: bool) -> None:
     pool = pool_of(CHAT, {"a": good("Hello"), "b": good("Hello")}, accounts={"a": {"tokens_per_minute": 6}})
     for requested in (["a"], ["a", "b"], ["a", "b", "b"]):
         await pool.call(CHAT, stream=stream)
-        assert pool.asked == requested
+        assert pool.attempted == requested
     await anyio.sleep(71)
     await pool.call(CHAT, stream=stream)
-    assert pool.asked[-1] == "a"
+    assert pool.attempted[-1] == "a"
 
 
 @BOTH
@@ -178,7 +178,7 @@ async def test_a_single_account_may_have_limits_without_being_a_pool(stream: boo
     assert response.status == 429
     assert check_error(CHAT, 429, response.body) == []
     assert response.headers["retry-after"] == "20"
-    assert pool.asked == ["a"] * 3
+    assert pool.attempted == ["a"] * 3
 
 
 # One account is no pool.
@@ -200,7 +200,7 @@ async def test_the_errors_of_a_single_account_pass_as_they_come(
     assert (response.status, response.headers["retry-after"]) == (429, "70")
     assert (record()["upstream_status"], record()["attempts"], record()["outcome"]) == (429, 1, "failed")
     assert [(await pool.call(client, stream=stream)).status for _ in range(5)] == [401, 500, 500, 500, 500]
-    check_said(client, await pool.call(client, stream=stream), "Hello", stream=stream)
+    check_text(client, await pool.call(client, stream=stream), "Hello", stream=stream)
     assert pool.store.health() == {}
 
 
@@ -220,7 +220,7 @@ async def test_an_account_that_the_operator_has_disabled_is_not_used_even_if_it_
     await pool.store.change("up/a", lambda health: health.after_disabling("disabled by the operator"))
     response = await pool.call(MESSAGES, stream=stream)
     assert (response.status, response.headers["x-should-retry"]) == (503, "false")
-    assert pool.asked == []
+    assert pool.attempted == []
     await pool.store.change("up/a", Health.after_reset)
     assert (await pool.call(MESSAGES, stream=stream)).status == 200
 
@@ -230,7 +230,7 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
     """Rate limits are for a model, so the second model of the chain is worth a try."""
     plays = {"a": [limited(MESSAGES), good("Hello")]}
     pool = pool_of(MESSAGES, plays, models={"m": ("up/large", "up/small")})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream, model="m"), "Hello", stream=stream)
     assert [request.body["model"] for request in pool.provider.requests] == ["large", "small"]
     assert pool.store.health() == {}
 
@@ -239,19 +239,19 @@ async def test_one_account_with_two_models_may_use_both(stream: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("most", [1, 3])
-async def test_the_limit_of_attempts(most: int, stream: bool, record: Any) -> None:
-    pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcde"}, max_attempts=most)
+@pytest.mark.parametrize("max_attempts", [1, 3])
+async def test_the_limit_of_attempts(max_attempts: int, stream: bool, record: Any) -> None:
+    pool = pool_of(CHAT, {name: broken(CHAT) for name in "abcde"}, max_attempts=max_attempts)
     assert (await pool.call(CHAT, stream=stream)).status == 500
-    assert pool.asked == list("abcde")[:most]
-    assert record()["attempts"] == most
+    assert pool.attempted == list("abcde")[:max_attempts]
+    assert record()["attempts"] == max_attempts
 
 
 @one_backend
 async def test_ten_attempts_by_default() -> None:
     pool = pool_of(CHAT, {f"a{number:02}": broken(CHAT) for number in range(12)})
     await pool.call(CHAT)
-    assert len(pool.asked) == len(set(pool.asked)) == 10
+    assert len(pool.attempted) == len(set(pool.attempted)) == 10
 
 
 async def cooling(pool: PoolGateway, **seconds: float) -> None:
@@ -275,7 +275,7 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
     pool = pool_of(MESSAGES, {"a": good("Hello from a"), "b": good("Hello from b")}, account_wait_s=30)
     await cooling(pool, a=40, b=25)
     response = await pool.call(client, stream=stream)
-    check_said(client, response, "Hello from b", stream=stream)
+    check_text(client, response, "Hello from b", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.requests] == [("b", 25)]
     if stream:  # and the client gets heartbeats
         assert [when for when, _ in response.messages][:2] == [10, 10]
@@ -297,7 +297,7 @@ async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
     await cooling(pool, a=50, b=50)
     await pool.call(MESSAGES, stream=stream, leaves_after=5)
     assert anyio.current_time() == 5
-    assert pool.asked == []
+    assert pool.attempted == []
 
 
 @BOTH
@@ -308,7 +308,7 @@ async def test_patience_is_for_room_as_well(stream: bool) -> None:
         tasks.start_soon(pool.call, MESSAGES)
         await anyio.lowlevel.checkpoint()
         response = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, response, "Hello", stream=stream)
+    check_text(MESSAGES, response, "Hello", stream=stream)
     assert [request.at for request in pool.provider.requests] == [0, 5]
 
 
@@ -323,8 +323,8 @@ async def test_heartbeats_do_not_forbid_another_attempt(client: str, upstream: s
     """The status is sent, but no content is: the response may still come from another account, and begins once."""
     pool = pool_of(upstream, {"a": late(broken(upstream), 25), "b": good("Hello from b", before=[Sleep(25)])})
     response = await pool.call(client)
-    check_said(client, response, "Hello from b", stream=True)
-    assert pool.asked == ["a", "b"]
+    check_text(client, response, "Hello from b", stream=True)
+    assert pool.attempted == ["a", "b"]
     beats = [when for when, message in response.messages if message.get("body") and when < 50]
     assert beats == [10, 20, 30, 40]
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
@@ -338,9 +338,9 @@ async def test_lifecycle_events_of_an_attempt_that_failed_are_not_shown(client: 
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     whole = in_band(upstream, InBand(error), stream=True)
     beginning = whole[: whole.index(b"\n\n") + 2]
-    pool = pool_of(upstream, {"a": Answer([beginning, Sleep(25), BROKEN]), "b": good("Hello from b")})
+    pool = pool_of(upstream, {"a": RawResponse([beginning, Sleep(25), BROKEN]), "b": good("Hello from b")})
     response = await pool.call(client)
-    check_said(client, response, "Hello from b", stream=True)
+    check_text(client, response, "Hello from b", stream=True)
     assert [when for when, message in response.messages if message.get("body")][:2] == [10, 20]
 
 
@@ -351,7 +351,7 @@ async def test_when_all_fail_after_heartbeats_the_stream_ends_with_the_error(
 ) -> None:
     pool = pool_of(upstream, {"a": late(limited(upstream), 15), "b": late(limited(upstream), 15)})
     response = await pool.call(client)
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     assert response.status == 200
     assert check_stream(client, response.body, include_usage=True) == []
     last = as_object(lenient_frames(response.body)[-1].data) or {}
@@ -371,8 +371,8 @@ async def test_a_chain_continues_with_the_next_upstream(
 ) -> None:
     plays = {"a": broken(first), "b": limited(first), "c": good("Hello from c")}
     pool = pool_of(first, plays, others={"else": (second, ["c"])}, models={"m": ("up/one", "else/two")})
-    check_said(client, await pool.call(client, stream=stream, model="m"), "Hello from c", stream=stream)
-    assert pool.asked == ["a", "b", "c"]
+    check_text(client, await pool.call(client, stream=stream, model="m"), "Hello from c", stream=stream)
+    assert pool.attempted == ["a", "b", "c"]
     assert [request.body["model"] for request in pool.provider.requests] == ["one", "one", "two"]
     assert "//else.test/" in pool.provider.requests[2].url
 
@@ -413,8 +413,8 @@ MANY = {"n": 20}
 async def test_an_upstream_that_cannot_take_the_request_is_passed_over(stream: bool) -> None:
     pool = chain_with({"a": good("Hello"), "c": good("Hello from c")}, MESSAGES, CHAT)
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
-    check_said(CHAT, response, "Hello from c", stream=stream)
-    assert pool.asked == ["c"]
+    check_text(CHAT, response, "Hello from c", stream=stream)
+    assert pool.attempted == ["c"]
 
 
 @BOTH
@@ -422,7 +422,7 @@ async def test_the_error_of_the_one_that_could_take_it_counts(stream: bool) -> N
     pool = chain_with({"a": broken(CHAT), "c": good("Hello from c")}, CHAT, MESSAGES)
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 500
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
 
 
 @BOTH
@@ -431,7 +431,7 @@ async def test_when_another_account_is_cooling_down_the_client_gets_retry_after(
     await cooling(pool, a=30)
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert (response.status, response.headers["retry-after"]) == (429, "30")
-    assert pool.asked == []
+    assert pool.attempted == []
 
 
 @BOTH
@@ -441,7 +441,7 @@ async def test_without_another_account_the_client_gets_the_error(stream: bool) -
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 400
     assert "n" in json.loads(response.body)["error"]["message"]
-    assert pool.asked == []
+    assert pool.attempted == []
 
 
 @BOTH
@@ -450,7 +450,7 @@ async def test_a_request_that_no_upstream_can_take_is_refused(stream: bool) -> N
     response = await pool.call(CHAT, stream=stream, model="m", body=MANY)
     assert response.status == 400
     assert check_error(CHAT, 400, response.body) == []
-    assert pool.asked == []
+    assert pool.attempted == []
 
 
 @BOTH
@@ -478,7 +478,7 @@ async def test_the_one_that_was_unused_for_longest_is_next(stream: bool) -> None
     for _ in range(7):
         await pool.call(CHAT, stream=stream)
         await anyio.sleep(1)
-    assert "".join(pool.asked) == "abcabca"
+    assert "".join(pool.attempted) == "abcabca"
 
 
 @pytest.mark.parametrize(("random", "account"), [(0.0, "a"), (0.2, "a"), (0.3, "b"), (0.99, "b")])
@@ -489,7 +489,7 @@ async def test_weights(random: float, account: str) -> None:
     for _ in range(3):
         await pool.call(CHAT)
         await anyio.sleep(1)
-    assert pool.asked == [account] * 3
+    assert pool.attempted == [account] * 3
 
 
 REMAINING = {
@@ -511,7 +511,7 @@ async def test_the_one_with_the_most_left_is_next(protocol: str, stream: bool) -
         await pool.call(protocol, stream=stream)
         await anyio.sleep(1)
     # Of an account that nothing is known of all is left.
-    assert pool.asked == ["a", "b", "b", "b"]
+    assert pool.attempted == ["a", "b", "b", "b"]
     assert (pool.health("a").remaining, pool.health("b").remaining) == (0.2, 0.7)
 
 
@@ -524,7 +524,7 @@ async def test_a_conversation_stays_with_its_account(stream: bool) -> None:
     for text in ("one", "two", "one", "two", "two", "one", "three"):
         await pool.call(CHAT, stream=stream, body=requested_with(text))
         await anyio.sleep(1)
-    assert "".join(pool.asked) == "ababbac"
+    assert "".join(pool.attempted) == "ababbac"
 
 
 @BOTH
@@ -534,7 +534,7 @@ async def test_a_conversation_moves_when_it_must_and_stays_there(stream: bool) -
     for _ in range(4):
         await pool.call(CHAT, stream=stream)
         await anyio.sleep(9)
-    assert pool.asked == ["a", "a", "b", "b", "b"]
+    assert pool.attempted == ["a", "a", "b", "b", "b"]
 
 
 @BOTH
@@ -543,7 +543,7 @@ async def test_stickiness_is_a_setting(stream: bool) -> None:
     for _ in range(4):
         await pool.call(CHAT, stream=stream)
         await anyio.sleep(1)
-    assert pool.asked == ["a", "b", "a", "b"]
+    assert pool.attempted == ["a", "b", "a", "b"]
 
 
 async def test_a_session_that_the_client_names_counts_more_than_the_messages() -> None:
@@ -551,7 +551,7 @@ async def test_a_session_that_the_client_names_counts_more_than_the_messages() -
     for session in ("one", "two", "one", "two"):
         await pool.call(MESSAGES, headers={"x-claude-code-session-id": session})
         await anyio.sleep(1)
-    assert pool.asked == ["a", "b", "a", "b"]
+    assert pool.attempted == ["a", "b", "a", "b"]
 
 
 # Several choices for one request, each requested by a branch of its own.
@@ -571,9 +571,9 @@ def responses_in(response: FakeClient, *, stream: bool) -> list[str]:
 
 FAILURES: dict[str, Any] = {
     "an error": broken(MESSAGES),
-    "no connection": Answer(before=[BROKEN]),
+    "no connection": RawResponse(before=[BROKEN]),
     "an error inside": InBand({"type": "error", "error": {"type": "api_error", "message": "broken"}}),
-    "an empty body": Answer(),
+    "an empty body": RawResponse(),
 }
 
 
@@ -586,7 +586,7 @@ async def test_when_one_of_several_choices_fails_another_account_gives_all(
     pool = pool_of(MESSAGES, plays)
     response = await pool.call(CHAT, stream=stream, body=TWO)
     assert responses_in(response, stream=stream) == ["Hello from b"] * 2
-    assert pool.asked == ["a", "a", "b", "b"]
+    assert pool.attempted == ["a", "a", "b", "b"]
     assert anyio.current_time() == 0, "the other call of the first account is ended at once"
     assert len(pool.health("a").failures) == 1
 
@@ -595,11 +595,11 @@ async def test_when_one_of_several_choices_fails_another_account_gives_all(
 async def test_when_part_of_a_response_was_sent_the_stream_ends(failure: str) -> None:
     failing = FAILURES[failure]
     if isinstance(failing, InBand):
-        failing = Answer([in_band(MESSAGES, failing, stream=True)])
+        failing = RawResponse([in_band(MESSAGES, failing, stream=True)])
     plays = {"a": [good("Hello from a", between=[Sleep(60)]), late(failing, 9)], "b": good("Hello from b")}
     pool = pool_of(MESSAGES, plays)
     response = await pool.call(CHAT, body=TWO)
-    assert pool.asked == ["a", "a"]
+    assert pool.attempted == ["a", "a"]
     assert response.body.count(b"Hello from a") == 1
     assert b"[DONE]" not in response.body
     last = as_object(lenient_frames(response.body)[-1].data) or {}
@@ -650,11 +650,11 @@ async def test_an_empty_relayed_response_is_a_failure(
 ) -> None:
     """The next account is tried; without one, the client gets an error."""
     body = empty[-1] if protocol == MESSAGES else empty[0]
-    failing = Answer(
+    failing = RawResponse(
         [body], headers=(("content-type", "text/event-stream" if stream else "application/json"),)
     )
     pool = pool_of(protocol, {"a": failing, "b": good("Hello")})
-    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    check_text(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
     assert len(pool.health("a").failures) == 1
 
     response = await pool_of(protocol, {"a": failing}).call(protocol, stream=stream)
@@ -664,23 +664,23 @@ async def test_an_empty_relayed_response_is_a_failure(
 
 @BOTH
 async def test_a_redirect_is_a_failure(stream: bool) -> None:
-    moved = Answer([b"moved"], 307, (("location", "http://elsewhere/"),))
+    moved = RawResponse([b"moved"], 307, (("location", "http://elsewhere/"),))
     pool = pool_of(MESSAGES, {"a": moved, "b": good("Hello")})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
     assert len(pool.health("a").failures) == 1
 
 
 @BOTH
 async def test_an_account_need_not_have_a_key(stream: bool) -> None:
     pool = pool_of(MESSAGES, {"nobody": broken(MESSAGES), "b": good("Hello")})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
-    assert pool.asked == ["nobody", "b"]
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    assert pool.attempted == ["nobody", "b"]
 
 
 @BOTH
 @each("client")
 async def test_a_key_that_the_provider_repeats_is_not_shown(client: str, stream: bool, record: Any) -> None:
-    play = Answer(
+    play = RawResponse(
         [b'{"error":{"message":"Incorrect API key provided: canary-of-a.","code":"invalid_api_key"}}'], 401
     )
     pool = pool_of(CHAT, {"a": play}, max_attempts=1)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, FakeResponse, Script, Sleep
+from gateway.fakes import FakeClient, FakeResponse, FakeUpstream, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS, RequestRefused
@@ -34,19 +34,19 @@ def message(text: str, *, delay: float = 0) -> Script:
     return Script(body=[Sleep(delay), *body], headers=[("content-type", "text/event-stream")])
 
 
-class Branches(FakeDoor):
+class Branches(FakeUpstream):
     """One script for each call, in the order of the calls."""
 
     def __init__(self, *scripts: Script) -> None:
         super().__init__(scripts[0])
         self.scripts = list(scripts)
-        self.most_open = 0
+        self.max_open = 0
 
     async def __aenter__(self) -> FakeResponse:
         self.script = self.scripts.pop(0)
         script = self.script
         self.open_count += 1
-        self.most_open = max(self.most_open, self.open_count)
+        self.max_open = max(self.max_open, self.open_count)
         return FakeResponse(script, self)
 
 
@@ -69,15 +69,15 @@ def plan_for(n: int, *, stream: bool) -> Any:
     )
 
 
-async def run(door: Branches, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
-    plan = plan_for(len(door.scripts), stream=stream)
+async def run(branches: Branches, *, stream: bool = True, **more: Any) -> tuple[FakeClient, RequestRecord]:
+    plan = plan_for(len(branches.scripts), stream=stream)
     fake = FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol="openai_chat", path="/")
     await RequestHandler(
-        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
+        plan, lambda name: branches, fake.receive, fake.send, record, pool=pool(), keepalive_s=10, http1=True
     ).run()
-    assert door.open_count == 0
+    assert branches.open_count == 0
     return fake, record
 
 
@@ -88,8 +88,8 @@ def chunks(body: bytes) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_of_three() -> None:
-    door = Branches(message("a", delay=2), message("b"), message("c", delay=1))
-    fake, record = await run(door)
+    branches = Branches(message("a", delay=2), message("b"), message("c", delay=1))
+    fake, record = await run(branches)
     found = chunks(fake.body)
     assert {each["id"] for each in found} == {"chatcmpl-0123456789ab"}
     texts = ["", "", ""]
@@ -103,7 +103,7 @@ async def test_a_stream_of_three() -> None:
     assert found[-1]["usage"]["prompt_tokens"] == 15
     assert found[-1]["usage"]["completion_tokens"] == 9
     assert (record.outcome, record.input_tokens, record.output_tokens) == ("completed", 15, 9)
-    assert door.most_open == 3, "the calls are made at once"
+    assert branches.max_open == 3, "the calls are made at once"
 
 
 async def test_a_whole_response_of_two() -> None:
@@ -118,17 +118,17 @@ async def test_a_whole_response_of_two() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_one_refusal_refuses_all(stream: bool) -> None:
     error = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
-    door = Branches(
+    branches = Branches(
         message("a", delay=60),
         Script([json.dumps(error).encode()], status=429, headers=[("retry-after", "9")]),
     )
-    fake, record = await run(door, stream=stream)
+    fake, record = await run(branches, stream=stream)
     assert fake.status == 429
     assert fake.headers["retry-after"] == "9"
     assert json.loads(fake.body)["error"]["message"] == "slow down"
     assert record.outcome == "failed"
-    assert door.closed_at is not None
-    assert door.closed_at < 1, "the other call was given up at once"
+    assert branches.closed_at is not None
+    assert branches.closed_at < 1, "the other call was given up at once"
 
 
 async def test_an_upstream_that_cannot_be_reached() -> None:
@@ -157,10 +157,10 @@ async def test_a_refusal_after_the_first_content_is_an_error_in_the_stream() -> 
 
 
 async def test_a_client_that_leaves_closes_all() -> None:
-    door = Branches(message("a", delay=60), message("b", delay=60))
-    _, record = await run(door, leaves_after=2)
+    branches = Branches(message("a", delay=60), message("b", delay=60))
+    _, record = await run(branches, leaves_after=2)
     assert record.outcome == "client_left"
-    assert door.closed_at == pytest.approx(2)
+    assert branches.closed_at == pytest.approx(2)
 
 
 async def test_silence_is_filled() -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Script, Sleep
-from gateway.limits import STREAMS, ask
+from gateway.fakes import FakeClient, FakeUpstream, Script, Sleep
+from gateway.limits import STREAMS, request_body
 from gateway.scripted import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, chunk, stream
 from virtual_time import VIRTUAL_BACKENDS
 
@@ -47,27 +47,27 @@ class Accounts(MemoryAccountStore):
 class Received:
     """The result of one request: its record, settled as an endpoint settles it, and its account's successes."""
 
-    def __init__(self, record: RequestRecord, accounts: Accounts, door: FakeDoor) -> None:
+    def __init__(self, record: RequestRecord, accounts: Accounts, upstream_client: FakeUpstream) -> None:
         self.record = record
         self.successes = accounts.successes
-        self.door = door
+        self.upstream_client = upstream_client
 
 
-async def run(client: str, upstream: str, script: Script, **fate: Any) -> Received:
+async def run(client: str, upstream: str, script: Script, **client_behaviour: Any) -> Received:
     settings = Settings(
         upstreams=(UpstreamSettings(name="up", protocol=upstream, base_url="http://up.test"),),
         accounts=tuple(AccountSettings(upstream="up", name=name) for name in ("a", "b")),
     )
-    body = json.dumps(ask(client, streams=True)).encode()
+    body = json.dumps(request_body(client, streams=True)).encode()
     plan = make_plan(
         settings, IncomingRequest(PROTOCOLS[client], {}, "", body, id="0123456789ab", now=1_700_000_000)
     )
-    door, fake, accounts = FakeDoor(script), FakeClient(**fate), Accounts()
+    upstream_client, fake, accounts = FakeUpstream(script), FakeClient(**client_behaviour), Accounts()
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
     await RequestHandler(
         plan,
-        lambda name: door,
+        lambda name: upstream_client,
         fake.receive,
         fake.send,
         record,
@@ -75,11 +75,11 @@ async def run(client: str, upstream: str, script: Script, **fate: Any) -> Receiv
         keepalive_s=10,
         http1=True,
     ).run()
-    assert door.open_count == 0
+    assert upstream_client.open_count == 0
     meter = Meter()
     meter.add(fake.body)
     usage_of(record, plan, meter)
-    return Received(record, accounts, door)
+    return Received(record, accounts, upstream_client)
 
 
 def open_behind(script: Script) -> Script:
@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_at_the_end_mark_has_its_response(client: str
     assert (record.outcome, record.error) == ("completed", None)
     assert (record.input_tokens, record.output_tokens, record.estimated) == (3, 4, None)
     assert len(response.successes) == 1
-    assert response.door.closed_at == pytest.approx(DRAIN_S)
+    assert response.upstream_client.closed_at == pytest.approx(DRAIN_S)
 
 
 FINISH = b'"finish_reason": "stop"'
@@ -122,8 +122,8 @@ async def test_a_finish_reason_is_an_end_for_a_client_that_leaves_at_it(
 
 async def test_an_unsent_end_is_no_completed_response_but_its_usage_counts() -> None:
     """The client is still reading the head of the response when the upstream has sent everything."""
-    first, *rest = STREAMS[CHAT].body
-    script = open_behind(Script([first, b"".join(rest)]))  # type: ignore[arg-type]
+    first, *later_parts = STREAMS[CHAT].body
+    script = open_behind(Script([first, b"".join(later_parts)]))  # type: ignore[arg-type]
     response = await run(CHAT, CHAT, script, pace=10, leaves_after=5)
     record = response.record
     assert (record.outcome, record.upstream_completed) == ("client_left", True)

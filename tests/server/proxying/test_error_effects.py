@@ -14,7 +14,7 @@ import anyio
 import pytest
 from failures.translate import each, name_of
 from gateway.fakes import FakeClient, Sleep
-from gateway.provider import EPOCH, Answer, InBand, PoolGateway, check_said, good, pool_of, with_headers
+from gateway.provider import EPOCH, InBand, PoolGateway, RawResponse, check_text, good, pool_of, with_headers
 from gateway.provider_errors import ALL, Case, broken, cases, invalid, limited, unauthorized
 from oracle import MESSAGES, check_error, compare_error, read_error
 from virtual_time import VIRTUAL_BACKENDS
@@ -40,7 +40,7 @@ def form_of(case: Case) -> str:
     """Return where the failure is: in an HTTP error, in the body of a good status, or, by name, on the wire."""
     if isinstance(case.play, InBand):
         return "alone" if case.play.bare else "in the body"
-    return "http" if isinstance(case.play, Answer) and case.play.status != 200 else case.name
+    return "http" if isinstance(case.play, RawResponse) and case.play.status != 200 else case.name
 
 
 def on_each(action: ErrorAction) -> pytest.MarkDecorator:
@@ -68,7 +68,7 @@ def check_client_error(client: str, case: Case, response: FakeClient) -> None:
     """Check that the client got the error in its own form, with the provider's text and class."""
     status, body = response.status or 0, response.body
     assert check_error(client, status, body) == []
-    if isinstance(case.play, Answer) and case.play.status != 200:
+    if isinstance(case.play, RawResponse) and case.play.status != 200:
         data = case.play.parts[0]
         assert isinstance(data, bytes)
         sent = read_error(case.protocol, case.play.status, data)
@@ -82,11 +82,11 @@ def action_taken(pool: PoolGateway) -> ErrorAction:
     health = pool.health("a")
     if health.disabled:
         return ErrorAction.DISABLE
-    if pool.rests_for("a"):
+    if pool.cooldown_left("a"):
         return ErrorAction.COOL_DOWN
     if health.failures:
         return ErrorAction.RETRY_LATER
-    return ErrorAction.RETURN_TO_CLIENT if pool.asked == ["a"] else ErrorAction.TRY_NEXT
+    return ErrorAction.RETURN_TO_CLIENT if pool.attempted == ["a"] else ErrorAction.TRY_NEXT
 
 
 @each("client")
@@ -101,7 +101,7 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
             if case.action is ErrorAction.RETURN_TO_CLIENT:
                 check_client_error(client, case, response)
             else:
-                check_said(client, response, "Hello from b", stream=stream)
+                check_text(client, response, "Hello from b", stream=stream)
 
 
 @each("client")
@@ -110,7 +110,7 @@ async def test_every_known_error_has_its_action(client: str, upstream: str, stre
 async def test_an_error_of_the_request_is_returned_at_once(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
     check_client_error(client, case, response)
     assert untouched(pool.health("a"))
     assert "retry-after" not in response.headers
@@ -124,8 +124,8 @@ async def test_an_account_without_enough_tokens_is_passed_over_and_stays_in_use(
 ) -> None:
     pool = failing(case)
     for _ in range(2):
-        check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b", "a", "b"]
+        check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b", "a", "b"]
     assert untouched(pool.health("a"))
 
 
@@ -134,15 +134,15 @@ async def test_an_account_without_enough_tokens_is_passed_over_and_stays_in_use(
 @pytest.mark.each_choice
 async def test_an_account_cools_down_after_a_rate_limit(client: str, case: Case, stream: bool) -> None:
     pool = failing(case)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b"]
-    assert pool.rests_for("a") == 15
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b", "b"]
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b"]
+    assert pool.cooldown_left("a") == 15
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b", "b"]
     await anyio.sleep(15)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b", "b", "a", "b"]
-    assert pool.rests_for("a") == 30, "the second one in a row"
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b", "b", "a", "b"]
+    assert pool.cooldown_left("a") == 30, "the second one in a row"
     assert untouched(pool.health("b"))
 
 
@@ -153,15 +153,15 @@ async def test_an_account_that_is_used_up_or_refused_is_disabled_until_it_is_res
     client: str, case: Case, stream: bool
 ) -> None:
     pool = failing(case)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b"]
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b"]
     assert pool.health("a").disabled
     await anyio.sleep(30 * 24 * 3600)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b", "b"]
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b", "b"]
     await pool.store.change("up/a", Health.after_reset)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b", "b", "a", "b"]
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b", "b", "a", "b"]
     assert untouched(pool.health("b"))
 
 
@@ -174,12 +174,12 @@ async def test_an_account_cools_down_after_several_failures(client: str, case: C
         assert pool.health("a").failures == tuple(
             pool.pool.clock() - 5 * back for back in range(number, 0, -1)
         )
-        check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-        assert pool.asked == ["a", "b"] * (number + 1)
-        assert pool.rests_for("a") == (5 if number == 2 else 0)
+        check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+        assert pool.attempted == ["a", "b"] * (number + 1)
+        assert pool.cooldown_left("a") == (5 if number == 2 else 0)
         await anyio.sleep(5 if number < 2 else 4)
-    check_said(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
-    assert pool.asked[-2:] == ["b", "b"]
+    check_text(client, await pool.call(client, stream=stream), "Hello from b", stream=stream)
+    assert pool.attempted[-2:] == ["b", "b"]
     assert untouched(pool.health("b"))
 
 
@@ -187,9 +187,9 @@ async def test_an_account_cools_down_after_several_failures(client: str, case: C
 async def test_failures_that_are_far_apart_cause_no_cooldown(protocol: str, stream: bool) -> None:
     pool = pool_of(protocol, {"a": broken(protocol), "b": good("Hello")})
     for _ in range(5):
-        check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+        check_text(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
         await anyio.sleep(16)
-    assert pool.asked == ["a", "b"] * 5
+    assert pool.attempted == ["a", "b"] * 5
 
 
 DATE = formatdate(EPOCH + 75, usegmt=True)
@@ -211,31 +211,31 @@ async def test_an_account_cools_down_as_long_as_the_provider_requires(
 ) -> None:
     headers, seconds = NAMED_TIMES[named]
     pool = pool_of(protocol, {"a": with_headers(limited(protocol), *headers), "b": good("Hello")})
-    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
-    assert pool.rests_for("a") == pytest.approx(seconds)
+    check_text(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert pool.cooldown_left("a") == pytest.approx(seconds)
 
 
 async def test_jitter_makes_a_cooldown_longer_and_never_shorter(stream: bool) -> None:
     plays = {"a": limited(MESSAGES, ("retry-after", "40")), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, random=0.5)
     await pool.call(MESSAGES, stream=stream)
-    assert pool.rests_for("a") == pytest.approx(42)
+    assert pool.cooldown_left("a") == pytest.approx(42)
 
 
 async def test_a_later_error_does_not_shorten_a_cooldown(stream: bool) -> None:
     """Two requests are under way when the account is limited; the one that ends last names a shorter time."""
 
-    def slow(seconds: float, after: str) -> Answer:
+    def slow(seconds: float, after: str) -> RawResponse:
         play = limited(MESSAGES, ("retry-after", after))
-        return Answer(play.parts, play.status, play.headers, [Sleep(seconds)])
+        return RawResponse(play.parts, play.status, play.headers, [Sleep(seconds)])
 
     plays = {"a": [slow(1, "60"), slow(2, "5")], "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, upstream={"selection": "weighted"})
     async with anyio.create_task_group() as tasks:
         for _ in range(2):
             tasks.start_soon(partial(pool.call, MESSAGES, stream=stream))
-    assert pool.asked[:2] == ["a", "a"]
-    assert pool.rests_for("a") == pytest.approx(59)
+    assert pool.attempted[:2] == ["a", "a"]
+    assert pool.cooldown_left("a") == pytest.approx(59)
     assert pool.health("a").consecutive_cooldowns == 1
 
 
@@ -243,18 +243,18 @@ async def test_a_later_error_does_not_shorten_a_cooldown(stream: bool) -> None:
 async def test_a_failure_with_a_time_is_a_cooldown_at_once(protocol: str, stream: bool) -> None:
     play = with_headers(broken(protocol), ("retry-after", "9"))
     pool = pool_of(protocol, {"a": play, "b": good("Hello")})
-    check_said(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
-    assert pool.rests_for("a") == 9
+    check_text(protocol, await pool.call(protocol, stream=stream), "Hello", stream=stream)
+    assert pool.cooldown_left("a") == 9
 
 
 # Proxies.
 
-GONE = Answer(before=[UpstreamUnreachable("the proxy did not connect to http://up.test")])
-LATE = Answer(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
+GONE = RawResponse(before=[UpstreamUnreachable("the proxy did not connect to http://up.test")])
+LATE = RawResponse(before=[UpstreamTimeout("http://up.test: connect timeout", UpstreamTimeoutPhase.CONNECT)])
 ONE, TWO = Secret("http://user:hidden@one.test:1"), Secret("http://two.test:1")
 
 
-def behind_a_proxy(a: Answer) -> PoolGateway:
+def behind_a_proxy(a: RawResponse) -> PoolGateway:
     """Return two accounts behind one proxy, and a third one of another upstream behind another."""
     plays = {"a": a, "b": good("Hello from b"), "c": good("Hello from c")}
     return pool_of(
@@ -267,12 +267,12 @@ def behind_a_proxy(a: Answer) -> PoolGateway:
 
 
 @pytest.mark.parametrize("failure", [GONE, LATE], ids=["refused", "no time"])
-async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: Answer, stream: bool) -> None:
+async def test_a_proxy_that_fails_cools_down_and_not_the_account(failure: RawResponse, stream: bool) -> None:
     pool = behind_a_proxy(failure)
     for _ in range(3):
         response = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, response, "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b"] * 3
+        check_text(MESSAGES, response, "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b"] * 3
     assert [request.proxy for request in pool.provider.requests[:2]] == [ONE.reveal()] * 2
     assert untouched(pool.health("a"))
     assert "hidden" not in repr(pool.store.health())
@@ -282,17 +282,17 @@ async def test_all_accounts_behind_a_cooling_proxy_are_passed_over(stream: bool)
     pool = behind_a_proxy(GONE)
     pool.provider.play("b", GONE)
     for requested in (["a", "b", "c"], ["a", "c"], ["c"]):
-        before = len(pool.asked)
+        before = len(pool.attempted)
         response = await pool.call(MESSAGES, stream=stream, model="m")
-        check_said(MESSAGES, response, "Hello from c", stream=stream)
-        assert pool.asked[before:] == requested
+        check_text(MESSAGES, response, "Hello from c", stream=stream)
+        assert pool.attempted[before:] == requested
     assert pool.provider.requests[-1].proxy == TWO.reveal()
     assert untouched(pool.health("a"))
     assert untouched(pool.health("b"))
     await anyio.sleep(5)
     pool.provider.play("a", good("Hello from a"))
     response = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, response, "Hello from a", stream=stream)
+    check_text(MESSAGES, response, "Hello from a", stream=stream)
 
 
 async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: bool) -> None:
@@ -307,7 +307,7 @@ async def test_after_a_proxys_cooldown_its_accounts_take_turns_again(stream: boo
     for _ in range(4):
         await anyio.sleep(1)
         await pool.call(MESSAGES, stream=stream, model="m")
-    assert pool.asked[-4:] == ["a", "b", "a", "b"]
+    assert pool.attempted[-4:] == ["a", "b", "a", "b"]
 
 
 async def test_a_success_resets_the_failures_of_a_proxy(stream: bool) -> None:
@@ -328,10 +328,10 @@ async def test_an_upstreams_error_through_a_proxy_is_the_accounts(stream: bool) 
     pool = behind_a_proxy(broken(MESSAGES))
     for _ in range(3):
         await pool.call(MESSAGES, stream=stream, model="m")
-    assert pool.rests_for("a") == 5
+    assert pool.cooldown_left("a") == 5
     response = await pool.call(MESSAGES, stream=stream, model="m")
-    check_said(MESSAGES, response, "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b"] * 3 + ["b"]
+    check_text(MESSAGES, response, "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b"] * 3 + ["b"]
 
 
 # All of them.
@@ -350,13 +350,13 @@ async def test_when_all_accounts_fail_the_client_gets_the_last_error_and_the_soo
     }
     pool = pool_of(upstream, plays)
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b", "c"]
+    assert pool.attempted == ["a", "b", "c"]
     assert response.status == 429
     assert check_error(client, 429, response.body) == []
     assert (response.headers["retry-after"], response.headers["retry-after-ms"]) == ("8", "7500")
     # And now no account is tried.
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b", "c"]
+    assert pool.attempted == ["a", "b", "c"]
     assert response.status == 429
     assert check_error(client, 429, response.body) == []
     assert response.headers["retry-after"] == "8"
@@ -368,7 +368,7 @@ async def test_a_passing_error_is_returned_before_a_lasting_one(client: str, str
     """The client can try again when the first account is back; of the second it would think that it never can."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": unauthorized(MESSAGES)})
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     assert response.status == 429
     assert response.headers["retry-after"] == "30"
 
@@ -380,7 +380,7 @@ async def test_when_all_accounts_are_disabled_the_client_gets_no_retry_after(
     pool = pool_of(MESSAGES, {"a": unauthorized(MESSAGES), "b": unauthorized(MESSAGES)})
     for _ in range(2):  # the request that finds the last key refused, and those after it
         response = await pool.call(client, stream=stream)
-        assert pool.asked == ["a", "b"]
+        assert pool.attempted == ["a", "b"]
         assert (response.status, response.headers["x-should-retry"]) == (503, "false")
         assert check_error(client, response.status or 0, response.body) == []
         assert "operator" in json.loads(response.body)["error"]["message"]
@@ -392,7 +392,7 @@ async def test_an_error_of_the_request_has_no_retry_after(client: str, stream: b
     """A cooling account does not make an invalid request worth repeating."""
     pool = pool_of(MESSAGES, {"a": limited(MESSAGES, ("retry-after", "30")), "b": invalid(MESSAGES)})
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     assert response.status == 400
     assert "retry-after" not in response.headers
 
@@ -404,8 +404,8 @@ async def test_rules_come_before_the_table(stream: bool) -> None:
     plays = {"a": invalid(MESSAGES), "b": good("Hello")}
     rule = RuleSettings(action="cool_down", upstream="up", statuses=(400,), words=("Too Long",))
     pool = pool_of(MESSAGES, plays, rules=[rule])
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
-    assert pool.rests_for("a") == 15
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello", stream=stream)
+    assert pool.cooldown_left("a") == 15
 
 
 @pytest.mark.parametrize(
@@ -421,5 +421,5 @@ async def test_a_rule_that_does_not_fit_changes_nothing(rule: RuleSettings, stre
     plays = {"a": invalid(MESSAGES), "b": good("Hello")}
     pool = pool_of(MESSAGES, plays, rules=[rule], others={"other": (MESSAGES, ())})
     assert (await pool.call(MESSAGES, stream=stream)).status == 400
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
     assert untouched(pool.health("a"))

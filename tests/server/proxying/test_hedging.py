@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from gateway.fakes import FakeClient, Late, Sleep
-from gateway.provider import Answer, PoolGateway, check_said, good, pool_of, script_of
+from gateway.provider import PoolGateway, RawResponse, check_text, good, pool_of, script_of
 from gateway.provider_errors import broken, invalid, limited, unauthorized
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 from virtual_time import VIRTUAL_BACKENDS
@@ -57,8 +57,8 @@ def silent(seconds: float, text: str = "Hello from a") -> Any:
     return good(text, before=[Sleep(seconds)])
 
 
-def late(play: Answer, seconds: float) -> Answer:
-    return Answer(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
+def late(play: RawResponse, seconds: float) -> RawResponse:
+    return RawResponse(play.parts, play.status, play.headers, [Sleep(seconds), *play.before])
 
 
 def hedged(protocol: str, plays: dict[str, Any], hedge_s: float = 2, **more: Any) -> PoolGateway:
@@ -78,10 +78,10 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
 ) -> None:
     pool = hedged(upstream, {"a": silent(60), "b": silent(1, "Hello from b")})
     response = await pool.call(client, stream=stream)
-    check_said(client, response, "Hello from b", stream=stream)
+    check_text(client, response, "Hello from b", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 2)]
     assert ended_at(response) == 3
-    assert pool.provider.requests[0].door.closed_at == 3, "the slower one is ended at once"
+    assert pool.provider.requests[0].upstream.closed_at == 3, "the slower one is ended at once"
     assert (record()["account"], record()["attempts"], record()["outcome"]) == ("up/b", 2, "completed")
     assert record()["hedge"] == {"account": "up/a", "outcome": "cancelled"}
 
@@ -89,17 +89,17 @@ async def test_the_second_account_is_tried_after_the_delay_and_may_win(
 async def test_the_first_account_may_still_win(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(5), "b": silent(60, "Hello from b")})
     response = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, response, "Hello from a", stream=stream)
-    assert pool.asked == ["a", "b"]
-    assert pool.provider.requests[1].door.closed_at == 5
+    check_text(MESSAGES, response, "Hello from a", stream=stream)
+    assert pool.attempted == ["a", "b"]
+    assert pool.provider.requests[1].upstream.closed_at == 5
     assert (record()["account"], record()["outcome"]) == ("up/a", "completed")
     assert record()["hedge"] == {"account": "up/b", "outcome": "cancelled"}
 
 
 async def test_no_second_account_is_tried_if_the_response_comes_in_time(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(1.9), "b": good("Hello from b")})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.asked == ["a"]
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.attempted == ["a"]
     assert "hedge" not in record()
 
 
@@ -107,20 +107,20 @@ async def test_a_response_that_has_begun_is_not_hedged(stream: bool) -> None:
     """Silence counts. A whole response is silent until its end."""
     pool = hedged(MESSAGES, {"a": good("Hello from a", between=[Sleep(30)]), "b": silent(60, "Hello from b")})
     response = await pool.call(MESSAGES, stream=stream, leaves_after=500)
-    check_said(MESSAGES, response, "Hello from a", stream=stream)
-    assert pool.asked == (["a"] if stream else ["a", "b"])
+    check_text(MESSAGES, response, "Hello from a", stream=stream)
+    assert pool.attempted == (["a"] if stream else ["a", "b"])
 
 
 async def test_nothing_is_hedged_by_default(stream: bool) -> None:
     pool = hedged(MESSAGES, {"a": silent(100), "b": good("Hello from b")}, hedge_s=0)
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.asked == ["a"]
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.attempted == ["a"]
 
 
 async def test_without_another_account_the_first_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(30)})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
-    assert pool.asked == ["a"]
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from a", stream=stream)
+    assert pool.attempted == ["a"]
     assert "hedge" not in record()
 
 
@@ -134,8 +134,8 @@ async def test_an_account_at_its_limit_is_no_second_one(stream: bool) -> None:
         response = await pool.call(MESSAGES, stream=stream)
         tasks.cancel_scope.cancel()
     # The first request has b as its second account, so the other one had but a.
-    check_said(MESSAGES, response, "Hello from a", stream=stream)
-    assert pool.asked == ["a", "b", "a"]
+    check_text(MESSAGES, response, "Hello from a", stream=stream)
+    assert pool.attempted == ["a", "b", "a"]
 
 
 async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
@@ -147,7 +147,7 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
         models={"m": ("up/one", "else/two")},
     )
     response = await pool.call(RESPONSES, stream=stream, model="m")
-    check_said(RESPONSES, response, "Hello from c", stream=stream)
+    check_text(RESPONSES, response, "Hello from c", stream=stream)
     assert [request.body["model"] for request in pool.provider.requests] == ["one", "two"]
 
 
@@ -157,7 +157,7 @@ async def test_a_hedge_may_cross_upstreams_and_protocols(stream: bool) -> None:
 async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream: bool, record: Any) -> None:
     plays = {"a": late(broken(MESSAGES), 1), "b": silent(9, "Hello from b"), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.requests] == [
         ("a", 0),
         ("b", 1),
@@ -170,8 +170,8 @@ async def test_a_failure_within_the_delay_is_followed_by_the_next_account(stream
 async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": silent(30), "b": limited(MESSAGES), "c": good("Hello from c")})
     response = await pool.call(MESSAGES, stream=stream)
-    check_said(MESSAGES, response, "Hello from a", stream=stream)
-    assert pool.asked == ["a", "b"]
+    check_text(MESSAGES, response, "Hello from a", stream=stream)
+    assert pool.attempted == ["a", "b"]
     assert pool.health("b").consecutive_cooldowns == 1
     assert record()["hedge"] == {"account": "up/b", "outcome": "failed"}
     (failed,) = record()["failures"]
@@ -183,7 +183,7 @@ async def test_when_the_second_one_fails_the_first_goes_on(stream: bool, record:
 
 async def test_when_the_first_one_fails_the_second_goes_on(stream: bool, record: Any) -> None:
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 5), "b": silent(9, "Hello from b")})
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
     assert len(pool.health("a").failures) == 1
     hedge = record()["hedge"]
     assert (hedge["account"], hedge["outcome"]) == ("up/a", "failed")
@@ -193,7 +193,7 @@ async def test_when_the_first_one_fails_the_second_goes_on(stream: bool, record:
 async def test_when_both_fail_a_third_is_tried(stream: bool) -> None:
     plays = {"a": late(broken(MESSAGES), 5), "b": late(limited(MESSAGES), 5), "c": good("Hello from c")}
     pool = hedged(MESSAGES, plays)
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from c", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.requests] == [
         ("a", 0),
         ("b", 2),
@@ -225,8 +225,8 @@ async def test_an_error_of_the_request_ends_both(first: bool, stream: bool, reco
     assert response.status == 400
     assert check_error(MESSAGES, 400, response.body) == []
     assert ended_at(response) == (4 if first else 6)
-    assert {request.door.closed_at for request in pool.provider.requests} == {ended_at(response)}
-    assert pool.asked == ["a", "b"]
+    assert {request.upstream.closed_at for request in pool.provider.requests} == {ended_at(response)}
+    assert pool.attempted == ["a", "b"]
 
 
 # Leases are given back.
@@ -237,25 +237,25 @@ async def test_a_client_that_leaves_ends_both(leaves: float, stream: bool, recor
     store = SlowStore()
     pool = hedged(MESSAGES, {"a": silent(60), "b": silent(60)}, store=store)
     await pool.call(MESSAGES, stream=stream, leaves_after=leaves)
-    assert {request.door.closed_at for request in pool.provider.requests} == {leaves}
-    assert len(pool.asked) == (1 if leaves == 1 else 2)
+    assert {request.upstream.closed_at for request in pool.provider.requests} == {leaves}
+    assert len(pool.attempted) == (1 if leaves == 1 else 2)
     assert store.leases() == 0
     assert record()["outcome"] == "client_left"
 
 
 # Two things at once. Which task comes first is chance on trio, so each of these is tried often.
 
-BREAKS = Answer(before=[UpstreamBroken("http://up.test: the connection broke")])
+BREAKS = RawResponse(before=[UpstreamBroken("http://up.test: the connection broke")])
 
 
-def at_once(seconds: float, text: str, *, stream: bool) -> Answer:
+def at_once(seconds: float, text: str, *, stream: bool) -> RawResponse:
     """Return a script whose content comes without a moment in which the attempt could be ended before its end."""
     steps = list(script_of(MESSAGES, good(text), stream=stream).body)
     parts = [step for step in steps if isinstance(step, bytes)]
     first = (
         next(number for number, part in enumerate(parts) if b"Hello" in part) if stream else len(parts) - 1
     )
-    return Answer([Late(seconds, b"".join(parts[: first + 1])), *parts[first + 1 :]])
+    return RawResponse([Late(seconds, b"".join(parts[: first + 1])), *parts[first + 1 :]])
 
 
 SAME: dict[str, Callable[[bool], dict[str, Any]]] = {
@@ -285,12 +285,12 @@ async def test_at_the_same_moment(what: str, stream: bool, record: Any) -> None:
         pool = hedged(MESSAGES, SAME[what](stream), store=store)
         response = await pool.call(MESSAGES, stream=stream)
         if response.status == 200:
-            check_said(MESSAGES, response, _text(response), stream=stream)
+            check_text(MESSAGES, response, _text(response), stream=stream)
         else:
             assert check_error(MESSAGES, response.status or 0, response.body) == []
         assert record()["outcome"] == ("completed" if response.status == 200 else "failed")
         if what != "failure and delay":  # either may be first
-            assert ("hedge" in record()) == (len(pool.asked) == 2)
+            assert ("hedge" in record()) == (len(pool.attempted) == 2)
         assert store.leases() == 0
 
 
@@ -316,8 +316,8 @@ async def test_while_the_second_account_is_looked_for(
     if content is None:
         assert response.status == 400
     else:
-        check_said(MESSAGES, response, content, stream=stream)
-    assert pool.asked == requested
+        check_text(MESSAGES, response, content, stream=stream)
+    assert pool.attempted == requested
     assert store.leases() == 0
 
 
@@ -336,13 +336,13 @@ async def test_no_free_second_account_when_the_first_has_ended(first: Any, statu
     await store.spend([(Rate("up/b requests", 1, 60.0), 1.0)], pool.pool.clock(), at_once=True)
     response = await pool.call(MESSAGES, stream=stream)
     assert response.status == status
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
 
 
 async def test_a_failure_that_is_being_stored_is_not_hedged(stream: bool) -> None:
     store = SlowStore(failed_s=3)
     pool = hedged(MESSAGES, {"a": late(broken(MESSAGES), 1), "b": good("Hello from b")}, store=store)
-    check_said(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
+    check_text(MESSAGES, await pool.call(MESSAGES, stream=stream), "Hello from b", stream=stream)
     assert [(request.account, request.at) for request in pool.provider.requests] == [("a", 0), ("b", 4)]
 
 
@@ -366,5 +366,5 @@ async def test_several_choices_are_one_attempt(quick: float, responses: str, str
         winners = [account for account in "ab" if f"Hello from {account}".encode() in response.body]
         assert len(winners) == 1
         assert winners[0] in responses
-        assert pool.asked == ["a", "a", "b", "b"]
+        assert pool.attempted == ["a", "a", "b", "b"]
         assert store.leases() == 0

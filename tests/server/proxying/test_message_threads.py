@@ -11,7 +11,7 @@ import pytest
 from anthropic import beta_async_tool
 from failures.responses import Call
 from failures.whole import whole as whole_of
-from gateway.provider import Answer, good, pool_of
+from gateway.provider import RawResponse, good, pool_of
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ async def add(a: int, b: int) -> str:
 @FOREIGN
 async def test_the_sdks_tool_runner_keeps_its_history(upstream: str) -> None:
     calls = whole_of(upstream, Call("call_1", "add", ('{"a": 1, "b": 2}',)))
-    pool = pool_of(upstream, {"a": [Answer([json.dumps(calls).encode()]), good("It is 3.")]})
+    pool = pool_of(upstream, {"a": [RawResponse([json.dumps(calls).encode()]), good("It is 3.")]})
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=pool.app)) as http:
         sdk = anthropic.AsyncAnthropic(base_url="http://localhost", api_key="any", http_client=http)
         question: Any = {"role": "user", "content": "What is 1 + 2?"}
@@ -58,7 +58,7 @@ async def test_the_simulator_holds_none_either() -> None:
 async def test_a_thread_is_refused(upstream: str, thread: Any, stream: bool) -> None:
     pool = pool_of(upstream, {"a": good("Hello")})
     response = await pool.call(MESSAGES, body={"thread": thread}, stream=stream)
-    assert pool.asked == []
+    assert pool.attempted == []
     assert response.status == 400
     assert check_error(MESSAGES, 400, response.body) == []
     assert json.loads(response.body)["error"]["details"] == {"error_code": "thread_unsupported_request"}
@@ -77,5 +77,5 @@ async def test_a_thread_goes_to_an_upstream_of_its_protocol() -> None:
     plays = {"a": good("Hello"), "b": good("Hello from b")}
     pool = pool_of(CHAT, plays, others=others, models={"m": ("up/m", "else/m")})
     response = await pool.call(MESSAGES, body={"thread": thread}, model="m")
-    assert (response.status, pool.asked) == (200, ["b"])
+    assert (response.status, pool.attempted) == (200, ["b"])
     assert pool.provider.requests[0].body["thread"] == thread

@@ -65,7 +65,7 @@ def test_the_url_of_a_request(client: str, protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "protocol", "query", "kept"),
+    ("client", "protocol", "query", "expected"),
     [
         (MESSAGES, MESSAGES, "beta=true", "?beta=true"),
         (MESSAGES, MESSAGES, "beta=true&x=1", ""),
@@ -73,9 +73,9 @@ def test_the_url_of_a_request(client: str, protocol: str) -> None:
         (MESSAGES, CHAT, "beta=true", ""),
     ],
 )
-def test_the_query_that_a_relay_keeps(client: str, protocol: str, query: str, kept: str) -> None:
+def test_the_query_that_a_relay_keeps(client: str, protocol: str, query: str, expected: str) -> None:
     _, mark, found = plan(client, protocol, query=query).url.partition("?")
-    assert mark + found == kept
+    assert mark + found == expected
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -224,9 +224,11 @@ def test_strict_mode_by_server_upstream_key_and_request(
     headers = {} if requested is None else {"dragoman-loss-policy": requested}
 
     def make(client: str = CHAT) -> Plan:
-        own = ServerSettings(loss_policy=server)
+        settings = ServerSettings(loss_policy=server)
         body = {"seed": 1}
-        return plan(client, MESSAGES, body, server=own, loss_policy=upstream, client_key=key, headers=headers)
+        return plan(
+            client, MESSAGES, body, server=settings, loss_policy=upstream, client_key=key, headers=headers
+        )
 
     if outcome == "recorded":
         assert [loss.path for loss in make().translated.losses] == ["/seed"]
@@ -273,8 +275,8 @@ def with_reasoning(signature: str) -> dict[str, Any]:
 
 def wrapped(secret: str | None) -> str:
     native = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "canary"}
-    own = None if secret is None else Secret(secret)
-    return make_signer(own).wrap(Signature(origin=RESPONSES, model="m", native=native))
+    secret_value = None if secret is None else Secret(secret)
+    return make_signer(secret_value).wrap(Signature(origin=RESPONSES, model="m", native=native))
 
 
 @pytest.mark.parametrize(
@@ -321,12 +323,12 @@ def test_the_plan_has_the_check_of_tool_inputs() -> None:
 # Capabilities of an upstream.
 
 
-@pytest.mark.parametrize(("own", "limit"), [(None, 700), (300, 300)])
-def test_max_tokens_where_the_client_gave_none(own: int | None, limit: int) -> None:
+@pytest.mark.parametrize(("upstream_limit", "limit"), [(None, 700), (300, 300)])
+def test_max_tokens_where_the_client_gave_none(upstream_limit: int | None, limit: int) -> None:
     server = ServerSettings(default_max_tokens=700)
-    assert sent(CHAT, MESSAGES, server=server, max_tokens=own)["max_tokens"] == limit
-    given = sent(CHAT, MESSAGES, {"max_tokens": 9}, server=server, max_tokens=own)
-    assert given["max_tokens"] == 9
+    assert sent(CHAT, MESSAGES, server=server, max_tokens=upstream_limit)["max_tokens"] == limit
+    body = sent(CHAT, MESSAGES, {"max_tokens": 9}, server=server, max_tokens=upstream_limit)
+    assert body["max_tokens"] == 9
 
 
 SESSION = {"x-claude-code-session-id": "5f0c9a2e-8d3b-4a57-9a51-2b7a3d1e6c40"}
@@ -447,11 +449,11 @@ SAMPLING_BY_VERSION: list[tuple[str, bool | None, bool]] = [
 
 
 def test_sampling_depends_on_the_api_version_that_is_sent() -> None:
-    for version, setting, kept in SAMPLING_BY_VERSION:
+    for version, setting, expected in SAMPLING_BY_VERSION:
         made = plan(CHAT, MESSAGES, {"temperature": 0.5}, anthropic_version=version, sampling=setting)
         assert dict(made.headers)["anthropic-version"] == version, (version, setting)
-        assert (json.loads(made.translated.body).get("temperature") == 0.5) is kept, (version, setting)
-        assert len(made.translated.losses) == (0 if kept else 1), (version, setting)
+        assert (json.loads(made.translated.body).get("temperature") == 0.5) is expected, (version, setting)
+        assert len(made.translated.losses) == (0 if expected else 1), (version, setting)
 
 
 OLD, NEW = "2023-06-01", "2026-10-21"
@@ -494,10 +496,10 @@ RELAYED_VERSIONS: list[tuple[str | None, str, str]] = [
 
 
 def test_a_relay_forwards_its_clients_version_whatever_it_is() -> None:
-    for own, configured, version in RELAYED_VERSIONS:
-        headers = {} if own is None else {"anthropic-version": own}
+    for client_version, configured, version in RELAYED_VERSIONS:
+        headers = {} if client_version is None else {"anthropic-version": client_version}
         made = plan(MESSAGES, MESSAGES, headers=headers, anthropic_version=configured)
-        assert dict(made.headers)["anthropic-version"] == version, (own, configured)
+        assert dict(made.headers)["anthropic-version"] == version, (client_version, configured)
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])

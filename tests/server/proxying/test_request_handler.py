@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from gateway.fakes import FakeClient, FakeDoor, Late, Script, Sleep
+from gateway.fakes import FakeClient, FakeUpstream, Late, Script, Sleep
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman import PROTOCOLS
@@ -79,13 +79,13 @@ def plan_for(client: str, *, stream: bool, upstream: str = CHAT) -> Plan:
 
 async def run(
     script: Script, *, client: str = MESSAGES, stream: bool = True, keepalive_s: float = 10, **more: Any
-) -> tuple[FakeClient, FakeDoor, RequestRecord]:
-    door, fake = FakeDoor(script), FakeClient(**more)
+) -> tuple[FakeClient, FakeUpstream, RequestRecord]:
+    upstream, fake = FakeUpstream(script), FakeClient(**more)
     fake._body = None  # the request was read before
     record = RequestRecord(id="0123456789ab", protocol=client, path="/")
     context = RequestHandler(
         plan_for(client, stream=stream),
-        lambda name: door,
+        lambda name: upstream,
         fake.receive,
         fake.send,
         record,
@@ -94,19 +94,19 @@ async def run(
         http1=True,
     )
     await context.run()
-    assert door.open_count == 0
-    return fake, door, record
+    assert upstream.open_count == 0
+    return fake, upstream, record
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)
 async def test_a_stream_is_translated_and_ends(client: str) -> None:
-    fake, door, record = await run(Script([START, WORD, END]), client=client)
+    fake, upstream, record = await run(Script([START, WORD, END]), client=client)
     assert fake.status == 200
     assert fake.finished
     assert b"Hello" in fake.body
     assert record.outcome == "completed"
     assert record.output_tokens == 1
-    assert door.read_to_end, "the connection can be used again"
+    assert upstream.read_to_end, "the connection can be used again"
 
 
 @one_backend
@@ -230,28 +230,28 @@ async def test_a_client_that_leaves_closes_the_upstream_at_once(where: str, stre
         "before the first byte": Script([Sleep(3600)]),
         "in the middle": Script([START + WORD if stream else WHOLE[:40], Sleep(3600)]),
     }
-    _, door, record = await run(scripts[where], stream=stream, leaves_after=5)
-    assert door.closed_at == pytest.approx(5)
+    _, upstream, record = await run(scripts[where], stream=stream, leaves_after=5)
+    assert upstream.closed_at == pytest.approx(5)
     assert record.outcome == "client_left"
 
 
 @pytest.mark.promise("R10")
 async def test_a_slow_client_pauses_the_upstream() -> None:
-    door = FakeDoor(Script([START, *[WORD] * 50, END]))
+    upstream = FakeUpstream(Script([START, *[WORD] * 50, END]))
     fake = FakeClient(pace=10)
     fake._body = None
     record = RequestRecord(id="0123456789ab", protocol=CHAT, path="/")
     plan = plan_for(MESSAGES, stream=True)
     context = RequestHandler(
-        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
+        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=True
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(context.run)
         await anyio.sleep(35)
         # One event is being sent, one waits at the hand-off, one was read: nothing piles up.
-        assert door.reads <= 6
+        assert upstream.reads <= 6
         tasks.cancel_scope.cancel()
-    assert door.open_count == 0
+    assert upstream.open_count == 0
 
 
 UPSTREAM_FAILURES = [
@@ -386,9 +386,11 @@ async def test_losses_are_named_in_a_header() -> None:
     fake = FakeClient()
     fake._body = None
     record = RequestRecord(id="a", protocol=CHAT, path="/")
-    door = FakeDoor(Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500))
+    upstream = FakeUpstream(
+        Script([b'{"type":"error","error":{"type":"api_error","message":"x"}}'], status=500)
+    )
     await RequestHandler(
-        plan, lambda name: door, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
+        plan, lambda name: upstream, fake.receive, fake.send, record, pool=pool(), keepalive_s=0, http1=False
     ).run()
     assert fake.headers["dragoman-loss"] == "1; dropped=/seed"
     assert record.losses == ["dropped /seed"]
@@ -410,10 +412,10 @@ async def test_an_upstream_that_repeats_the_key_does_not_give_it_away() -> None:
         fake = FakeClient()
         fake._body = None
         record = RequestRecord(id="a", protocol=client, path="/")
-        door = FakeDoor(Script([body], status=401))
+        fake_upstream = FakeUpstream(Script([body], status=401))
         await RequestHandler(
             plan,
-            lambda name, door=door: door,
+            lambda name, fake_upstream=fake_upstream: fake_upstream,
             fake.receive,
             fake.send,
             record,

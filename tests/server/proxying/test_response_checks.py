@@ -10,11 +10,11 @@ from gateway.scripted import (
     MESSAGES,
     PATHS,
     RESPONSES,
-    chat_answer,
+    chat_response,
     chunk,
     events_in,
-    messages_answer,
-    responses_answer,
+    messages_response,
+    responses_response,
     scripted,
     stream,
     whole,
@@ -29,7 +29,7 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
-KEPT, BROKEN = '{"city":"Oslo"}', "The city is canary."
+VALID, INVALID = '{"city":"Oslo"}', "The city is canary."
 TOOL = {"type": "object", "properties": {}}
 
 ASKING: dict[str, dict[str, Any]] = {
@@ -69,17 +69,17 @@ DEMANDING: dict[str, dict[str, Any]] = {
 
 def response_of(protocol: str, text: str) -> Any:
     if protocol == CHAT:
-        return whole(chat_answer({"content": text}))
+        return whole(chat_response({"content": text}))
     if protocol == MESSAGES:
-        return whole(messages_answer([{"type": "text", "text": text}]))
+        return whole(messages_response([{"type": "text", "text": text}]))
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
-    return whole(responses_answer([item]))
+    return whole(responses_response([item]))
 
 
-async def reported(client: str, upstream: str, body: Any, text: str, **said: Any) -> list[str]:
+async def reported(client: str, upstream: str, body: Any, text: str, **settings: Any) -> list[str]:
     """Return the loss header of a whole response, which arrives unchanged."""
-    gateway = scripted(upstream, response_of(upstream, text), upstream=said)
+    gateway = scripted(upstream, response_of(upstream, text), upstream=settings)
     response = await gateway.call(PATHS[client], {"model": "up/m", **body})
     assert json.dumps(text)[1:-1].encode() in response.body
     found = response.headers.get("dragoman-loss", "").partition("; ")[2].split(", ")
@@ -92,41 +92,41 @@ FOREIGN = [(client, upstream) for client in PATHS for upstream in PATHS if clien
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 async def test_an_ignored_schema_is_recorded(client: str, upstream: str) -> None:
-    assert await reported(client, upstream, ASKING[client], BROKEN) == NO_SCHEMA
-    assert await reported(client, upstream, ASKING[client], KEPT) == []
+    assert await reported(client, upstream, ASKING[client], INVALID) == NO_SCHEMA
+    assert await reported(client, upstream, ASKING[client], VALID) == []
 
 
 @pytest.mark.parametrize("stood_in", ["object", "none"])
 async def test_a_loss_is_recorded_for_a_substitute_too(stood_in: str) -> None:
     """A JSON mode, text, or a tool that was not called."""
-    assert await reported(CHAT, MESSAGES, ASKING[CHAT], BROKEN, structured_output=stood_in) == NO_SCHEMA
-    assert await reported(CHAT, MESSAGES, ASKING[CHAT], KEPT, structured_output=stood_in) == []
+    assert await reported(CHAT, MESSAGES, ASKING[CHAT], INVALID, structured_output=stood_in) == NO_SCHEMA
+    assert await reported(CHAT, MESSAGES, ASKING[CHAT], VALID, structured_output=stood_in) == []
 
 
 @pytest.mark.parametrize(("client", "upstream"), FOREIGN)
 async def test_a_missing_forced_call_is_recorded(client: str, upstream: str) -> None:
-    assert await reported(client, upstream, DEMANDING[client], BROKEN) == NO_CALL
+    assert await reported(client, upstream, DEMANDING[client], INVALID) == NO_CALL
 
 
 async def test_an_upstream_that_enforces_schemas_is_not_checked() -> None:
     asking = {**ASKING[MESSAGES], **DEMANDING[MESSAGES]}
-    assert await reported(MESSAGES, CHAT, asking, BROKEN) == [*NO_CALL, *NO_SCHEMA]
-    assert await reported(MESSAGES, CHAT, asking, BROKEN, enforces=("schema", "tool_choice")) == []
+    assert await reported(MESSAGES, CHAT, asking, INVALID) == [*NO_CALL, *NO_SCHEMA]
+    assert await reported(MESSAGES, CHAT, asking, INVALID, enforces=("schema", "tool_choice")) == []
 
 
 @pytest.mark.parametrize("protocol", PATHS)
 async def test_a_relay_is_not_checked(protocol: str) -> None:
-    assert await reported(protocol, protocol, ASKING[protocol], BROKEN) == []
+    assert await reported(protocol, protocol, ASKING[protocol], INVALID) == []
 
 
 async def test_a_stream_passes_unchanged_and_the_loss_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    pieces = [BROKEN[at : at + 4] for at in range(0, len(BROKEN), 4)]
-    script = stream(*[chunk({"content": piece}) for piece in pieces], chunk({}, "stop"), done=True)
+    deltas = [INVALID[at : at + 4] for at in range(0, len(INVALID), 4)]
+    script = stream(*[chunk({"content": delta}) for delta in deltas], chunk({}, "stop"), done=True)
     with caplog.at_level(logging.DEBUG):
         body = {"model": "up/m", "stream": True, **ASKING[RESPONSES]}
         client = await scripted(CHAT, script).call(PATHS[RESPONSES], body)
     events = events_in(client.body)
-    assert [each["delta"] for each in events if each["type"] == "response.output_text.delta"] == pieces
+    assert [each["delta"] for each in events if each["type"] == "response.output_text.delta"] == deltas
     (line,) = [record.__dict__["dragoman"] for record in caplog.records if "dragoman" in record.__dict__]
     assert "breach answer:/content" in line["losses"]
     assert "canary" not in str([record.__dict__ for record in caplog.records])

@@ -14,10 +14,10 @@ from failures.translate import each, every_pair
 from gateway.fakes import FakeClient, Sleep, Step
 from gateway.provider import (
     EPOCH,
-    Answer,
     InBand,
     PoolGateway,
-    check_said,
+    RawResponse,
+    check_text,
     good,
     in_band,
     pool_of,
@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.backends(*VIRTUAL_BACKENDS)]
 
 BOTH = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 BROKEN = UpstreamBroken("http://up.test: the connection broke")
-LOST = Answer(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
+LOST = RawResponse(before=[UpstreamIdleClosed("http://up.test: the idle connection was closed")])
 
 
 def overloaded(protocol: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def error_frames(protocol: str) -> bytes:
 
 
 # Sent content: text, and a call whose arguments are not complete.
-SAID = {"text": (Text("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
+CONTENT = {"text": (Text("Hello"),), "a call": (Call("call_a", "add", ('{"a": ', "1}")),)}
 ENDS: dict[str, Any] = {
     "the connection breaks": lambda protocol: [BROKEN],
     "it just ends": lambda protocol: [],
@@ -63,31 +63,31 @@ ENDS: dict[str, Any] = {
 }
 
 
-def begun(protocol: str, said: str) -> list[Step]:
+def begun(protocol: str, content: str) -> list[Step]:
     """Return a stream up to its first content, each frame in a read of its own."""
-    parts = frames(stream_of(protocol, *SAID[said]))
-    word = b"Hello" if said == "text" else b"call_a"
+    parts = frames(stream_of(protocol, *CONTENT[content]))
+    word = b"Hello" if content == "text" else b"call_a"
     return list(parts[: next(number for number, part in enumerate(parts) if word in part) + 1])
 
 
 @pytest.mark.promise("R5")
 @every_pair(PROTOCOL_NAMES)
-@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("content", CONTENT)
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.each_choice
 async def test_f1_no_other_account_is_tried_after_content_was_sent(
-    client: str, upstream: str, said: str, end: str
+    client: str, upstream: str, content: str, end: str
 ) -> None:
-    play = Answer([*begun(upstream, said), *ENDS[end](upstream)])
+    play = RawResponse([*begun(upstream, content), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")})
     tools = [{"name": "add", "input_schema": {"type": "object"}}]
     received = await pool.call(client, body={"tools": tools} if client == MESSAGES else None)
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
     assert received.status == 200
     meaning = meaning_of_client_stream(client, received.body)
     assert meaning.stop is Stop.ERROR
     assert len(meaning.blocks) <= 1
-    assert meaning.said(Kind.TEXT) == ("Hello" if said == "text" else "")
+    assert meaning.said(Kind.TEXT) == ("Hello" if content == "text" else "")
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
     assert received.body.count(begins[client]) == 1
 
@@ -109,11 +109,11 @@ async def test_f2_an_attempt_begins_with_nothing_of_the_last_one(
         .replace(b"resp_1", b"resp_never")
         for part in opening
     ]
-    failing = pool_of(upstream, {"a": Answer([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
+    failing = pool_of(upstream, {"a": RawResponse([*opening, *ENDS[end](upstream)]), "b": good("Hello")})
     alone = pool_of(upstream, {"b": good("Hello")})
     received, expected = await failing.call(client, stream=stream), await alone.call(client, stream=stream)
-    assert failing.asked == ["a", "b"]
-    check_said(client, received, "Hello", stream=stream)
+    assert failing.attempted == ["a", "b"]
+    check_text(client, received, "Hello", stream=stream)
     assert without_ids(received) == without_ids(expected)
 
 
@@ -225,11 +225,11 @@ async def test_a_response_begins_with_its_first_content(client: str, upstream: s
         for number, event in enumerate(events[upstream])
     ]
     sent = s.render(upstream, numbered).removesuffix(b"data: [DONE]\n\n")
-    pool = pool_of(upstream, {"a": Answer([sent]), "b": good("Hello from b")})
+    pool = pool_of(upstream, {"a": RawResponse([sent]), "b": good("Hello from b")})
     received = await pool.call(client)
-    assert pool.asked == (["a"] if seen else ["a", "b"])
+    assert pool.attempted == (["a"] if seen else ["a", "b"])
     if not seen:
-        check_said(client, received, "Hello from b", stream=True)
+        check_text(client, received, "Hello from b", stream=True)
 
 
 LIMITS = {
@@ -297,7 +297,7 @@ async def test_f3_a_client_gets_retry_after(client: str, upstream: str, stream: 
 
 
 # Statuses that clients of Messages may get, and OpenAI's.
-KEPT = {
+STATUSES = {
     429: ({429}, {429}),
     500: ({500}, {500}),
     503: ({503, 529}, {503}),
@@ -309,7 +309,7 @@ KEPT = {
 @BOTH
 @each("client")
 @each("upstream")
-@pytest.mark.parametrize("status", KEPT)
+@pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.each_choice
 async def test_f4_the_class_of_the_last_error_reaches_the_client(
     client: str, upstream: str, status: int, stream: bool
@@ -317,13 +317,13 @@ async def test_f4_the_class_of_the_last_error_reaches_the_client(
     play = next(
         case.play
         for case in PLAIN
-        if case.protocol == upstream and isinstance(case.play, Answer) and case.play.status == status
+        if case.protocol == upstream and isinstance(case.play, RawResponse) and case.play.status == status
         if case.action in (ErrorAction.COOL_DOWN, ErrorAction.RETRY_LATER)
     )
     pool = pool_of(upstream, {"a": play, "b": play})
     received = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b"]
-    assert received.status in KEPT[status][0 if client == MESSAGES else 1]
+    assert pool.attempted == ["a", "b"]
+    assert received.status in STATUSES[status][0 if client == MESSAGES else 1]
     assert check_error(client, received.status or 0, received.body) == []
 
 
@@ -341,16 +341,16 @@ async def test_f5_no_further_attempt_for_a_client_that_has_left(
     after: float, closed: dict[str, float], stream: bool
 ) -> None:
     """It leaves while the first error is read, and while the second account is tried."""
-    failing = Answer([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
+    failing = RawResponse([Sleep(0.5), b"{}"], 500, before=[Sleep(8)])
     pool = pool_of(MESSAGES, {"a": failing, "b": good("Hello", before=[Sleep(60)]), "c": good("Hello")})
     await left(pool, after, stream=stream)
-    assert {request.account: request.door.closed_at for request in pool.provider.requests} == closed
+    assert {request.account: request.upstream.closed_at for request in pool.provider.requests} == closed
 
 
 WAITING: dict[str, Any] = {
     "for the connection": good("Hello", before=[Sleep(60)]),
-    "for the first byte": Answer([Sleep(60)]),
-    "for the first content": Answer([*begun(MESSAGES, "text")[:1], Sleep(60)]),
+    "for the first byte": RawResponse([Sleep(60)]),
+    "for the first content": RawResponse([*begun(MESSAGES, "text")[:1], Sleep(60)]),
 }
 
 
@@ -359,7 +359,7 @@ async def test_f6_a_client_that_leaves_before_the_first_token_ends_the_request(w
     """The client is watched from the moment its request was read."""
     pool = pool_of(MESSAGES, {"a": WAITING[where], "b": good("Hello")})
     await left(pool, 5, stream=True)
-    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.upstream.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
@@ -368,7 +368,7 @@ async def test_f7_a_client_that_leaves_a_whole_response_ends_the_request(where: 
     plays = {**WAITING, "for the rest": good("Hello", between=[Sleep(60)])}
     pool = pool_of(MESSAGES, {"a": plays[where], "b": good("Hello")})
     await left(pool, 5, stream=False)
-    assert [(request.account, request.door.closed_at) for request in pool.provider.requests] == [("a", 5)]
+    assert [(request.account, request.upstream.closed_at) for request in pool.provider.requests] == [("a", 5)]
     assert pool.health("a") == Health(last_used=EPOCH)
 
 
@@ -377,14 +377,14 @@ async def test_f7_a_client_that_leaves_a_whole_response_ends_the_request(where: 
 @pytest.mark.each_choice
 async def test_f8_failures_in_the_middle_count(client: str, upstream: str, end: str) -> None:
     """The response is lost, but traffic must not go on going there."""
-    play = Answer([*begun(upstream, "text"), *ENDS[end](upstream)])
+    play = RawResponse([*begun(upstream, "text"), *ENDS[end](upstream)])
     pool = pool_of(upstream, {"a": play, "b": good("Hello from b")}, upstream={"selection": "weighted"})
     for number in range(3):
         assert len(pool.health("a").failures) == number
         assert meaning_of_client_stream(client, (await pool.call(client)).body).stop is Stop.ERROR
-    assert pool.rests_for("a") == 5
-    check_said(client, await pool.call(client), "Hello from b", stream=True)
-    assert pool.asked == ["a", "a", "a", "b"]
+    assert pool.cooldown_left("a") == 5
+    check_text(client, await pool.call(client), "Hello from b", stream=True)
+    assert pool.attempted == ["a", "a", "a", "b"]
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -396,10 +396,12 @@ async def test_f8_the_kind_of_an_error_in_the_middle_counts(client: str, upstrea
         else openai("Slow down", "requests", "rate_limit_exceeded")
     )
     ending = in_band(upstream, InBand(error, bare=True), stream=True)
-    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    pool = pool_of(
+        upstream, {"a": RawResponse([*begun(upstream, "text"), ending]), "b": good("Hello from b")}
+    )
     assert b"Slow down" in (await pool.call(client)).body
-    assert pool.rests_for("a") == 15
-    check_said(client, await pool.call(client), "Hello from b", stream=True)
+    assert pool.cooldown_left("a") == 15
+    check_text(client, await pool.call(client), "Hello from b", stream=True)
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -409,19 +411,21 @@ async def test_f8_an_error_of_the_request_in_the_middle_is_a_failure(client: str
     kind = "invalid_request_error"
     error = anthropic(kind, "no") if upstream == MESSAGES else openai("no", kind, "invalid_prompt")
     ending = in_band(upstream, InBand(error, bare=True), stream=True)
-    pool = pool_of(upstream, {"a": Answer([*begun(upstream, "text"), ending]), "b": good("Hello from b")})
+    pool = pool_of(
+        upstream, {"a": RawResponse([*begun(upstream, "text"), ending]), "b": good("Hello from b")}
+    )
     await pool.call(client)
     assert len(pool.health("a").failures) == 1
 
 
 # Before the response, at its start, and inside of it.
 MOMENTS: dict[str, Any] = {
-    "no connection": lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect")]),
+    "no connection": lambda protocol: RawResponse(before=[UpstreamUnreachable("cannot connect")]),
     "an error response": broken,
     "the error alone in the body": lambda protocol: InBand(overloaded(protocol), bare=True),
     "an error behind the announcement": lambda protocol: InBand(overloaded(protocol)),
-    "an empty body": lambda protocol: Answer(),
-    "a broken connection": lambda protocol: Answer([BROKEN]),
+    "an empty body": lambda protocol: RawResponse(),
+    "a broken connection": lambda protocol: RawResponse([BROKEN]),
 }
 
 
@@ -438,17 +442,17 @@ async def test_f9_one_policy_for_every_moment(
     others = {"else": (RESPONSES if upstream == CHAT else CHAT, ["b"])} if chain else {}
     models = {"x": ("up/m", "else/m") if chain else "up/m"}
     pool = pool_of(upstream, plays, others=others, models=models)
-    check_said(client, await pool.call(client, stream=stream, model="x"), "Hello from b", stream=stream)
-    assert pool.asked == ["a", "b"]
+    check_text(client, await pool.call(client, stream=stream, model="x"), "Hello from b", stream=stream)
+    assert pool.attempted == ["a", "b"]
     assert len(pool.health("a").failures) == 1
 
 
 async def test_f9_an_upstream_that_is_silent_after_its_error_is_not_waited_for() -> None:
     for protocol in PROTOCOL_NAMES:
         script = script_of(protocol, InBand(overloaded(protocol)), stream=True)
-        pool = pool_of(protocol, {"a": Answer([*script.body, Sleep(600)]), "b": good("Hello from b")})
+        pool = pool_of(protocol, {"a": RawResponse([*script.body, Sleep(600)]), "b": good("Hello from b")})
         before = anyio.current_time()
-        check_said(protocol, await pool.call(protocol), "Hello from b", stream=True)
+        check_text(protocol, await pool.call(protocol), "Hello from b", stream=True)
         assert anyio.current_time() - before < 1
 
 
@@ -474,7 +478,7 @@ async def test_f10_an_error_of_the_request_is_tried_once(
     plays = {"a": BAD[bad](upstream), "b": good("Hello"), "c": good("Hello")}
     pool = pool_of(upstream, plays, others={"else": (CHAT, ["c"])}, models={"m": ("up/m", "else/m")})
     received = await pool.call(client, stream=stream, model="m")
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
     assert received.status == plays["a"].status
     assert check_error(client, received.status or 0, received.body) == []
     assert pool.health("a") == Health(last_used=EPOCH)
@@ -484,9 +488,9 @@ async def test_f10_an_error_of_the_request_is_tried_once(
 @pytest.mark.each_choice
 async def test_a_connection_that_breaks_after_the_end_is_no_failure(client: str, upstream: str) -> None:
     parts = script_of(upstream, good("Hello"), stream=True).body
-    pool = pool_of(upstream, {"a": Answer([*parts, BROKEN]), "b": good("No")})
-    check_said(client, await pool.call(client), "Hello", stream=True)
-    assert pool.asked == ["a"]
+    pool = pool_of(upstream, {"a": RawResponse([*parts, BROKEN]), "b": good("No")})
+    check_text(client, await pool.call(client), "Hello", stream=True)
+    assert pool.attempted == ["a"]
 
 
 # Requests that are sent again.
@@ -503,8 +507,8 @@ async def test_an_unread_request_is_sent_again_counted_and_logged(
     pool = pool_of(CHAT, {"a": [LOST, good("Hello")], "b": good("No")})
     with caplog.at_level("INFO", "dragoman.requests"):
         received = await pool.call(CHAT, stream=stream)
-    check_said(CHAT, received, "Hello", stream=stream)
-    assert pool.asked == ["a", "a"]
+    check_text(CHAT, received, "Hello", stream=stream)
+    assert pool.attempted == ["a", "a"]
     assert pool.health("a").consecutive_cooldowns == Health().consecutive_cooldowns
     (line,) = lines_of(caplog)
     assert line["attempts"] == 2
@@ -516,14 +520,14 @@ async def test_an_unread_request_is_sent_again_counted_and_logged(
 
 async def test_an_unread_request_is_sent_again_only_once() -> None:
     pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")})
-    check_said(CHAT, await pool.call(CHAT), "Hello", stream=True)
-    assert pool.asked == ["a", "a", "b"]
+    check_text(CHAT, await pool.call(CHAT), "Hello", stream=True)
+    assert pool.attempted == ["a", "a", "b"]
 
 
 async def test_no_resend_beyond_the_most_attempts() -> None:
     pool = pool_of(CHAT, {"a": LOST, "b": good("Hello")}, max_attempts=1)
     assert (await pool.call(CHAT)).status == 502
-    assert pool.asked == ["a"]
+    assert pool.attempted == ["a"]
 
 
 @pytest.mark.promise("R5", "R6")
@@ -534,8 +538,8 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
     chance = random.Random(0)
     plays = (
         LOST,
-        Answer(parts=[BROKEN]),
-        Answer(before=[UpstreamUnreachable("http://up.test: no")]),
+        RawResponse(parts=[BROKEN]),
+        RawResponse(before=[UpstreamUnreachable("http://up.test: no")]),
         InBand(overloaded(CHAT)),
         limited(CHAT),
         broken(CHAT),
@@ -545,12 +549,15 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
     )
     for _ in range(300):
         accounts = {name: chance.choices(plays, k=3) for name in "abcd"[: chance.randint(1, 4)]}
-        most = chance.randint(1, 5)
-        pool = pool_of(CHAT, accounts, max_attempts=most)
+        max_attempts = chance.randint(1, 5)
+        pool = pool_of(CHAT, accounts, max_attempts=max_attempts)
         received = await pool.call(CHAT, stream=True)
-        assert 1 <= len(pool.asked) <= most
+        assert 1 <= len(pool.attempted) <= max_attempts
         for name, responses in accounts.items():
-            assert pool.asked.count(name) <= (2 if responses[0] is LOST else 1), (accounts, pool.asked)
+            assert pool.attempted.count(name) <= (2 if responses[0] is LOST else 1), (
+                accounts,
+                pool.attempted,
+            )
         assert received.body.count(b"Hello") <= 1
 
 
@@ -560,14 +567,14 @@ async def test_random_pools_keep_to_the_most_attempts_and_to_one_request_an_acco
 class Bad(MemoryAccountStore):
     """Hangs for a time, or fails."""
 
-    def __init__(self, mood: str) -> None:
+    def __init__(self, behaviour: str) -> None:
         super().__init__()
-        self._mood = mood
+        self._behaviour = behaviour
 
     async def _nothing(self, *arguments: Any, **more: Any) -> Any:
-        if self._mood == "hangs":
+        if self._behaviour == "hangs":
             await anyio.sleep_forever()
-        if self._mood == "is slow":
+        if self._behaviour == "is slow":
             await anyio.sleep(0.04)
             return
         raise AccountStoreError("no connection")
@@ -581,14 +588,14 @@ class Bad(MemoryAccountStore):
 
 @pytest.mark.promise("R11")
 @BOTH
-@pytest.mark.parametrize("mood", ["hangs", "is slow", "is down"])
+@pytest.mark.parametrize("behaviour", ["hangs", "is slow", "is down"])
 async def test_a_bad_store_and_failing_upstreams_cost_no_request_that_can_succeed(
-    mood: str, stream: bool
+    behaviour: str, stream: bool
 ) -> None:
-    plays = {"a": LOST, "b": broken(CHAT), "c": Answer(parts=[BROKEN]), "d": good("Hello")}
-    pool = pool_of(CHAT, plays, store=ResilientStore(Bad(mood), MemoryAccountStore()))
+    plays = {"a": LOST, "b": broken(CHAT), "c": RawResponse(parts=[BROKEN]), "d": good("Hello")}
+    pool = pool_of(CHAT, plays, store=ResilientStore(Bad(behaviour), MemoryAccountStore()))
     for _ in range(30):
         begun = anyio.current_time()
-        check_said(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
+        check_text(CHAT, await pool.call(CHAT, stream=stream), "Hello", stream=stream)
         # Each of at most ten calls waits for 50 ms, and after three failures in a row no call waits.
         assert anyio.current_time() - begun <= 0.5

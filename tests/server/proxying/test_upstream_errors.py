@@ -15,7 +15,7 @@ from failures.responses import Text, frames
 from failures.responses import stream as stream_of
 from failures.translate import each
 from gateway.fakes import FakeClient, Sleep
-from gateway.provider import Answer, InBand, Plays, good, in_band, pool_of, with_headers
+from gateway.provider import InBand, Plays, RawResponse, good, in_band, pool_of, with_headers
 from gateway.provider_errors import anthropic, broken, limited, openai, refusal, unauthorized
 from msgspec.structs import replace as replace_struct
 from oracle import CHAT, MESSAGES, RESPONSES, check_error
@@ -276,7 +276,7 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         "",
     ),
     "a redirect": (
-        lambda protocol: Answer(
+        lambda protocol: RawResponse(
             status=302, headers=(("location", "https://new.corp.test/llm" + PATH_OF[protocol]),)
         ),
         (503, 503),
@@ -284,56 +284,60 @@ REPORTED: dict[str, tuple[Any, tuple[int, int], str, str]] = {
         " 302 to https://new.corp.test/llm: put that into base_url",
     ),
     "a page": (
-        lambda protocol: Answer([PAGE], headers=(HTML,)),
+        lambda protocol: RawResponse([PAGE], headers=(HTML,)),
         (502, 502),
         f'upstream "up" sent text/html: {RIGHT}',
         "",
     ),
     "a page by another name": (
-        lambda protocol: Answer([PAGE], headers=(("content-type", "application/json"),)),
+        lambda protocol: RawResponse([PAGE], headers=(("content-type", "application/json"),)),
         (502, 502),
         f'upstream "up" sent markup: {RIGHT}',
         "",
     ),
     "words": (
-        lambda protocol: Answer([b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)),
+        lambda protocol: RawResponse(
+            [b"It works!"], headers=(("content-type", "text/plain; charset=utf-8"),)
+        ),
         (502, 502),
         f'upstream "up" sent a body that is not a response (text/plain): {RIGHT}',
         "",
     ),
     "null": (
-        lambda protocol: Answer([b" null"]),
+        lambda protocol: RawResponse([b" null"]),
         (502, 502),
         f'upstream "up" sent a body that is not a response (without a content-type): {RIGHT}',
         "",
     ),
     "a page of a 404": (
-        lambda protocol: Answer([PAGE], 404, (HTML,)),
+        lambda protocol: RawResponse([PAGE], 404, (HTML,)),
         (404, 404),
         f'upstream "up" returned 404 with text/html: {RIGHT}',
         ": the upstream returned status 404 and no readable message",
     ),
     "a proxy that wants other credentials": (
-        lambda protocol: Answer(status=407),
+        lambda protocol: RawResponse(status=407),
         (503, 503),
         'the proxy of upstream "up" refused its credentials (407): check HTTP_PROXY',
         ": the upstream returned status 407 and no readable message",
     ),
     "no such path, in words": (
-        lambda protocol: Answer([b'{"detail":"Not Found"}'], 404),
+        lambda protocol: RawResponse([b'{"detail":"Not Found"}'], 404),
         (404, 404),
         f'upstream "up" does not serve this path (404): {RIGHT}',
         ": Not Found",
     ),
     "nothing, with 405": (
-        lambda protocol: Answer(status=405),
+        lambda protocol: RawResponse(status=405),
         (405, 405),
         f'upstream "up" returned 405 with an empty body: {RIGHT}',
         ": the upstream returned status 405 and no readable message",
     ),
-    "nothing": (lambda protocol: Answer(), (502, 502), 'upstream "up" sent an empty body', ""),
+    "nothing": (lambda protocol: RawResponse(), (502, 502), 'upstream "up" sent an empty body', ""),
     "no connection": (
-        lambda protocol: Answer(before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]),
+        lambda protocol: RawResponse(
+            before=[UpstreamUnreachable("cannot connect to http://up.test: refused")]
+        ),
         (502, 502),
         'cannot connect to upstream "up": refused',
         "cannot connect to http://up.test: refused",
@@ -391,7 +395,7 @@ async def test_an_unreadable_response_is_502_with_one_sentence(
 ) -> None:
     if stream and client == upstream:
         return  # a relay does not read the bytes that it forwards
-    pool = pool_of(upstream, {"a": Answer([UNREADABLE[case][not stream]])})
+    pool = pool_of(upstream, {"a": RawResponse([UNREADABLE[case][not stream]])})
     response = await pool.call(client, stream=stream)
     assert response.status == 502
     assert message_of(response).count("cannot be read") == 1
@@ -400,7 +404,9 @@ async def test_an_unreadable_response_is_502_with_one_sentence(
 
 @each("client")
 async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: Any) -> None:
-    redirect = Answer(status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)])
+    redirect = RawResponse(
+        status=302, headers=(("location", "https://new.corp.test/v1"),), before=[Sleep(60)]
+    )
     response = await pool_of(CHAT, {"a": redirect}).call(client, stream=True)
     assert response.status == 200
     assert RIGHT.encode() in response.body
@@ -411,7 +417,7 @@ async def test_the_log_has_the_cause_after_heartbeats_too(client: str, record: A
 
 @each("client")
 async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
-    response = await pool_of(CHAT, {"a": Answer([b"data: [DONE]\n\n"])}).call(client, stream=False)
+    response = await pool_of(CHAT, {"a": RawResponse([b"data: [DONE]\n\n"])}).call(client, stream=False)
     assert (response.status, message_of(response)) == (
         502,
         "the upstream's response cannot be read: it ended without any choices",
@@ -423,7 +429,7 @@ async def test_an_end_without_a_response_is_one_sentence(client: str) -> None:
 RETRY_TRUE, RETRY_FALSE = ("x-should-retry", "true"), ("x-should-retry", "false")
 
 
-def forbidden(protocol: str) -> Answer:
+def forbidden(protocol: str) -> RawResponse:
     return refusal(protocol, 403, "Your organization may not use this model.")
 
 
@@ -433,7 +439,7 @@ ADVICE: dict[str, tuple[Any, str | None]] = {
     "forbidden": (forbidden, "false"),
     "forbidden, try again": (lambda protocol: with_headers(forbidden(protocol), RETRY_TRUE), "false"),
     "no money": (lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error"), "false"),
-    "a redirect": (lambda protocol: Answer(status=307, headers=(("location", "/"),)), "false"),
+    "a redirect": (lambda protocol: RawResponse(status=307, headers=(("location", "/"),)), "false"),
     "a rate limit": (limited, None),
     "a rate limit for long": (lambda protocol: limited(protocol, RETRY_FALSE), "false"),
     "a bad moment": (broken, None),
@@ -479,7 +485,7 @@ SENT: dict[str, tuple[dict[str, Any], int]] = {
     "a refused key": ({"a": unauthorized}, 1),
     "forbidden": ({"a": forbidden}, 1),
     "no money": ({"a": lambda protocol: refusal(protocol, 400, CREDIT, "invalid_request_error")}, 1),
-    "a redirect": ({"a": lambda protocol: Answer(status=302)}, 1),
+    "a redirect": ({"a": lambda protocol: RawResponse(status=302)}, 1),
     "no account is left": ({"a": unauthorized, "b": unauthorized}, 1),
     "a bad moment": ({"a": broken}, 3),
 }
@@ -523,12 +529,12 @@ async def test_the_request_that_disables_the_last_key(client: str, stream: bool,
     plays = {"a": unauthorized(CHAT), "b": refusal(CHAT, 402, CREDIT)}
     pool = pool_of(CHAT, plays)
     response = await pool.call(client, stream=stream)
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     last = MONEY.format(" (402)", CREDIT).replace('"a"', '"b"')
     assert message_of(response) == f"{OUT_OF_USE} ({last})"
     after = await pool.call(client, stream=stream)
     assert message_of(after) == OUT_OF_USE
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     for each_one in (response, after):
         assert (each_one.status, each_one.headers["x-should-retry"]) == (503, "false")
         assert check_error(client, 503, each_one.body) == []
@@ -541,7 +547,7 @@ async def test_a_disabled_key_beside_a_cooling_account(client: str) -> None:
     pool = pool_of(CHAT, plays, max_attempts=1)
     await pool.call(client)
     response = await pool.call(client)
-    assert pool.asked == ["a", "b"]
+    assert pool.attempted == ["a", "b"]
     assert (response.status, response.headers["retry-after"]) == (429, "60")
     assert message_of(response).startswith(
         "every account of this model's upstreams is cooling down; the first is available in 60 s"
@@ -568,7 +574,7 @@ async def test_a_disabled_key_when_others_could_not_be_tried(client: str) -> Non
 async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> None:
     plays: dict[str, Plays] = {
         "a": replace(limited(MESSAGES), before=[Sleep(3)]),
-        "b": Answer(before=[Sleep(0.25), UpstreamBroken("http://up.test: the connection broke")]),
+        "b": RawResponse(before=[Sleep(0.25), UpstreamBroken("http://up.test: the connection broke")]),
         "c": unauthorized(CHAT),
     }
     models = {"m": ("up/one", "else/two")}
@@ -590,8 +596,8 @@ async def test_each_failed_attempt_is_in_the_log(stream: bool, record: Any) -> N
         'upstream "else" refused the key of accou',
     ]
     # The client gets the second error, because it passes.
-    said = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
-    assert said == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
+    passed = [found[name] for name in ("upstream", "upstream_protocol", "upstream_model", "account", "error")]
+    assert passed == ["up", MESSAGES, "one", "up/b", "http://up.test: the connection broke"]
     assert "upstream_status" not in found
     assert found["attempts"] == 3
 
@@ -624,8 +630,8 @@ async def test_a_failed_chain_names_the_requested_model(order: str, record: Any)
     models = {"m": ("up/one", "else/two") if order == "ac" else ("else/two", "up/one")}
     pool = pool_of(MESSAGES, plays, others={"else": (CHAT, ["c"])}, models=models)
     assert (await pool.call(MESSAGES, model="m")).status == 500
-    said = tuple(record()[name] for name in ("upstream", "upstream_model", "account"))
-    assert said == (("else", "two", "else/c") if order == "ac" else ("up", "one", "up/a"))
+    reported = tuple(record()[name] for name in ("upstream", "upstream_model", "account"))
+    assert reported == (("else", "two", "else/c") if order == "ac" else ("up", "one", "up/a"))
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -640,7 +646,9 @@ async def test_no_secret_is_in_the_log(upstream: str, stream: bool, record: Any)
         else openai(refused_with, "server_error", "server_error")
     )
     ending = InBand(error, bare=True)
-    late = Answer([*frames(stream_of(upstream, Text("Hello")))[:-3], in_band(upstream, ending, stream=True)])
+    late = RawResponse(
+        [*frames(stream_of(upstream, Text("Hello")))[:-3], in_band(upstream, ending, stream=True)]
+    )
     plays: list[Plays] = [refusal(upstream, 500, refused_with), InBand(error), ending, late]
     pool = pool_of(upstream, {"a": plays}, upstream={"headers": {"x-team": Secret("team-secret")}})
     for _ in plays:

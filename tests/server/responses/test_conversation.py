@@ -17,7 +17,7 @@ def requested(**body: Any) -> conversation.StateParams:
     return conversation.read_state_params(peek(json.dumps({"model": "m", **body}).encode()))
 
 
-ASKED: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
+REQUESTS: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
     "nothing": ({}, conversation.StateParams(None, True, False)),
     "nulls": (
         {"previous_response_id": None, "store": None, "input": None},
@@ -42,7 +42,7 @@ ASKED: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
 
 
 def test_the_state_that_a_request_asks_for() -> None:
-    for name, (body, found) in ASKED.items():
+    for name, (body, found) in REQUESTS.items():
         assert requested(**body) == found, name
 
 
@@ -194,17 +194,17 @@ def test_b9_stored_items_for_a_server_that_has_not_stored_them() -> None:
 
 
 def test_a_compaction_item_replaces_all_before_it() -> None:
-    old, said = StoredItem("a", USER), StoredItem("b", b'{"type":"message"}')
+    old, message = StoredItem("a", USER), StoredItem("b", b'{"type":"message"}')
     first, second = StoredItem("c", b'{"type":"compaction"}'), StoredItem("d", b'{"type":"compaction"}')
 
     def history(*output: StoredItem) -> tuple[StoredItem, ...]:
         return conversation.history(StoredResponse("resp_1", "", 0, b"{}", (old,), output))
 
     assert history() == (old,)
-    assert history(said) == (old, said)
+    assert history(message) == (old, message)
     assert history(first) == (first,)
-    assert history(said, first, said) == (first, said)
-    assert history(first, said, second) == (second,)
+    assert history(message, first, message) == (first, message)
+    assert history(first, message, second) == (second,)
 
 
 BODY: dict[str, Any] = {
@@ -215,7 +215,7 @@ BODY: dict[str, Any] = {
     "output": [],
 }
 # Responses of odd servers, and True if they are stored.
-KEPT: dict[str, tuple[dict[str, Any], bool]] = {
+STORED_CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "completed": (BODY, True),
     "incomplete": ({**BODY, "status": "incomplete"}, True),
     "without a status": ({name: value for name, value in BODY.items() if name != "status"}, True),
@@ -232,11 +232,11 @@ KEPT: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 def test_the_responses_that_are_stored() -> None:
-    for name, (body, kept) in KEPT.items():
+    for name, (body, stored) in STORED_CASES.items():
         response = conversation.to_stored_response(
             body, (StoredItem("a", USER),), "resp_0", owner="me", now=5
         )
-        assert (response is not None) is kept, name
+        assert (response is not None) is stored, name
         if response is not None:
             assert (response.owner, response.created, response.input) == (
                 "me",

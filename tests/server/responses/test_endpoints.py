@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gateway.fakes import Script
 from gateway.simulated import frames, gateway
-from gateway.stored import ON, PATH, USER, ask, each_forgetful, each_mode, refused
+from gateway.stored import ON, PATH, USER, create_response, each_forgetful, each_mode, refused
 from oracle import RESPONSES, check_error
 
 pytestmark = pytest.mark.anyio
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.anyio
 @each_mode
 async def test_a_response_can_be_retrieved(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, upstream, "one two", stream=stream, metadata={"a": "b"})
+        first = await create_response(up, upstream, "one two", stream=stream, metadata={"a": "b"})
         found = await up.get(f"{PATH}/{first['id']}?include=message.output_text.logprobs")
         assert found == {**first, "store": True, "previous_response_id": None}
-        second = await ask(up, upstream, "three", stream=stream, previous_response_id=first["id"])
+        second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
         found = await up.get(f"{PATH}/{second['id']}")
         assert found == {**second, "store": True, "previous_response_id": first["id"]}
 
 
 async def test_a_deleted_response_is_gone_and_the_conversation_goes_on() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one")
-        second = await ask(up, "chat", "two", previous_response_id=first["id"])
+        first = await create_response(up, "chat", "one")
+        second = await create_response(up, "chat", "two", previous_response_id=first["id"])
         path = f"{PATH}/{first['id']}"
         assert await up.json(path, method="DELETE") == {
             "id": first["id"],
@@ -40,7 +40,7 @@ async def test_a_deleted_response_is_gone_and_the_conversation_goes_on() -> None
         await up.get(path, 404)
         await up.json(path, method="DELETE", status=404)
         await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
-        third = await ask(up, "chat", "three", previous_response_id=second["id"])
+        third = await create_response(up, "chat", "three", previous_response_id=second["id"])
         assert third["usage"]["input_tokens"] == 5
 
 
@@ -60,7 +60,7 @@ async def test_an_unknown_response_is_404_in_the_right_form(id: str, method: str
 
 async def test_there_is_nothing_to_cancel() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one")
+        first = await create_response(up, "chat", "one")
         error = await refused(up, 400, {}, f"{PATH}/{first['id']}/cancel")
         assert error["message"] == "Cannot cancel a synchronous response."
 
@@ -83,7 +83,7 @@ def deltas_of(events: list[dict[str, Any]]) -> str:
 @each_forgetful
 async def test_a_response_can_be_replayed_as_a_stream(upstream: str) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, upstream, "one two three", metadata={"a": "b"})
+        first = await create_response(up, upstream, "one two three", metadata={"a": "b"})
         path = f"{PATH}/{first['id']}?stream=true"
         client = await up.call(path, method="GET")
         assert client.status == 200
@@ -151,7 +151,7 @@ async def test_a_response_that_would_change_is_not_replayed() -> None:
     }
     script = Script([json.dumps(response).encode()])
     async with gateway({"/responses": script}, **ON) as up:
-        await ask(up, "forgetful", "one")
+        await create_response(up, "forgetful", "one")
         assert (await up.get(f"{PATH}/resp_two"))["output"] == [item]
         client = await up.call(f"{PATH}/resp_two?stream=true", method="GET")
         assert client.status == 400
@@ -174,7 +174,7 @@ BAD_QUERIES = {
 async def test_an_invalid_query_is_refused() -> None:
     for query in BAD_QUERIES:
         async with gateway(**ON) as up:
-            first = await ask(up, "chat", "one")
+            first = await create_response(up, "chat", "one")
             client = await up.call(f"{PATH}/{first['id']}{query}", method="GET")
             assert client.status == 400, query
             assert check_error(RESPONSES, 400, client.body) == [], query
@@ -186,14 +186,14 @@ async def test_an_invalid_query_is_refused() -> None:
 
 async def test_input_items_are_the_whole_input_of_the_model() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one")
+        first = await create_response(up, "chat", "one")
         named = {
             "type": "message",
             "id": "msg_mine",
             "role": "user",
             "content": [{"type": "input_text", "text": "two"}],
         }
-        second = await ask(
+        second = await create_response(
             up, "chat", [named, {"role": "assistant", "content": "hm"}], previous_response_id=first["id"]
         )
         page = await up.get(
@@ -222,7 +222,7 @@ async def test_input_items_are_the_whole_input_of_the_model() -> None:
 async def test_input_items_come_in_pages() -> None:
     async with gateway(**ON) as up:
         items = [{"role": "user", "content": f"word{number}"} for number in range(45)]
-        first = await ask(up, "chat", items)
+        first = await create_response(up, "chat", items)
         path = f"{PATH}/{first['id']}/input_items"
 
         async def text(query: str) -> tuple[list[str], dict[str, Any]]:
@@ -246,7 +246,7 @@ async def test_other_items_are_listed_as_they_came() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": "a ship"}
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", [USER, call, result])
+        first = await create_response(up, "chat", [USER, call, result])
         page = await up.get(f"{PATH}/{first['id']}/input_items?order=asc")
         ids = [item.pop("id") for item in page["data"]]
         assert page["data"][1:] == [call, result]

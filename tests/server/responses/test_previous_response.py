@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 from gateway.simulated import gateway
-from gateway.stored import ON, PATH, USER, ask, each_forgetful, each_mode, each_translated, refused, text_of
+from gateway.stored import (
+    ON,
+    PATH,
+    USER,
+    create_response,
+    each_forgetful,
+    each_mode,
+    each_translated,
+    refused,
+    text_of,
+)
 from oracle import RESPONSES, check_error
 
 pytestmark = pytest.mark.anyio
@@ -18,9 +28,11 @@ pytestmark = pytest.mark.anyio
 @each_mode
 async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, upstream, "one two", stream=stream)
-        second = await ask(up, upstream, "three", stream=stream, previous_response_id=first["id"])
-        third = await ask(up, upstream, "four five", stream=stream, previous_response_id=second["id"])
+        first = await create_response(up, upstream, "one two", stream=stream)
+        second = await create_response(up, upstream, "three", stream=stream, previous_response_id=first["id"])
+        third = await create_response(
+            up, upstream, "four five", stream=stream, previous_response_id=second["id"]
+        )
         assert [text_of(each) for each in (first, second, third)] == ["one two", "three", "four five"]
         # Each word of the user is repeated once.
         assert [each["usage"]["input_tokens"] for each in (first, second, third)] == [2, 5, 8]
@@ -32,7 +44,7 @@ async def test_the_conversation_goes_on_at_another_upstream() -> None:
         id = None
         for turn, upstream in enumerate(["messages", "forgetful", "chat", "openai", "messages"]):
             more = {} if id is None else {"previous_response_id": id}
-            response = await ask(up, upstream, f"turn {turn}", **more)
+            response = await create_response(up, upstream, f"turn {turn}", **more)
             if upstream == "openai":
                 break
             id = response["id"]
@@ -44,9 +56,9 @@ async def test_the_conversation_goes_on_at_another_upstream() -> None:
 @each_mode
 async def test_the_response_has_the_previous_id_that_the_client_sent(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, upstream, "one", stream=stream)
+        first = await create_response(up, upstream, "one", stream=stream)
         assert first["previous_response_id"] is None
-        second = await ask(up, upstream, "two", stream=stream, previous_response_id=first["id"])
+        second = await create_response(up, upstream, "two", stream=stream, previous_response_id=first["id"])
         assert second["previous_response_id"] == first["id"]
 
 
@@ -54,12 +66,12 @@ async def test_the_response_has_the_previous_id_that_the_client_sent(upstream: s
 @each_mode
 async def test_the_response_has_store_as_it_is(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
-        assert (await ask(up, upstream, "one", stream=stream))["store"] is True
-        assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is True
-        assert (await ask(up, upstream, "one", stream=stream, store=False))["store"] is False
+        assert (await create_response(up, upstream, "one", stream=stream))["store"] is True
+        assert (await create_response(up, upstream, "one", stream=stream, store=True))["store"] is True
+        assert (await create_response(up, upstream, "one", stream=stream, store=False))["store"] is False
     async with gateway() as up:
-        assert (await ask(up, upstream, "one", stream=stream))["store"] is False
-        assert (await ask(up, upstream, "one", stream=stream, store=True))["store"] is False
+        assert (await create_response(up, upstream, "one", stream=stream))["store"] is False
+        assert (await create_response(up, upstream, "one", stream=stream, store=True))["store"] is False
 
 
 @each_translated
@@ -81,11 +93,13 @@ async def test_a_response_that_is_not_stored_is_a_loss() -> None:
 async def test_instructions_are_not_inherited() -> None:
     """ "the instructions from a previous response will not be carried over to the next response" """
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one", instructions="Speak like a pirate")
-        await ask(up, "chat", "two", previous_response_id=first["id"], instructions="Speak like a judge")
-        said = json.dumps(up.last.body)
-        assert "judge" in said
-        assert "pirate" not in said
+        first = await create_response(up, "chat", "one", instructions="Speak like a pirate")
+        await create_response(
+            up, "chat", "two", previous_response_id=first["id"], instructions="Speak like a judge"
+        )
+        sent = json.dumps(up.last.body)
+        assert "judge" in sent
+        assert "pirate" not in sent
 
 
 async def test_tool_calls_and_results_go_on() -> None:
@@ -123,7 +137,7 @@ async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_sto
         first = await up.json(
             PATH, {"model": "messages/reasoning", "input": "hm", "reasoning": {"effort": "low"}}
         )
-        await ask(up, "openai", "and now?", previous_response_id=first["id"])
+        await create_response(up, "openai", "and now?", previous_response_id=first["id"])
         sent = up.last.body["input"]
         assert all("id" not in item for item in sent)
         assert [item["type"] for item in sent] == ["message", "message", "message"]
@@ -133,9 +147,9 @@ async def test_b9_ids_and_empty_reasoning_do_not_reach_a_server_that_has_not_sto
 async def test_each_stored_response_can_be_continued() -> None:
     """A conversation may fork."""
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one")
-        left = await ask(up, "chat", "left left", previous_response_id=first["id"])
-        right = await ask(up, "chat", "right", previous_response_id=first["id"])
+        first = await create_response(up, "chat", "one")
+        left = await create_response(up, "chat", "left left", previous_response_id=first["id"])
+        right = await create_response(up, "chat", "right", previous_response_id=first["id"])
         assert (left["usage"]["input_tokens"], right["usage"]["input_tokens"]) == (4, 3)
 
 
@@ -146,9 +160,9 @@ async def test_each_stored_response_can_be_continued() -> None:
 @pytest.mark.parametrize("bare", [False, True], ids=["typed", "bare"])
 async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, upstream, "one two three")
+        first = await create_response(up, upstream, "one two three")
         reference = {"id": first["output"][0]["id"]} | ({} if bare else {"type": "item_reference"})
-        second = await ask(up, upstream, [USER, reference, {**USER, "content": "end"}])
+        second = await create_response(up, upstream, [USER, reference, {**USER, "content": "end"}])
         assert second["usage"]["input_tokens"] == 1 + 3 + 1
         sent = json.dumps(up.last.body)
         assert "item_reference" not in sent
@@ -158,9 +172,9 @@ async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) 
 async def test_a_reference_to_an_item_of_the_conversation_adds_nothing() -> None:
     """ "Duplicate item found with id ...": the vendor's server accepts no item twice."""
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one two three")
+        first = await create_response(up, "chat", "one two three")
         reference = {"type": "item_reference", "id": first["output"][0]["id"]}
-        second = await ask(up, "chat", [reference, USER], previous_response_id=first["id"])
+        second = await create_response(up, "chat", [reference, USER], previous_response_id=first["id"])
         assert second["usage"]["input_tokens"] == 3 + 3 + 1
 
 
@@ -243,7 +257,7 @@ async def test_off_no_response_is_found_and_the_error_has_the_reason(method: str
 
 async def test_off_nothing_is_stored_and_responses_are_unchanged() -> None:
     async with gateway() as up:
-        first = await ask(up, "chat", "one", store=True)
+        first = await create_response(up, "chat", "one", store=True)
         await up.get(f"{PATH}/{first['id']}", 400)
 
 
@@ -275,21 +289,21 @@ async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, serv
 
 async def test_a_lookalike_is_no_reference() -> None:
     async with gateway() as up:
-        assert text_of(await ask(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
+        assert text_of(await create_response(up, "chat", [{**USER, "extra": {"id": "x"}}])) == "again"
 
 
 async def test_a_response_that_the_upstream_stores_is_not_stored_here() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "openai", "one")
+        first = await create_response(up, "openai", "one")
         await up.get(f"{PATH}/{first['id']}", 404)
 
 
 async def test_an_upstream_that_stores_gets_our_items_and_keeps_its_own_references() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one two")
+        first = await create_response(up, "chat", "one two")
         ours = {"type": "item_reference", "id": first["output"][0]["id"]}
         theirs = {"type": "item_reference", "id": "msg_theirs"}
-        await ask(up, "openai", [theirs, ours, USER])
+        await create_response(up, "openai", [theirs, ours, USER])
         sent = up.last.body["input"]
         assert sent[0] == theirs
         assert sent[1]["content"][0]["text"] == "one two"

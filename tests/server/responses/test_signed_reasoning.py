@@ -13,9 +13,9 @@ from gateway.scripted import (
     RESPONSES,
     SECRET,
     ScriptedGateway,
-    chat_answer,
-    messages_answer,
-    responses_answer,
+    chat_response,
+    messages_response,
+    responses_response,
     scripted,
     whole,
 )
@@ -35,7 +35,7 @@ REASONING = {
     "summary": [{"type": "summary_text", "text": "Let me see."}],
     "encrypted_content": "gAAAA-canary",
 }
-RESPONSES_RESPONSE = responses_answer(
+RESPONSES_RESPONSE = responses_response(
     [
         REASONING,
         {
@@ -48,24 +48,26 @@ RESPONSES_RESPONSE = responses_answer(
     ]
 )
 THINKING = {"type": "thinking", "thinking": "Let me see.", "signature": "EqQB-canary"}
-MESSAGES_RESPONSE = messages_answer([THINKING, {"type": "text", "text": "Four."}])
+MESSAGES_RESPONSE = messages_response([THINKING, {"type": "text", "text": "Four."}])
 
-ASK = [{"role": "user", "content": "2+2?"}]
+QUESTION = [{"role": "user", "content": "2+2?"}]
 AGAIN = {"role": "user", "content": "Sure?"}
 REASONS = {"thinking": {"type": "adaptive"}, "max_tokens": 9000}
 
 
 async def thinking_block(gateway: ScriptedGateway, model: str = "up/m") -> dict[str, Any]:
     """Return the block that a client of Messages gets for the reasoning of an upstream of Responses."""
-    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": ASK, **REASONS})
+    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": QUESTION, **REASONS})
     (block,) = [each for each in json.loads(client.body)["content"] if each["type"] == "thinking"]
     return dict(block)
 
 
-async def given_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
+async def sent_back(gateway: ScriptedGateway, block: dict[str, Any], model: str = "up/m") -> tuple[Any, str]:
     """Return what the upstream gets when the client sends the block back, and the loss header of the response."""
-    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
-    client = await gateway.call(PATHS[MESSAGES], {"model": model, "messages": [*ASK, said, AGAIN], **REASONS})
+    turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    client = await gateway.call(
+        PATHS[MESSAGES], {"model": model, "messages": [*QUESTION, turn, AGAIN], **REASONS}
+    )
     assert client.status == 200
     items = gateway.sent[-1].body["input"]
     reasoning = [each for each in items if each["type"] == "reasoning"]
@@ -77,14 +79,14 @@ async def test_a_wrapped_signature_is_unwrapped_for_its_vendor() -> None:
     block = await thinking_block(gateway)
     assert block["thinking"] == "Let me see."
     assert block["signature"].startswith("drg1.")
-    found, reported = await given_back(gateway, block)
+    found, reported = await sent_back(gateway, block)
     assert found == {key: value for key, value in REASONING.items() if key != "status"}
     assert reported == ""
 
 
 async def test_every_gateway_with_the_secret_can_open_it() -> None:
     block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE)))
-    found, _ = await given_back(
+    found, _ = await sent_back(
         scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=Secret(SECRET.reveal())), block
     )
     assert found["encrypted_content"] == "gAAAA-canary"
@@ -102,7 +104,7 @@ def changed(text: str) -> str:
 async def test_a_forged_signature_is_left_out_and_recorded(forge: Any) -> None:
     gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
     block = await thinking_block(gateway)
-    found, reported = await given_back(gateway, {**block, "signature": forge(block["signature"])})
+    found, reported = await sent_back(gateway, {**block, "signature": forge(block["signature"])})
     assert found is None
     assert "foreign_signature=/messages/1/content/0" in reported
 
@@ -110,14 +112,14 @@ async def test_a_forged_signature_is_left_out_and_recorded(forge: Any) -> None:
 @pytest.mark.parametrize("secret", [OTHER, None], ids=["another", "none"])
 async def test_a_signature_of_another_secret_is_left_out_and_recorded(secret: Secret | None) -> None:
     block = await thinking_block(scripted(RESPONSES, whole(RESPONSES_RESPONSE), secret=secret))
-    found, reported = await given_back(scripted(RESPONSES, whole(RESPONSES_RESPONSE)), block)
+    found, reported = await sent_back(scripted(RESPONSES, whole(RESPONSES_RESPONSE)), block)
     assert found is None
     assert "foreign_signature=/messages/1/content/0" in reported
 
 
 async def test_a_signature_of_another_model_is_left_out_and_recorded() -> None:
     gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
-    found, reported = await given_back(gateway, await thinking_block(gateway), "up/other")
+    found, reported = await sent_back(gateway, await thinking_block(gateway), "up/other")
     assert found is None
     assert "foreign_signature=/messages/1/content/0" in reported
 
@@ -128,11 +130,11 @@ async def test_a_signature_of_another_vendor_is_recorded_and_chat_gets_its_text(
     if not genuine:
         block["signature"] = cut(block["signature"])
     gateway = scripted(
-        CHAT, whole(chat_answer({"content": "Yes."})), upstream={"reasoning_field": "reasoning"}
+        CHAT, whole(chat_response({"content": "Yes."})), upstream={"reasoning_field": "reasoning"}
     )
-    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
     client = await gateway.call(
-        PATHS[MESSAGES], {"model": "up/m", "messages": [*ASK, said, AGAIN], **REASONS}
+        PATHS[MESSAGES], {"model": "up/m", "messages": [*QUESTION, turn, AGAIN], **REASONS}
     )
     assert "canary" not in json.dumps(gateway.sent[-1].body)
     assert gateway.sent[-1].body["messages"][1]["reasoning"] == "Let me see."
@@ -142,8 +144,8 @@ async def test_a_signature_of_another_vendor_is_recorded_and_chat_gets_its_text(
 async def test_strict_mode_refuses_a_forged_signature() -> None:
     gateway = scripted(RESPONSES, whole(RESPONSES_RESPONSE))
     block = {**await thinking_block(gateway), "signature": "drg1.AAAA"}
-    said = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
-    body = {"model": "up/m", "messages": [*ASK, said, AGAIN], "max_tokens": 9}
+    turn = {"role": "assistant", "content": [block, {"type": "text", "text": "Four."}]}
+    body = {"model": "up/m", "messages": [*QUESTION, turn, AGAIN], "max_tokens": 9}
     client = await gateway.call(PATHS[MESSAGES], body, {"dragoman-loss-policy": "refuse"})
     assert client.status == 400
     assert len(gateway.sent) == 1
@@ -152,8 +154,8 @@ async def test_strict_mode_refuses_a_forged_signature() -> None:
 # Clients of Chat that do not send reasoning back.
 
 CALL = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}}
-CALLS = whole(messages_answer([THINKING, CALL], "tool_use"))
-SAYS = whole(messages_answer([{"type": "text", "text": "Four."}]))
+CALLS = whole(messages_response([THINKING, CALL], "tool_use"))
+TEXT_RESPONSE = whole(messages_response([{"type": "text", "text": "Four."}]))
 TOOLS = [
     {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 ]
@@ -173,11 +175,11 @@ def turn_of(client: Any, stream: bool) -> dict[str, Any]:
         if not line.startswith("data: {"):
             continue
         for choice in json.loads(line[6:])["choices"]:
-            for piece in choice["delta"].get("tool_calls") or ():
-                if piece["index"] in calls:
-                    calls[piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+            for fragment in choice["delta"].get("tool_calls") or ():
+                if fragment["index"] in calls:
+                    calls[fragment["index"]]["function"]["arguments"] += fragment["function"]["arguments"]
                 else:
-                    calls[piece["index"]] = piece
+                    calls[fragment["index"]] = fragment
     return {"role": "assistant", "content": None, "tool_calls": list(calls.values())}
 
 
@@ -187,20 +189,20 @@ async def second_turn(
     stream: bool = False,
     wait: float = 0,
     keys: tuple[str | None, str | None] = (None, None),
-    **kept: str,
+    **more: str,
 ) -> Any:
-    """Return the assistant's turn that the upstream gets if its client sends only the calls and `kept`."""
-    first = await gateway.call(PATHS[CHAT], chat(ASK, stream=stream), key=keys[0])
+    """Return the assistant's turn that the upstream gets if its client sends only the calls and `more`."""
+    first = await gateway.call(PATHS[CHAT], chat(QUESTION, stream=stream), key=keys[0])
     await anyio.sleep(wait)
-    said = turn_of(first, stream) | kept
-    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
-    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]), key=keys[1])
+    turn = turn_of(first, stream) | more
+    result = {"role": "tool", "tool_call_id": turn["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*QUESTION, turn, result]), key=keys[1])
     return gateway.sent[-1].body["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_stored_reasoning_is_added_for_clients_that_drop_it(stream: bool) -> None:
-    gateway = scripted(MESSAGES, CALLS, SAYS)
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE)
     first, second = await second_turn(gateway, stream=stream)
     assert first == THINKING
     assert (second["type"], second["id"]) == ("tool_use", "toolu_1")
@@ -216,7 +218,7 @@ async def test_stored_reasoning_is_added_for_clients_that_drop_it(stream: bool) 
     ],
 )
 async def test_stored_reasoning_is_bounded(settings: dict[str, Any], wait: float, found: bool) -> None:
-    content = await second_turn(scripted(MESSAGES, CALLS, SAYS, **settings), wait=wait)
+    content = await second_turn(scripted(MESSAGES, CALLS, TEXT_RESPONSE, **settings), wait=wait)
     assert (content[0] == THINKING) is found
 
 
@@ -224,37 +226,37 @@ async def test_stored_reasoning_is_bounded(settings: dict[str, Any], wait: float
     ("keys", "found"), [(("red", "red"), True), (("red", "blue"), False)], ids=["own", "another's"]
 )
 async def test_reasoning_of_another_key_is_not_added(keys: tuple[str, str], found: bool) -> None:
-    gateway = scripted(MESSAGES, CALLS, SAYS, keys={"red": {}, "blue": {}})
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE, keys={"red": {}, "blue": {}})
     content = await second_turn(gateway, keys=keys)
     assert (content[0] == THINKING) is found
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 async def test_signed_reasoning_replaces_plain_reasoning(field: str) -> None:
-    content = await second_turn(scripted(MESSAGES, CALLS, SAYS), **{field: THINKING["thinking"]})
+    content = await second_turn(scripted(MESSAGES, CALLS, TEXT_RESPONSE), **{field: THINKING["thinking"]})
     assert [block["type"] for block in content] == ["thinking", "tool_use"]
     assert content[0] == THINKING
 
 
 async def test_reasoning_that_the_client_sends_back_counts() -> None:
     """A client that keeps reasoning_details sends its reasoning back without the store."""
-    gateway = scripted(MESSAGES, CALLS, SAYS, reasoning_store_bytes=0)
-    first = await gateway.call(PATHS[CHAT], chat(ASK))
-    said = json.loads(first.body)["choices"][0]["message"]
-    result = {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "4"}
-    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    gateway = scripted(MESSAGES, CALLS, TEXT_RESPONSE, reasoning_store_bytes=0)
+    first = await gateway.call(PATHS[CHAT], chat(QUESTION))
+    turn = json.loads(first.body)["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": turn["tool_calls"][0]["id"], "content": "4"}
+    await gateway.call(PATHS[CHAT], chat([*QUESTION, turn, result]))
     assert gateway.sent[-1].body["messages"][1]["content"][0] == THINKING
 
 
 async def test_a_response_that_broke_off_leaves_nothing() -> None:
-    broken = whole({**messages_answer([THINKING, CALL]), "content": None})
-    gateway = scripted(MESSAGES, broken, SAYS)
-    client = await gateway.call(PATHS[CHAT], chat(ASK))
+    broken = whole({**messages_response([THINKING, CALL]), "content": None})
+    gateway = scripted(MESSAGES, broken, TEXT_RESPONSE)
+    client = await gateway.call(PATHS[CHAT], chat(QUESTION))
     assert client.status == 502
     call = {"id": "toolu_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
-    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "toolu_1", "content": "4"}
-    await gateway.call(PATHS[CHAT], chat([*ASK, said, result]))
+    await gateway.call(PATHS[CHAT], chat([*QUESTION, turn, result]))
     assert gateway.sent[-1].body["messages"][1]["content"][0]["type"] == "tool_use"
 
 
@@ -284,7 +286,7 @@ MOVED = [
         MESSAGES,
         {
             "max_tokens": 9000,
-            "messages": [*ASK, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
+            "messages": [*QUESTION, {"role": "assistant", "content": [THINKING, CALL_M]}, RESULT_M],
         },
         [UNSIGNED, MESSAGES_RESPONSE],
         ["messages", 1, "content"],
@@ -293,10 +295,10 @@ MOVED = [
     ),
     pytest.param(
         RESPONSES,
-        {"input": [*ASK, REASONING, CALL_R, RESULT_R], "store": False},
+        {"input": [*QUESTION, REASONING, CALL_R, RESULT_R], "store": False},
         [UNVERIFIED, RESPONSES_RESPONSE],
         ["input"],
-        [ASK[0], CALL_R, RESULT_R],
+        [QUESTION[0], CALL_R, RESULT_R],
         id="responses",
     ),
 ]
@@ -322,7 +324,7 @@ async def test_a_translated_conversation_is_repeated_without_it_too() -> None:
     gateway = scripted(
         RESPONSES, whole(RESPONSES_RESPONSE), whole(UNVERIFIED, 400), whole(RESPONSES_RESPONSE)
     )
-    found, reported = await given_back(gateway, await thinking_block(gateway))
+    found, reported = await sent_back(gateway, await thinking_block(gateway))
     assert (found, len(gateway.sent)) == (None, 3)
     assert "foreign_signature=/messages/1/content/0" in reported
 
@@ -348,9 +350,9 @@ async def test_the_log_has_both_times_that_it_was_sent(
 
 async def test_it_is_tried_once() -> None:
     gateway = scripted(MESSAGES, whole(UNSIGNED, 400))
-    said = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
+    turn = {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}
     client = await gateway.call(
-        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": [*ASK, said, AGAIN]}
+        PATHS[MESSAGES], {"model": "up/m", "max_tokens": 9, "messages": [*QUESTION, turn, AGAIN]}
     )
     assert (client.status, json.loads(client.body)["error"], len(gateway.sent)) == (400, UNSIGNED["error"], 2)
 
@@ -358,9 +360,13 @@ async def test_it_is_tried_once() -> None:
 @pytest.mark.parametrize(
     ("messages", "headers"),
     [
-        (ASK, {}),  # there is nothing to leave out
+        (QUESTION, {}),  # there is nothing to leave out
         (
-            [*ASK, {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]}, AGAIN],
+            [
+                *QUESTION,
+                {"role": "assistant", "content": [THINKING, {"type": "text", "text": "Four."}]},
+                AGAIN,
+            ],
             {"dragoman-loss-policy": "refuse"},
         ),
     ],

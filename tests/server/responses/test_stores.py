@@ -63,7 +63,7 @@ PUT_S = sqlite_store._PUT_S
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine may be busy: where the deadline is not what is tested, it is a long one."""
     monkeypatch.setattr(sqlite_store, "_PUT_S", 60.0)
 
@@ -74,25 +74,25 @@ def response(
     owner: str = "",
     created: int = NOW,
     body: bytes = b"{}",
-    given: tuple[StoredItem, ...] = (item("msg_1"),),
-    said: tuple[StoredItem, ...] = (item("msg_2"),),
+    input_items: tuple[StoredItem, ...] = (item("msg_1"),),
+    output_items: tuple[StoredItem, ...] = (item("msg_2"),),
 ) -> StoredResponse:
-    return StoredResponse(id, owner, created, body, given, said)
+    return StoredResponse(id, owner, created, body, input_items, output_items)
 
 
 async def test_a_stored_response_is_found_unchanged(kind: Kind) -> None:
-    given = (item("a"), item("b"), item("a"), item("c", "語"))
-    kept = response(body=b'{"id":"resp_1"}', given=given, said=(item("d"), item("b")))
+    input_items = (item("a"), item("b"), item("a"), item("c", "語"))
+    stored = response(body=b'{"id":"resp_1"}', input_items=input_items, output_items=(item("d"), item("b")))
     async with kind() as store:
-        assert await store.put(kept)
-        assert await store.get("", "resp_1", NOW) == kept
+        assert await store.put(stored)
+        assert await store.get("", "resp_1", NOW) == stored
 
 
 async def test_no_items_at_all(kind: Kind) -> None:
-    kept = response(given=(), said=())
+    stored = response(input_items=(), output_items=())
     async with kind() as store:
-        assert await store.put(kept)
-        assert await store.get("", "resp_1", NOW) == kept
+        assert await store.put(stored)
+        assert await store.get("", "resp_1", NOW) == stored
 
 
 async def test_an_unknown_id_is_not_found(kind: Kind) -> None:
@@ -104,8 +104,8 @@ async def test_an_unknown_id_is_not_found(kind: Kind) -> None:
 
 async def test_a_response_with_the_same_id_replaces_the_first(kind: Kind) -> None:
     async with kind() as store:
-        await store.put(response(given=(item("old"),)))
-        await store.put(response(given=(item("new"),)))
+        await store.put(response(input_items=(item("old"),)))
+        await store.put(response(input_items=(item("new"),)))
         found = await store.get("", "resp_1", NOW)
         assert found is not None
         assert [each.id for each in found.input] == ["new"]
@@ -121,8 +121,8 @@ async def test_items_are_found_by_their_ids(kind: Kind) -> None:
 
 async def test_of_two_items_with_one_id_the_later_one_is_found(kind: Kind) -> None:
     async with kind() as store:
-        await store.put(response("resp_1", given=(item("x", "first"),)))
-        await store.put(response("resp_2", given=(item("x", "second"),)))
+        await store.put(response("resp_1", input_items=(item("x", "first"),)))
+        await store.put(response("resp_2", input_items=(item("x", "second"),)))
         assert await store.item("", "x", NOW) == item("x", "second")
         for id, text in (("resp_1", "first"), ("resp_2", "second")):
             found = await store.get("", id, NOW)
@@ -132,8 +132,8 @@ async def test_of_two_items_with_one_id_the_later_one_is_found(kind: Kind) -> No
 
 async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
     async with kind() as store:
-        await store.put(response("resp_1", given=(item("x", "first"),)))
-        await store.put(response("resp_2", given=(item("x", "second"),)))
+        await store.put(response("resp_1", input_items=(item("x", "first"),)))
+        await store.put(response("resp_2", input_items=(item("x", "second"),)))
         await store.delete("", "resp_1")
         assert await store.item("", "x", NOW) == item("x", "second")
 
@@ -141,7 +141,9 @@ async def test_the_later_one_stays_when_the_first_one_goes(kind: Kind) -> None:
 async def test_deleting_one_leaves_the_others_whole(kind: Kind) -> None:
     """The conversation of the second one goes on, though the first one is deleted."""
     first = response("resp_1")
-    second = response("resp_2", given=(*first.input, *first.output, item("msg_3")), said=(item("msg_4"),))
+    second = response(
+        "resp_2", input_items=(*first.input, *first.output, item("msg_3")), output_items=(item("msg_4"),)
+    )
     async with kind() as store:
         await store.put(first)
         await store.put(second)
@@ -175,8 +177,8 @@ async def test_owners_do_not_see_each_other(kind: Kind) -> None:
 
 async def test_old_responses_expire(kind: Kind) -> None:
     async with kind() as store:
-        await store.put(response("resp_old", given=(item("old"),), said=()))
-        await store.put(response("resp_new", created=NOW + 1, given=(item("new"),), said=()))
+        await store.put(response("resp_old", input_items=(item("old"),), output_items=()))
+        await store.put(response("resp_new", created=NOW + 1, input_items=(item("new"),), output_items=()))
         last = NOW + LIMITS.max_age_s
         assert await store.get("", "resp_old", last) is not None
         assert await store.get("", "resp_old", last + 1) is None
@@ -200,7 +202,7 @@ async def ids_of(store: ResponseStore, count: int) -> list[int]:
 
 
 def large(number: int) -> StoredResponse:
-    return response(f"resp_{number}", given=(item(f"msg_{number}", "x" * 10_000),), said=())
+    return response(f"resp_{number}", input_items=(item(f"msg_{number}", "x" * 10_000),), output_items=())
 
 
 async def test_the_oldest_go_when_there_is_too_much(kind: Kind) -> None:
@@ -221,11 +223,11 @@ async def test_shared_items_count_once(kind: Kind) -> None:
         items: tuple[StoredItem, ...] = ()
         for number in range(60):
             items = (*items, item(f"msg_{number}", "x" * 1000))
-            assert await store.put(response(f"resp_{number}", given=items, said=()))
+            assert await store.put(response(f"resp_{number}", input_items=items, output_items=()))
         # Kept apart, the last ten of them would be more than half a megabyte.
-        kept = await ids_of(store, 60)
-        assert 59 in kept
-        assert len(kept) >= 10
+        stored = await ids_of(store, 60)
+        assert 59 in stored
+        assert len(stored) >= 10
         found = await store.get("", "resp_59", NOW)
         assert found is not None
         assert found.input == items
@@ -234,7 +236,7 @@ async def test_shared_items_count_once(kind: Kind) -> None:
 async def test_a_response_larger_than_the_limit_is_not_stored_and_drops_nothing(kind: Kind) -> None:
     async with kind(ResponseStoreLimits(20_000, 3600)) as store:
         assert await store.put(large(0))
-        assert not await store.put(response("resp_1", given=(item("m", "x" * 20_000),)))
+        assert not await store.put(response("resp_1", input_items=(item("m", "x" * 20_000),)))
         assert not await store.put(response("resp_2", body=b"x" * 20_000))
         assert await ids_of(store, 3) == [0]
 
@@ -254,7 +256,7 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
 
         async def turn(number: int) -> None:
             id = f"resp_{number}"
-            await store.put(response(id, given=(shared, item(f"msg_{number}"))))
+            await store.put(response(id, input_items=(shared, item(f"msg_{number}"))))
             found = await store.get("", id, NOW)
             assert found is not None
             assert found.input == (shared, item(f"msg_{number}"))
@@ -269,7 +271,7 @@ async def test_many_tasks_at_once(kind: Kind) -> None:
 async def test_memory_is_freed_to_the_last_byte() -> None:
     store = MemoryResponseStore(LIMITS)
     for number in range(3):
-        await store.put(response(f"resp_{number}", given=(item("shared"), item(f"m{number}"))))
+        await store.put(response(f"resp_{number}", input_items=(item("shared"), item(f"m{number}"))))
     for number in range(3):
         await store.delete("", f"resp_{number}")
     assert (store.bytes, store._items, store._named) == (0, {}, {})
@@ -280,11 +282,11 @@ async def test_memory_is_freed_to_the_last_byte() -> None:
 
 @one_backend
 async def test_the_file_outlives_the_store(sqlite: Kind) -> None:
-    kept = response()
+    stored = response()
     async with sqlite() as store:
-        await store.put(kept)
+        await store.put(stored)
     async with sqlite() as store:
-        assert await store.get("", "resp_1", NOW) == kept
+        assert await store.get("", "resp_1", NOW) == stored
 
 
 @one_backend
@@ -349,7 +351,7 @@ async def test_only_the_user_may_read_the_file(sqlite: Kind) -> None:
 async def test_deleted_content_is_not_left_in_the_file(sqlite: Kind) -> None:
     secret = "a word that must not stay"
     async with sqlite() as store:
-        await store.put(response(given=(item("msg_1", secret),)))
+        await store.put(response(input_items=(item("msg_1", secret),)))
         await store.delete("", "resp_1")
     assert secret.encode() not in sqlite.path.read_bytes()
 
@@ -361,7 +363,7 @@ async def test_its_own_count_of_bytes_is_true(sqlite: Kind) -> None:
         for each in (store, memory):
             for number in range(5):
                 await each.put(large(number))
-            await each.put(response("resp_9", given=(item("msg_4", "x" * 10_000), item("other"))))
+            await each.put(response("resp_9", input_items=(item("msg_4", "x" * 10_000), item("other"))))
             await each.delete("", "resp_3")
     with sqlite3.connect(sqlite.path) as connection:
         assert connection.execute("SELECT bytes FROM total").fetchone() == (memory.bytes,)

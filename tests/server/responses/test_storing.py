@@ -14,7 +14,7 @@ from gateway.stored import (
     FORGETFUL,
     ON,
     PATH,
-    ask,
+    create_response,
     each_forgetful,
     each_mode,
     each_translated,
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> list[StoredResponse]:
+def stored(monkeypatch: pytest.MonkeyPatch) -> list[StoredResponse]:
     """All that was put into stores."""
     found: list[StoredResponse] = []
     put = MemoryResponseStore.put
@@ -88,7 +88,7 @@ BEGUN: dict[str, tuple[str, bytes]] = {
 @each_mode
 async def test_a_response_with_store_false_is_not_stored(stream: bool) -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one", stream=stream, store=False)
+        first = await create_response(up, "chat", "one", stream=stream, store=False)
         await refused(up, 400, {"model": "chat/echo", "input": "x", "previous_response_id": first["id"]})
         await up.get(f"{PATH}/{first['id']}", 404)
 
@@ -151,11 +151,11 @@ async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> 
 
 async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -> None:
     """Silence causes heartbeats, and after them an error can only be sent in the stream."""
-    trouble = {
+    failures = {
         "unreachable": Script(connect=[Sleep(5), UpstreamUnreachable("no way")]),
         "refused": Script([b'{"error":{"message":"slow down"}}'], status=429, connect=[Sleep(5)]),
     }
-    for script in trouble.values():
+    for script in failures.values():
         async with gateway({"/chat/completions": script}, **ON, keepalive_s=1.0) as up:
             client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": True})
             reported = frames(client.body)[-1]["response"]
@@ -164,14 +164,14 @@ async def test_a_response_without_content_is_stored_if_the_client_has_its_id() -
 
 
 @each_mode
-async def test_a_refused_request_is_not_stored(stream: bool, kept: list[StoredResponse]) -> None:
+async def test_a_refused_request_is_not_stored(stream: bool, stored: list[StoredResponse]) -> None:
     """A plain error has no id to request."""
     cut = b'data: {"id":"1","choices":[]}\n\ndata: {"err'
     for script in (Script([b"{}"], status=429), Script(connect=[UpstreamUnreachable("no")]), Script([cut])):
         async with gateway({"/chat/completions": script}, **ON) as up:
             client = await up.call(PATH, {"model": "chat/m", "input": "one", "stream": stream})
             assert client.status >= 400
-    assert kept == []
+    assert stored == []
 
 
 FAILED = {**RESPONSE, "error": {"code": "server_error", "message": "oops"}}
@@ -192,7 +192,7 @@ async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str)
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @each_mode
 async def test_a_failure_before_content_is_a_plain_error(
-    stream: bool, status: str, kept: list[StoredResponse]
+    stream: bool, status: str, stored: list[StoredResponse]
 ) -> None:
     """So another account could be tried; and it has no id to request."""
     reply = {**FAILED, "status": status}
@@ -201,9 +201,9 @@ async def test_a_failure_before_content_is_a_plain_error(
     async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
         client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
         assert client.status >= 400
-        said = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
-        assert json.loads(client.body)["error"]["message"] == said
-    assert kept == []
+        message = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
+        assert json.loads(client.body)["error"]["message"] == message
+    assert stored == []
 
 
 @each_forgetful
@@ -223,13 +223,13 @@ async def test_the_response_to_a_client_that_leaves_is_stored_as_cancelled(upstr
 
 
 async def test_nothing_is_stored_for_a_client_that_leaves_before_its_response(
-    kept: list[StoredResponse],
+    stored: list[StoredResponse],
 ) -> None:
     async with gateway({"/chat/completions": Script(connect=[Sleep(60)])}, **ON) as up:
         body = {"model": "chat/m", "input": "one", "stream": True}
         client = await up.call(PATH, client=FakeClient(json.dumps(body).encode(), leaves_after=5))
         assert client.messages == []
-    assert kept == []
+    assert stored == []
 
 
 # The time of storing.
@@ -287,23 +287,23 @@ async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -
 
 
 async def test_a_client_that_leaves_while_the_response_is_stored(
-    monkeypatch: pytest.MonkeyPatch, kept: list[StoredResponse]
+    monkeypatch: pytest.MonkeyPatch, stored: list[StoredResponse]
 ) -> None:
     """The response is complete, though its end was not sent."""
 
     async def slow(self: MemoryResponseStore, response: StoredResponse) -> bool:
         await anyio.sleep(3)
-        kept.append(response)
+        stored.append(response)
         return True
 
     monkeypatch.setattr(MemoryResponseStore, "put", slow)
     end, begun = BEGUN["chat"]
-    rest = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    async with gateway({end: Script([begun, rest])}, **ON) as up:
+    ending = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    async with gateway({end: Script([begun, ending])}, **ON) as up:
         body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
         client = await up.call(PATH, client=FakeClient(body, leaves_after=2))
         assert not client.finished
-    assert [json.loads(response.body)["status"] for response in kept] == ["completed"]
+    assert [json.loads(response.body)["status"] for response in stored] == ["completed"]
 
 
 async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +313,8 @@ async def test_storing_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(MemoryResponseStore, "put", stuck)
     end, begun = BEGUN["chat"]
-    rest = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    async with gateway({end: Script([begun, rest])}, **ON) as up:
+    ending = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    async with gateway({end: Script([begun, ending])}, **ON) as up:
         body = json.dumps({"model": "chat/m", "input": "one", "stream": True}).encode()
         await up.call(PATH, client=FakeClient(body, leaves_after=2))
         assert anyio.current_time() == pytest.approx(2 + STORE_TIMEOUT_S)
@@ -399,7 +399,7 @@ async def test_a_response_that_cannot_be_stored_is_sent_all_the_same(
 ) -> None:
     monkeypatch.setattr(MemoryResponseStore, "put", broken)
     async with gateway(**ON) as up:
-        first = await ask(up, "chat", "one", stream=True)
+        first = await create_response(up, "chat", "one", stream=True)
         assert text_of(first) == "one"
         assert errors == [f"response {first['id']} was not stored: the disk is full"]
 
@@ -422,7 +422,7 @@ async def test_a_response_that_was_not_stored_is_reported(
 
 async def test_a_response_that_is_too_large_to_be_stored_is_logged(errors: list[str]) -> None:
     async with gateway(**ON, response_store_max_bytes=1) as up:
-        first = await ask(up, "chat", "one")
+        first = await create_response(up, "chat", "one")
         assert errors == [f"response {first['id']} is too large for the response store"]
 
 
@@ -451,23 +451,23 @@ async def test_lone_surrogates_survive() -> None:
         id = json.loads(client.body)["id"]
         page = await up.get(f"{PATH}/{id}/input_items")
         assert page["data"][0]["content"][0]["text"] == "cut \ud83d"
-        second = await ask(up, "chat", "two", previous_response_id=id)
+        second = await create_response(up, "chat", "two", previous_response_id=id)
         assert text_of(second) == "two"
 
 
 async def test_a_response_without_an_id_is_not_stored() -> None:
     reply = {"object": "response", "status": "completed", "model": "m", "output": []}
     async with gateway({"/responses": Script([json.dumps(reply).encode()])}, **ON) as up:
-        assert await ask(up, "forgetful", "one") == reply
+        assert await create_response(up, "forgetful", "one") == reply
 
 
 async def test_a_compacted_conversation_continues_from_the_summary() -> None:
     async with gateway(**ON) as up:
-        first = await ask(up, "messages", "a long story that need not be told again")
+        first = await create_response(up, "messages", "a long story that need not be told again")
         trigger = {"type": "compaction_trigger"}
-        second = await ask(up, "messages", [trigger], previous_response_id=first["id"])
+        second = await create_response(up, "messages", [trigger], previous_response_id=first["id"])
         assert [item["type"] for item in second["output"]] == ["compaction"]
-        await ask(up, "messages", "and now?", previous_response_id=second["id"])
+        await create_response(up, "messages", "and now?", previous_response_id=second["id"])
         sent = json.dumps(up.last.body)
         assert "Summary of the conversation so far" in sent
         assert "need not be told again" not in sent.replace("Write only the summary", "")
@@ -481,9 +481,9 @@ def test_a_file_keeps_conversations_over_a_restart(real_backend: str, tmp_path: 
 
     async def run() -> None:
         async with gateway(**server) as up:
-            first = await ask(up, "chat", "one two", stream=True)
+            first = await create_response(up, "chat", "one two", stream=True)
         async with gateway(**server) as up:
-            second = await ask(up, "messages", "three", previous_response_id=first["id"])
+            second = await create_response(up, "messages", "three", previous_response_id=first["id"])
             assert second["usage"]["input_tokens"] == 5
             assert (await up.get(f"{PATH}/{first['id']}"))["id"] == first["id"]
 

@@ -82,7 +82,7 @@ async def serving(
         assert not worker.connections
 
 
-async def ask(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bytes:
+async def get(address: tuple[str, int], tls: ssl.SSLContext | None = None) -> bytes:
     async with await anyio.connect_tcp(*address, ssl_context=tls, tls_standard_compatible=False) as stream:
         await stream.send(GET)
         got = b""
@@ -128,7 +128,7 @@ async def test_clients_that_only_connect_block_no_other(certificate: Certificate
         for _ in range(60):  # they send nothing, and do not close when the server does
             await stack.enter_async_context(await anyio.connect_tcp(*address))
         with anyio.fail_after(30):  # half of the time that a handshake may take
-            assert (await ask(address, client)).endswith(b"hello")
+            assert (await get(address, client)).endswith(b"hello")
 
 
 @pytest.mark.promise("S10", "S12")
@@ -139,7 +139,7 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
     monkeypatch.setattr(server_module, "_PAUSE_S", 0.05)
     async with serving(errno.ECONNABORTED, errno.EMFILE, errno.ENFILE) as address:
         started = anyio.current_time()
-        assert (await ask(address)).endswith(b"hello")
+        assert (await get(address)).endswith(b"hello")
         assert anyio.current_time() - started >= 0.1
     assert [each.message for each in caplog.records] == ["cannot accept connections for now: EMFILE"]
 

@@ -16,7 +16,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import DenialOfServiceError
 from h2.settings import SettingCodes
 from h2_client import (
-    MOST_WINDOW,
+    MAX_WINDOW,
     PREFACE,
     Headers,
     code_of,
@@ -167,11 +167,11 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Endless:
-    """Sends pieces for ever. given: how many bytes send() has taken; left: streams whose client has left."""
+    """Sends chunks for ever. bytes_sent: how many bytes send() has taken; left: streams whose client has left."""
 
     def __init__(self, size: int = 1000) -> None:
         self.size = size
-        self.given: Counter[str] = Counter()
+        self.bytes_sent: Counter[str] = Counter()
         self.left: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,7 +181,7 @@ class Endless:
             tasks.start_soon(self._watch, path, receive, tasks.cancel_scope)
             while True:
                 await send({"type": "http.response.body", "body": bytes(self.size), "more_body": True})
-                self.given[path] += self.size
+                self.bytes_sent[path] += self.size
                 await anyio.lowlevel.checkpoint()
 
     async def _watch(self, path: str, receive: Receive, scope: anyio.CancelScope) -> None:
@@ -221,13 +221,13 @@ async def test_an_application_waits_when_the_buffer_is_full() -> None:
     async with serving(app, {4: 0}) as client:
         await client.send(client.request(1))
         await settle()
-        assert STREAM_BUFFER - 2 * app.size < app.given["/healthz"] <= STREAM_BUFFER
+        assert STREAM_BUFFER - 2 * app.size < app.bytes_sent["/healthz"] <= STREAM_BUFFER
         # A second window allows it to send as much again.
-        given = app.given["/healthz"]
+        bytes_sent = app.bytes_sent["/healthz"]
         await client.send(window(1, 10_000))
         await settle()
         assert client.contents[1] == 10_000
-        assert app.given["/healthz"] - given in range(9_000, 11_001)
+        assert app.bytes_sent["/healthz"] - bytes_sent in range(9_000, 11_001)
 
 
 @pytest.mark.promise("R10")
@@ -235,7 +235,7 @@ async def test_one_large_message_is_not_buffered_at_once() -> None:
     async with serving(Endless(10 * STREAM_BUFFER), {4: 0}) as client:
         await client.send(client.request(1))
         assert client.protocol._buffered == STREAM_BUFFER
-        await client.send(settings({4: MOST_WINDOW}))
+        await client.send(settings({4: MAX_WINDOW}))
         assert client.contents[1] == 65535  # the connection's
 
 
@@ -247,7 +247,7 @@ async def test_stalled_streams_do_not_block_the_others() -> None:
         held = client.protocol._buffered
         assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * LEAST_BUFFER + STREAM_BUFFER
         last = 2 * STREAMS - 1
-        await client.send(client.request(last, headers(path="/last")), window(last, MOST_WINDOW))
+        await client.send(client.request(last, headers(path="/last")), window(last, MAX_WINDOW))
         assert client.contents[last] == 65535
         for _ in range(50):
             await client.send(window(0, 65535))
@@ -256,7 +256,7 @@ async def test_stalled_streams_do_not_block_the_others() -> None:
 
 
 async def test_streams_take_turns() -> None:
-    async with serving(Endless(STREAM_BUFFER), {4: MOST_WINDOW}) as client:
+    async with serving(Endless(STREAM_BUFFER), {4: MAX_WINDOW}) as client:
         client.can_write = anyio.Event()
         await client.send(client.request(1), client.request(3), window(0, 10**6))
         client.can_write.set()
@@ -495,7 +495,7 @@ async def test_a_client_that_goes_away_with_an_error_has_left() -> None:
 
 async def test_a_reset_is_seen_while_a_write_waits() -> None:
     app = Endless()
-    async with serving(app, {4: MOST_WINDOW}) as client:
+    async with serving(app, {4: MAX_WINDOW}) as client:
         client.can_write = anyio.Event()
         await client.send(client.request(1))
         await client.send(reset(1))

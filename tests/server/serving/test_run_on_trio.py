@@ -68,7 +68,7 @@ class Running:
         await self.worker.run()
         self.ended.set()
 
-    async def ask(self, path: bytes, until: bytes = b"begin") -> trio.SocketStream:
+    async def get(self, path: bytes, until: bytes = b"begin") -> trio.SocketStream:
         """Return a connection on which the response has come as far as `until`."""
         stream = await trio.open_tcp_stream(*self.address)
         await stream.send_all(GET % path)
@@ -87,7 +87,7 @@ async def test_it_is_ready_when_it_serves(nursery: trio.Nursery, listener: socke
     nursery.start_soon(running.run)
     await running.ready.wait()
     with trio.fail_after(30):
-        async with await running.ask(b"/hello", until=b"end"):
+        async with await running.get(b"/hello", until=b"end"):
             pass
 
 
@@ -104,7 +104,7 @@ async def test_a_stop_waits_for_open_responses_and_accepts_no_request(
     running = Running(Application(length_s=100), listener)
     nursery.start_soon(running.run)
     await running.ready.wait()
-    async with await running.ask(b"/stream") as stream:
+    async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         await running.worker.stopping.wait()
         await trio.testing.wait_all_tasks_blocked()
@@ -122,7 +122,7 @@ async def test_an_open_response_after_the_drain_is_cut(
     running = Running(Application(), listener)
     nursery.start_soon(running.run)
     await running.ready.wait()
-    async with await running.ask(b"/stream") as stream:
+    async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         assert not (await remainder_of(stream)).endswith(b"0\r\n\r\n"), (
             "no end that looks like a complete response"
@@ -137,7 +137,7 @@ async def test_a_second_signal_cuts_at_once(
     running = Running(Application(), listener)
     nursery.start_soon(running.run)
     await running.ready.wait()
-    async with await running.ask(b"/stream") as stream:
+    async with await running.get(b"/stream") as stream:
         signal.raise_signal(signal.SIGUSR1)
         await running.worker.stopping.wait()
         signal.raise_signal(signal.SIGUSR1)

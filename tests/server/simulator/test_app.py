@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from oracle import check_error, check_models, check_stream, check_whole
-from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ask, encoded
+from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, encoded, request_body
 from starlette.types import ASGIApp
 
 from dragoman._wire import json as wire_json
@@ -80,11 +80,11 @@ class Server:
 @pytest.mark.parametrize("prefix", ["/v1", ""])
 async def test_every_protocol_is_served(protocol: str, prefix: str) -> None:
     path = prefix + PATHS[protocol].removeprefix("/v1")
-    streamed = await Server(path, encoded(ask(protocol, "echo", stream=True))).run()
+    streamed = await Server(path, encoded(request_body(protocol, "echo", stream=True))).run()
     assert streamed.complete
     assert streamed.headers["content-type"].startswith("text/event-stream")
     assert check_stream(protocol, streamed.body, include_usage=True) == []
-    whole = await Server(path, encoded(ask(protocol, "echo"))).run()
+    whole = await Server(path, encoded(request_body(protocol, "echo"))).run()
     assert whole.complete
     assert check_whole(protocol, whole.body) == []
     assert whole.headers["content-length"] == str(len(whole.body))
@@ -92,21 +92,21 @@ async def test_every_protocol_is_served(protocol: str, prefix: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_errors_keep_their_status_and_headers(protocol: str) -> None:
-    served = await Server(PATHS[protocol], encoded(ask(protocol, "error-429@3"))).run()
+    served = await Server(PATHS[protocol], encoded(request_body(protocol, "error-429@3"))).run()
     assert (served.status, served.headers["retry-after"]) == (429, "3")
     assert check_error(protocol, 429, served.body) == []
 
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_cut_leaves_the_response_unfinished(stream: bool) -> None:
-    served = await Server(PATHS[CHAT], encoded(ask(CHAT, "cut", stream=stream))).run()
+    served = await Server(PATHS[CHAT], encoded(request_body(CHAT, "cut", stream=stream))).run()
     assert served.status == 200
     assert served.body
     assert not served.complete
 
 
 async def test_an_end_that_is_missing_is_a_proper_end_of_the_body() -> None:
-    served = await Server(PATHS[CHAT], encoded(ask(CHAT, "cut-end", stream=True))).run()
+    served = await Server(PATHS[CHAT], encoded(request_body(CHAT, "cut-end", stream=True))).run()
     assert served.complete
     assert b"[DONE]" not in served.body
 
@@ -114,7 +114,7 @@ async def test_an_end_that_is_missing_is_a_proper_end_of_the_body() -> None:
 @pytest.mark.parametrize(("model", "stream"), [("silent", True), ("silent", False), ("slow", True)])
 async def test_a_client_that_leaves_ends_the_script(model: str, stream: bool) -> None:
     begun = anyio.current_time()
-    served = await Server(PATHS[CHAT], encoded(ask(CHAT, model, stream=stream)), leaves_s=2.1).run()
+    served = await Server(PATHS[CHAT], encoded(request_body(CHAT, model, stream=stream)), leaves_s=2.1).run()
     assert anyio.current_time() - begun == pytest.approx(2.1)
     assert not served.complete
 
@@ -128,7 +128,7 @@ async def test_a_client_that_leaves_inside_its_request_is_dropped() -> None:
 async def test_a_body_has_a_limit(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (app, wire_json):
         monkeypatch.setattr(module, "MAX_DOCUMENT_BYTES", 10)
-    served = await Server(PATHS[protocol], encoded(ask(protocol, "echo"))).run()
+    served = await Server(PATHS[protocol], encoded(request_body(protocol, "echo"))).run()
     assert served.status == 413
     assert check_error(protocol, 413, served.body) == []
 
@@ -143,7 +143,7 @@ async def test_the_requests_are_counted_by_how_they_went() -> None:
         return found["opened"], found["closed"], found["aborted"]
 
     def request(model: str, **options: Any) -> Server:
-        return Server(PATHS[CHAT], encoded(ask(CHAT, model, stream=True)), **options)
+        return Server(PATHS[CHAT], encoded(request_body(CHAT, model, stream=True)), **options)
 
     assert await counts() == (0, 0, 0)
     for model in ("echo", "error-500", "cut", "cut-end"):

@@ -14,7 +14,7 @@ STORY = [{"type": "message", "role": "user", "content": "Build a ship"}]
 
 
 def body_of(reply: SimulatedReply) -> bytes:
-    return b"".join(piece.data for piece in reply.chunks)
+    return b"".join(chunk.data for chunk in reply.chunks)
 
 
 def compacted(**body: Any) -> SimulatedReply:

@@ -108,7 +108,7 @@ def test_an_example_has_a_bounded_size() -> None:
         assert len(json.dumps(example(schema))) < 1_000_000, name
 
 
-WORDS = st.sampled_from(
+NAMES = st.sampled_from(
     [
         "type",
         "properties",
@@ -145,7 +145,7 @@ LEAVES = st.one_of(
 )
 SCHEMAS = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=5),
     max_leaves=25,
 )
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import anyio
 import pytest
 from oracle import check_models
-from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, ask, encoded
+from simulator_requests import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, Body, encoded, request_body
 
 from dragoman_server.simulator import SimulatedResponse, SimulatedUpstream
 from dragoman_server.simulator.upstream import READ_BYTES
@@ -32,7 +32,7 @@ async def timed(response: SimulatedResponse) -> list[tuple[float, bytes]]:
     return reads
 
 
-def door(
+def opened(
     upstream: SimulatedUpstream, body: Body, protocol: str = CHAT, read_s: float | None = None
 ) -> AbstractAsyncContextManager[SimulatedResponse]:
     timeouts = UpstreamTimeouts(read_s=read_s)
@@ -42,7 +42,7 @@ def door(
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_an_unpaced_response_comes_in_one_read(protocol: str) -> None:
     upstream = SimulatedUpstream()
-    async with door(upstream, ask(protocol, "echo", "a b c", stream=True), protocol) as response:
+    async with opened(upstream, request_body(protocol, "echo", "a b c", stream=True), protocol) as response:
         assert response.status == 200
         assert ("content-type", "text/event-stream; charset=utf-8") in response.headers
         reads = await timed(response)
@@ -51,7 +51,7 @@ async def test_an_unpaced_response_comes_in_one_read(protocol: str) -> None:
 
 
 async def test_a_read_has_a_size() -> None:
-    async with door(SimulatedUpstream(), ask(CHAT, "long", stream=True)) as response:
+    async with opened(SimulatedUpstream(), request_body(CHAT, "long", stream=True)) as response:
         sizes = [len(data) for _, data in await timed(response)]
     assert len(sizes) > 1
     assert all(READ_BYTES <= size < READ_BYTES + 4096 for size in sizes[:-1])
@@ -62,7 +62,9 @@ async def test_a_read_has_a_size() -> None:
 @pytest.mark.each_choice
 async def test_a_paced_response_comes_event_by_event(protocol: str, model: str, gap: float) -> None:
     text = " ".join(["word"] * 20)
-    async with door(SimulatedUpstream(), ask(protocol, model, text, stream=True), protocol) as response:
+    async with opened(
+        SimulatedUpstream(), request_body(protocol, model, text, stream=True), protocol
+    ) as response:
         times = [time for time, _ in await timed(response)]
     if times[0] == 0:  # the head of the message needs no token
         del times[0]
@@ -70,7 +72,7 @@ async def test_a_paced_response_comes_event_by_event(protocol: str, model: str, 
 
 
 async def test_a_reader_that_was_late_gets_all_that_is_due_at_once() -> None:
-    async with door(SimulatedUpstream(), ask(CHAT, "slow", stream=True)) as response:
+    async with opened(SimulatedUpstream(), request_body(CHAT, "slow", stream=True)) as response:
         await anyio.sleep(2.6)
         data = await response.receive()
     assert data.count(b'"content"') >= 10
@@ -89,7 +91,7 @@ SILENCES: list[tuple[str, float, float]] = [
 @pytest.mark.parametrize(("model", "before", "length"), SILENCES)
 @pytest.mark.each_choice
 async def test_a_silent_model_is_silent(protocol: str, model: str, before: float, length: float) -> None:
-    async with door(SimulatedUpstream(), ask(protocol, model, stream=True), protocol) as response:
+    async with opened(SimulatedUpstream(), request_body(protocol, model, stream=True), protocol) as response:
         times = [time for time, _ in await timed(response)]
     assert times == ([length] if model.startswith("silent") else [before, length])
 
@@ -97,7 +99,7 @@ async def test_a_silent_model_is_silent(protocol: str, model: str, before: float
 @pytest.mark.parametrize(("model", "delay"), [("slow", 5), ("silent@5", 5), ("pause@7", 7), ("echo", 0)])
 async def test_a_whole_response_comes_after_all_waits(model: str, delay: float) -> None:
     begun = anyio.current_time()
-    async with door(SimulatedUpstream(), ask(CHAT, model)) as response:
+    async with opened(SimulatedUpstream(), request_body(CHAT, model)) as response:
         assert anyio.current_time() - begun == pytest.approx(delay)
         body = await response.read_all(10_000)
     assert anyio.current_time() - begun == pytest.approx(delay)
@@ -110,7 +112,9 @@ async def test_a_whole_response_comes_after_all_waits(model: str, delay: float) 
 async def test_silence_has_a_limit(model: str, stream: bool) -> None:
     begun = anyio.current_time()
     with pytest.raises(UpstreamTimeout):
-        async with door(SimulatedUpstream(), ask(CHAT, model, stream=stream), read_s=10) as response:
+        async with opened(
+            SimulatedUpstream(), request_body(CHAT, model, stream=stream), read_s=10
+        ) as response:
             await timed(response)
     assert anyio.current_time() - begun == pytest.approx(10)
 
@@ -119,7 +123,7 @@ async def test_silence_has_a_limit(model: str, stream: bool) -> None:
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_cut_breaks_after_what_was_sent(protocol: str, stream: bool) -> None:
     upstream = SimulatedUpstream()
-    async with door(upstream, ask(protocol, "cut", stream=stream), protocol) as response:
+    async with opened(upstream, request_body(protocol, "cut", stream=stream), protocol) as response:
         assert await response.receive()
         with pytest.raises(UpstreamBroken):
             await response.receive()
@@ -127,7 +131,7 @@ async def test_a_cut_breaks_after_what_was_sent(protocol: str, stream: bool) -> 
 
 
 async def test_a_body_can_be_limited() -> None:
-    async with door(SimulatedUpstream(), ask(CHAT, "long")) as response:
+    async with opened(SimulatedUpstream(), request_body(CHAT, "long")) as response:
         with pytest.raises(UpstreamTooLarge):
             await response.read_all(100)
 
@@ -145,7 +149,7 @@ async def test_requests_are_counted(
     use: Callable[[SimulatedResponse], Awaitable[None]], aborted: int
 ) -> None:
     upstream = SimulatedUpstream()
-    async with door(upstream, ask(CHAT, "slow", stream=True)) as response:
+    async with opened(upstream, request_body(CHAT, "slow", stream=True)) as response:
         assert (upstream.opened, upstream.closed, upstream.aborted) == (1, 0, 0)
         await use(response)
     assert (upstream.opened, upstream.closed, upstream.aborted) == (1, 1, aborted)
@@ -155,7 +159,7 @@ async def test_requests_are_counted(
 async def test_a_cancelled_request_ends_at_once_and_is_counted(stream: bool) -> None:
     upstream = SimulatedUpstream()
     with anyio.move_on_after(3):
-        async with door(upstream, ask(CHAT, "silent", stream=stream)) as response:
+        async with opened(upstream, request_body(CHAT, "silent", stream=stream)) as response:
             await response.receive()
     assert anyio.current_time() == pytest.approx(3, abs=0.01)
     assert (upstream.opened, upstream.closed, upstream.aborted) == (1, 1, 1)
@@ -172,7 +176,7 @@ REQUESTED_PATHS: list[tuple[str, str, list[tuple[str, str]], int]] = [
 
 async def test_method_and_path_select_the_response() -> None:
     for method, url, headers, status in REQUESTED_PATHS:
-        content = encoded(ask(CHAT, "echo")) if method == "POST" else None
+        content = encoded(request_body(CHAT, "echo")) if method == "POST" else None
         async with SimulatedUpstream().open(method, BASE + url, headers, content) as response:
             assert response.status == status, (method, url)
             assert json.loads(await response.read_all(100_000)), (method, url)

@@ -6,9 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from oracle import Block, Kind, Meaning, Stop, check_error, check_stream, check_whole, read_error
+from oracle import (
+    Block,
+    Kind,
+    Meaning,
+    Stop,
+    check_error,
+    check_stream,
+    check_whole,
+    meaning_of_whole,
+    read_error,
+)
 from oracle import meaning_of_client_stream as heard
-from oracle import meaning_of_whole as told
 from simulator_requests import (
     CHAT,
     IMAGE,
@@ -17,10 +26,10 @@ from simulator_requests import (
     RESPONSES,
     SCHEMA,
     Body,
-    ask,
     encoded,
     follow,
     function,
+    request_body,
 )
 
 from dragoman_server.simulator import MODELS, SimulatedReply, reply_to
@@ -30,7 +39,7 @@ protocols = pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 
 
 def bytes_of(reply: SimulatedReply) -> bytes:
-    return b"".join(piece.data for piece in reply.chunks)
+    return b"".join(chunk.data for chunk in reply.chunks)
 
 
 def response(protocol: str, body: Body) -> Body:
@@ -44,7 +53,7 @@ def response(protocol: str, body: Body) -> Body:
 
 
 def meaning(protocol: str, body: Body) -> Meaning:
-    return told(protocol, encoded(response(protocol, body)))
+    return meaning_of_whole(protocol, encoded(response(protocol, body)))
 
 
 def plain(block: Block) -> tuple[object, ...]:
@@ -102,12 +111,12 @@ CASES: list[tuple[str, dict[str, Any], Stop, str | None]] = [
 def test_a_model_gives_the_same_content_streamed_and_whole(
     protocol: str, model: str, more: dict[str, Any], stop: Stop, text: str | None
 ) -> None:
-    reply = reply_to(protocol, encoded(ask(protocol, model, stream=True, **more)))
+    reply = reply_to(protocol, encoded(request_body(protocol, model, stream=True, **more)))
     stream = bytes_of(reply)
     assert reply.status == 200, stream
     assert check_stream(protocol, stream, include_usage=True) == []
     streamed = heard(protocol, stream)
-    whole = meaning(protocol, ask(protocol, model, **more))
+    whole = meaning(protocol, request_body(protocol, model, **more))
     assert streamed.stop == whole.stop == stop
     assert [plain(block) for block in streamed.blocks] == [plain(block) for block in whole.blocks]
     assert streamed.usages == whole.usages
@@ -123,32 +132,32 @@ def test_every_model_is_in_the_tables_here() -> None:
 
 @protocols
 def test_the_same_request_gets_the_same_bytes_and_another_one_other_ids(protocol: str) -> None:
-    body = encoded(ask(protocol, "echo", stream=True))
+    body = encoded(request_body(protocol, "echo", stream=True))
     assert bytes_of(reply_to(protocol, body)) == bytes_of(reply_to(protocol, body))
-    one, other = (response(protocol, ask(protocol, "echo", text))["id"] for text in ("a", "b"))
+    one, other = (response(protocol, request_body(protocol, "echo", text))["id"] for text in ("a", "b"))
     assert one != other
     assert one.removeprefix("chatcmpl-").encode() in bytes_of(
-        reply_to(protocol, encoded(ask(protocol, "echo", "a", stream=True)))
+        reply_to(protocol, encoded(request_body(protocol, "echo", "a", stream=True)))
     )
 
 
 @protocols
 def test_text_streams_word_by_word(protocol: str) -> None:
-    pieces = [
-        piece.data
-        for piece in reply_to(
-            protocol, encoded(ask(protocol, "echo", "alpha beta gamma", stream=True))
+    chunks = [
+        chunk.data
+        for chunk in reply_to(
+            protocol, encoded(request_body(protocol, "echo", "alpha beta gamma", stream=True))
         ).chunks
     ]
     assert [
-        sum(word in piece for piece in pieces) >= 1 for word in (b'"alpha"', b'" beta"', b'" gamma"')
+        sum(word in chunk for chunk in chunks) >= 1 for word in (b'"alpha"', b'" beta"', b'" gamma"')
     ] == [True] * 3
-    assert not any(b"alpha" in piece and b" beta" in piece and b"delta" in piece for piece in pieces[:3])
+    assert not any(b"alpha" in chunk and b" beta" in chunk and b"delta" in chunk for chunk in chunks[:3])
 
 
 @protocols
 def test_a_word_is_a_token_and_history_is_cached(protocol: str) -> None:
-    body = ask(protocol, "echo", "one two three")
+    body = request_body(protocol, "echo", "one two three")
     assert usage(protocol, body) == (3, 3, 0, 0)
     key = "input" if protocol == RESPONSES else "messages"
     reply = {"role": "assistant", "content": "four five"}
@@ -162,16 +171,16 @@ def usage(protocol: str, body: Body) -> tuple[int | None, int | None, int | None
 
 
 def test_messages_counts_what_a_breakpoint_writes() -> None:
-    body = ask(MESSAGES, "echo")
+    body = request_body(MESSAGES, "echo")
     text = {"type": "text", "text": "one two three", "cache_control": {"type": "ephemeral"}}
     body["messages"] = [{"role": "user", "content": [text, {"type": "text", "text": "four"}]}]
-    given = response(MESSAGES, body)["usage"]
-    assert (given["input_tokens"], given["cache_creation_input_tokens"]) == (1, 3)
+    usage = response(MESSAGES, body)["usage"]
+    assert (usage["input_tokens"], usage["cache_creation_input_tokens"]) == (1, 3)
 
 
 @protocols
 def test_reasoning_is_counted(protocol: str) -> None:
-    found = meaning(protocol, ask(protocol, "reasoning", "one two")).usages[0]
+    found = meaning(protocol, request_body(protocol, "reasoning", "one two")).usages[0]
     assert found.reasoning
     assert found.output == found.reasoning + 4  # You said: one two
 
@@ -183,9 +192,9 @@ def test_reasoning_is_counted(protocol: str) -> None:
 def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are_quoted(
     protocol: str,
 ) -> None:
-    body = ask(protocol, "tools", tools=("get_weather", "get_time", "third"))
+    body = request_body(protocol, "tools", tools=("get_weather", "get_time", "third"))
     first = response(protocol, body)
-    calls = told(protocol, encoded(first)).calls
+    calls = meaning_of_whole(protocol, encoded(first)).calls
     assert [call.name for call in calls] == ["get_weather", "get_time"]
     assert [json.loads(call.text) for call in calls] == [{"city": "some city", "days": 2}] * 2
     assert calls[0].id != calls[1].id
@@ -197,7 +206,7 @@ def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are
 @protocols
 @pytest.mark.parametrize("between", [[{"role": "assistant", "content": "ok"}], []])
 def test_a_new_question_after_the_results_calls_again(protocol: str, between: list[Body]) -> None:
-    body = ask(protocol, "tools", tools=("look",))
+    body = request_body(protocol, "tools", tools=("look",))
     body = follow(protocol, body, response(protocol, body), ["found"])
     key = "input" if protocol == RESPONSES else "messages"
     body[key] = [*body[key], *between, {"role": "user", "content": "Again"}]
@@ -205,7 +214,7 @@ def test_a_new_question_after_the_results_calls_again(protocol: str, between: li
 
 
 def test_a_note_beside_the_results_is_no_new_question() -> None:
-    body = ask(MESSAGES, "tools", tools=("look",))
+    body = request_body(MESSAGES, "tools", tools=("look",))
     body = follow(MESSAGES, body, response(MESSAGES, body), ["found"])
     body["messages"][-1]["content"].append({"type": "text", "text": "Be brief."})
     assert meaning(MESSAGES, body).said(Kind.TEXT) == "look returned: found"
@@ -247,11 +256,11 @@ CHOICES: list[tuple[str, dict[str, Body], list[str]]] = [
     ("choice", "names"), [case[1:] for case in CHOICES], ids=[case[0] for case in CHOICES]
 )
 def test_the_tool_choice_holds(protocol: str, choice: dict[str, Body], names: list[str]) -> None:
-    body = ask(protocol, "tools", tools=("a", "b")) | choice[protocol]
+    body = request_body(protocol, "tools", tools=("a", "b")) | choice[protocol]
     assert [call.name for call in meaning(protocol, body).calls] == names
 
 
-DEMANDS: list[tuple[str, list[tuple[str, str]]]] = [
+TOOL_CHOICES: list[tuple[str, list[tuple[str, str]]]] = [
     ('call a {"x": [1, 2.50], "y": "\\u00e9"}', [("a", '{"x": [1, 2.50], "y": "\\u00e9"}')]),
     ('Please\ncall b {"n":\n {}}\ncall a {}', [("b", '{"n":\n {}}'), ("a", "{}")]),
     ("call a", [("a", '{"city":"some city","days":2}')]),
@@ -262,34 +271,34 @@ DEMANDS: list[tuple[str, list[tuple[str, str]]]] = [
 def test_only_allowed_tools_are_called() -> None:
     tools: list[Body] = [{"type": "function", "function": {"name": "b"}}]
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": tools}}
-    body = ask(CHAT, "tools", tools=("a", "b", "c")) | {"tool_choice": choice}
+    body = request_body(CHAT, "tools", tools=("a", "b", "c")) | {"tool_choice": choice}
     assert [call.name for call in meaning(CHAT, body).calls] == ["b"]
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-@pytest.mark.parametrize(("text", "calls"), DEMANDS)
+@pytest.mark.parametrize(("text", "calls"), TOOL_CHOICES)
 def test_a_line_of_the_user_names_the_tool_call(
     protocol: str, text: str, calls: list[tuple[str, str]]
 ) -> None:
-    found = meaning(protocol, ask(protocol, "tools", text, tools=("a", "b"))).calls
+    found = meaning(protocol, request_body(protocol, "tools", text, tools=("a", "b"))).calls
     assert [(call.name, call.text) for call in found] == calls
 
 
 def test_messages_gets_requested_arguments_too() -> None:
-    found = meaning(MESSAGES, ask(MESSAGES, "tools", 'call a {"x": 1}', tools=("b", "a"))).calls
+    found = meaning(MESSAGES, request_body(MESSAGES, "tools", 'call a {"x": 1}', tools=("b", "a"))).calls
     assert [(call.name, json.loads(call.text)) for call in found] == [("a", {"x": 1})]
 
 
 def test_broken_arguments_are_called_as_they_stand() -> None:
-    found = meaning(CHAT, ask(CHAT, "tools", 'call a {"x": oops', tools=("a",))).calls
+    found = meaning(CHAT, request_body(CHAT, "tools", 'call a {"x": oops', tools=("a",))).calls
     assert found[0].text == '{"x": oops'
 
 
 @protocols
 def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
-    body = ask(protocol, "custom", tools=("f",), custom=("patch",))
+    body = request_body(protocol, "custom", tools=("f",), custom=("patch",))
     first = response(protocol, body)
-    (call,) = told(protocol, encoded(first)).calls
+    (call,) = meaning_of_whole(protocol, encoded(first)).calls
     assert call.name == "patch"
     if protocol == MESSAGES:
         assert json.loads(call.text) == {"input": CUSTOM_INPUT}
@@ -303,7 +312,7 @@ def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
     (call,) = meaning(
-        protocol, ask(protocol, "custom", "call patch line 1\ncall me\n", custom=("patch",))
+        protocol, request_body(protocol, "custom", "call patch line 1\ncall me\n", custom=("patch",))
     ).calls
     assert call.text == "line 1\ncall me\n"
 
@@ -311,14 +320,18 @@ def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
 def test_a_stand_in_function_counts_as_custom(protocol: str) -> None:
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    body = ask(protocol, "custom") | {"tools": [function(protocol, "f"), function(protocol, "patch", schema)]}
+    body = request_body(protocol, "custom") | {
+        "tools": [function(protocol, "f"), function(protocol, "patch", schema)]
+    }
     (call,) = meaning(protocol, body).calls
     assert json.loads(call.text) == {"input": CUSTOM_INPUT}
 
 
 @protocols
 def test_a_call_can_be_cut_by_the_limit(protocol: str) -> None:
-    stream = bytes_of(reply_to(protocol, encoded(ask(protocol, "length-tools", tools=("a",), stream=True))))
+    stream = bytes_of(
+        reply_to(protocol, encoded(request_body(protocol, "length-tools", tools=("a",), stream=True)))
+    )
     (call,) = heard(protocol, stream).calls
     assert call.text == '{"city":"some '
     assert heard(protocol, stream).stop == Stop.LENGTH
@@ -329,9 +342,9 @@ def test_a_call_can_be_cut_by_the_limit(protocol: str) -> None:
 
 @protocols
 def test_reasoning_that_comes_back_unchanged_is_accepted(protocol: str) -> None:
-    body = ask(protocol, "reasoning", tools=("look",))
+    body = request_body(protocol, "reasoning", tools=("look",))
     first = response(protocol, body)
-    assert told(protocol, encoded(first)).said(Kind.REASONING)
+    assert meaning_of_whole(protocol, encoded(first)).said(Kind.REASONING)
     again = follow(protocol, body, first, ["42"])
     second = meaning(protocol, again)
     assert second.said(Kind.TEXT) == "look returned: 42"
@@ -371,7 +384,7 @@ PROOFS = {CHAT: "reasoning_content", MESSAGES: "signature", RESPONSES: "encrypte
 
 @protocols
 def test_changed_reasoning_is_an_error_that_names_it(protocol: str) -> None:
-    body = ask(protocol, "reasoning", tools=("look",))
+    body = request_body(protocol, "reasoning", tools=("look",))
     first = response(protocol, body)
     SPOILERS[protocol](holders(protocol, first)[0])
     status, message = refused(protocol, follow(protocol, body, first, ["42"]))
@@ -382,7 +395,7 @@ def test_changed_reasoning_is_an_error_that_names_it(protocol: str) -> None:
 
 @protocols
 def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) -> None:
-    body = ask(protocol, "reasoning", tools=("look",))
+    body = request_body(protocol, "reasoning", tools=("look",))
     first = response(protocol, body)
     if protocol == CHAT:
         for key in ("reasoning_content", "reasoning_details"):
@@ -403,14 +416,14 @@ def test_missing_reasoning_is_an_error_until_the_next_question(protocol: str) ->
     ("protocol", "carrier"), [(MESSAGES, "no base64!"), (MESSAGES, "AAAA"), (RESPONSES, None)]
 )
 def test_a_foreign_carrier_is_refused(protocol: str, carrier: str | None) -> None:
-    body = ask(protocol, "reasoning", tools=("look",))
+    body = request_body(protocol, "reasoning", tools=("look",))
     first = response(protocol, body)
     holders(protocol, first)[0][PROOFS[protocol]] = carrier
     assert refused(protocol, follow(protocol, body, first, ["42"]))[0] == 400
 
 
 def test_reasoning_with_a_lone_surrogate_is_refused() -> None:
-    body = ask(CHAT, "reasoning", tools=("look",))
+    body = request_body(CHAT, "reasoning", tools=("look",))
     first = response(CHAT, body)
     _spoil_chat(holders(CHAT, first)[0])
     sent = encoded(follow(CHAT, body, first, ["42"])).replace(b"**Reading", rb"\ud800").replace(b"]!", b"]")
@@ -426,14 +439,14 @@ OFF = {
 
 @protocols
 def test_reasoning_can_be_turned_off(protocol: str) -> None:
-    found = meaning(protocol, ask(protocol, "reasoning", "Why?") | OFF[protocol])
+    found = meaning(protocol, request_body(protocol, "reasoning", "Why?") | OFF[protocol])
     assert found.said(Kind.REASONING) == ""
     assert found.said(Kind.TEXT) == "You said: Why?"
 
 
 def test_messages_can_omit_the_text_and_keep_the_signature() -> None:
     thinking = {"thinking": {"type": "adaptive", "display": "omitted"}}
-    body = ask(MESSAGES, "reasoning", tools=("look",)) | thinking
+    body = request_body(MESSAGES, "reasoning", tools=("look",)) | thinking
     first = response(MESSAGES, body)
     assert first["content"][0]["thinking"] == ""
     assert first["content"][0]["signature"]
@@ -451,7 +464,7 @@ FORMATS = {
 
 @protocols
 def test_structured_output_fits_the_schema(protocol: str) -> None:
-    found = meaning(protocol, ask(protocol, "json") | FORMATS[protocol])
+    found = meaning(protocol, request_body(protocol, "json") | FORMATS[protocol])
     assert json.loads(found.said(Kind.TEXT)) == {"city": "some city", "days": 2}
 
 
@@ -460,13 +473,13 @@ FINGERPRINT = f"[image, image/png, {len(IMAGE)} bytes, sha256 {hashlib.sha256(IM
 
 @protocols
 def test_an_image_is_described(protocol: str) -> None:
-    found = meaning(protocol, ask(protocol, "images", image=True))
+    found = meaning(protocol, request_body(protocol, "images", image=True))
     assert found.said(Kind.TEXT) == f"1. {FINGERPRINT}"
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])  # Chat has no images in tool results
 def test_an_image_in_a_tool_result_is_described(protocol: str) -> None:
-    body = ask(protocol, "tools", tools=("shoot",), image=True)
+    body = request_body(protocol, "tools", tools=("shoot",), image=True)
     again = follow(protocol, body, response(protocol, body), ["done"], image=True)
     assert meaning(protocol, again).said(Kind.TEXT) == f"shoot returned: done\n{FINGERPRINT}"
     again["model"] = "images"
@@ -474,14 +487,14 @@ def test_an_image_in_a_tool_result_is_described(protocol: str) -> None:
 
 
 def test_a_file_is_described_by_its_name_too() -> None:
-    body = ask(RESPONSES, "images")
+    body = request_body(RESPONSES, "images")
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}
     body["input"] = [{"role": "user", "content": [file]}]
     assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).said(Kind.TEXT)
 
 
 def test_a_result_without_text_is_named() -> None:
-    body = ask(MESSAGES, "tools", tools=("look",))
+    body = request_body(MESSAGES, "tools", tools=("look",))
     body = follow(MESSAGES, body, response(MESSAGES, body), ["-"])
     result = body["messages"][-1]["content"][0]
     result |= {"is_error": True, "content": [{"type": "tool_reference", "tool_name": "other"}]}
@@ -496,7 +509,7 @@ def test_a_result_without_text_is_named() -> None:
     ],
 )
 def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None:
-    body = ask(MESSAGES, "images")
+    body = request_body(MESSAGES, "images")
     body["messages"] = [{"role": "user", "content": [{"type": "image", "source": source}]}]
     assert expected in meaning(MESSAGES, body).said(Kind.TEXT)
 
@@ -506,7 +519,7 @@ def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None
     [(CHAT, {"stop": "STOP"}), (CHAT, {"stop": ["x", "STOP"]}), (MESSAGES, {"stop_sequences": ["STOP"]})],
 )
 def test_stop_sequences_hold(protocol: str, more: Body) -> None:
-    found = meaning(protocol, ask(protocol, "stop", "say this STOP not that") | more)
+    found = meaning(protocol, request_body(protocol, "stop", "say this STOP not that") | more)
     assert found.said(Kind.TEXT) == "say this "
     if protocol == MESSAGES:
         assert (found.stop, found.stop_sequence) == (Stop.SEQUENCE, "STOP")
@@ -514,9 +527,9 @@ def test_stop_sequences_hold(protocol: str, more: Body) -> None:
 
 @protocols
 def test_a_refusal_has_the_protocols_own_form(protocol: str) -> None:
-    stream = bytes_of(reply_to(protocol, encoded(ask(protocol, "refusal", stream=True))))
+    stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "refusal", stream=True))))
     assert check_stream(protocol, stream, include_usage=True) == []
-    for found in (heard(protocol, stream), meaning(protocol, ask(protocol, "refusal"))):
+    for found in (heard(protocol, stream), meaning(protocol, request_body(protocol, "refusal"))):
         assert found.said(Kind.REFUSAL, Kind.TEXT) == REFUSAL_TEXT
         if protocol == MESSAGES:
             assert found.stop == Stop.FILTER
@@ -526,15 +539,15 @@ def test_a_refusal_has_the_protocols_own_form(protocol: str) -> None:
 
 @protocols
 def test_long_is_long(protocol: str) -> None:
-    text = meaning(protocol, ask(protocol, "long")).said(Kind.TEXT)
+    text = meaning(protocol, request_body(protocol, "long")).said(Kind.TEXT)
     assert len(text.split()) == 2000
     assert text.endswith(".")
 
 
-@pytest.mark.parametrize(("max_tokens", "words"), [(7, 7), (51, 50), (None, 50)])
-def test_length_ends_at_the_limit_or_after_50_words(max_tokens: int | None, words: int) -> None:
-    found = meaning(CHAT, ask(CHAT, "length", max_tokens=max_tokens))
-    assert (len(found.said(Kind.TEXT).split()), found.stop) == (words, Stop.LENGTH)
+@pytest.mark.parametrize(("max_tokens", "word_count"), [(7, 7), (51, 50), (None, 50)])
+def test_length_ends_at_the_limit_or_after_50_words(max_tokens: int | None, word_count: int) -> None:
+    found = meaning(CHAT, request_body(CHAT, "length", max_tokens=max_tokens))
+    assert (len(found.said(Kind.TEXT).split()), found.stop) == (word_count, Stop.LENGTH)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -547,7 +560,7 @@ STATUSES = (400, 401, 403, 404, 429, 500, 503, 529)
 @pytest.mark.parametrize("status", STATUSES)
 @pytest.mark.each_choice
 def test_errors_come_with_their_status(protocol: str, status: int, stream: bool) -> None:
-    body = ask(protocol, f"error-{status}", stream=stream)
+    body = request_body(protocol, f"error-{status}", stream=stream)
     assert refused(protocol, body)[0] == status
     headers = dict(reply_to(protocol, encoded(body)).headers)
     assert headers["content-type"] == "application/json"
@@ -555,41 +568,41 @@ def test_errors_come_with_their_status(protocol: str, status: int, stream: bool)
 
 
 def test_retry_after_can_be_set() -> None:
-    assert ("retry-after", "7") in reply_to(CHAT, encoded(ask(CHAT, "error-429@7"))).headers
+    assert ("retry-after", "7") in reply_to(CHAT, encoded(request_body(CHAT, "error-429@7"))).headers
 
 
 @protocols
 def test_a_prompt_can_be_too_long(protocol: str) -> None:
-    reply = reply_to(protocol, encoded(ask(protocol, "error-context")))
+    reply = reply_to(protocol, encoded(request_body(protocol, "error-context")))
     assert read_error(protocol, reply.status, bytes_of(reply)).too_long
 
 
 @protocols
 def test_an_error_in_the_middle_is_in_the_stream_or_the_status(protocol: str) -> None:
-    stream = bytes_of(reply_to(protocol, encoded(ask(protocol, "error-mid", stream=True))))
+    stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "error-mid", stream=True))))
     found = heard(protocol, stream)
     assert found.said(Kind.TEXT)
     assert found.failure is not None
     assert "failed in the middle" in found.failure.message
-    status, message = refused(protocol, ask(protocol, "error-mid"))
+    status, message = refused(protocol, request_body(protocol, "error-mid"))
     assert status >= 500
     assert "failed in the middle" in message
 
 
 @protocols
 def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
-    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut", stream=True))).chunks)
-    assert pieces[-1].breaks
-    assert not any(piece.breaks for piece in pieces[:-1])
-    assert pieces[-2].data.endswith(b"\n\n")
-    assert not pieces[-1].data.endswith(b"\n")
+    chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut", stream=True))).chunks)
+    assert chunks[-1].breaks
+    assert not any(chunk.breaks for chunk in chunks[:-1])
+    assert chunks[-2].data.endswith(b"\n\n")
+    assert not chunks[-1].data.endswith(b"\n")
 
 
 @protocols
 def test_a_stream_can_end_without_its_end(protocol: str) -> None:
-    pieces = list(reply_to(protocol, encoded(ask(protocol, "cut-end", stream=True))).chunks)
-    assert not any(piece.breaks for piece in pieces)
-    found = heard(protocol, b"".join(piece.data for piece in pieces))
+    chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut-end", stream=True))).chunks)
+    assert not any(chunk.breaks for chunk in chunks)
+    found = heard(protocol, b"".join(chunk.data for chunk in chunks))
     assert found.said(Kind.TEXT)
     assert found.stop == Stop.CUT
 
@@ -597,11 +610,11 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
 @protocols
 @pytest.mark.parametrize("model", ["cut", "cut-end"])
 def test_a_whole_response_is_cut_inside_its_body(protocol: str, model: str) -> None:
-    reply = reply_to(protocol, encoded(ask(protocol, model)))
-    (piece,) = reply.chunks
-    assert piece.breaks is (model == "cut")
+    reply = reply_to(protocol, encoded(request_body(protocol, model)))
+    (chunk,) = reply.chunks
+    assert chunk.breaks is (model == "cut")
     with pytest.raises(json.JSONDecodeError):
-        json.loads(piece.data)
+        json.loads(chunk.data)
     assert ("content-length" in dict(reply.headers)) is (model == "cut")
 
 
@@ -622,9 +635,9 @@ NAMES: list[tuple[str, int, str]] = [
 def test_an_unknown_model_name_is_an_error_with_the_right_names(protocol: str) -> None:
     for name, status, expected in NAMES:
         if status == 200:
-            assert response(protocol, ask(protocol, name))["model"] == name, name
+            assert response(protocol, request_body(protocol, name))["model"] == name, name
         else:
-            found, message = refused(protocol, ask(protocol, name))
+            found, message = refused(protocol, request_body(protocol, name))
             assert found == status, name
             assert expected in message, name
 

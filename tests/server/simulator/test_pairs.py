@@ -8,7 +8,7 @@ import json
 
 import pytest
 from oracle import Kind, check_stream, check_whole, meaning_of_whole
-from simulator_requests import CHAT, MESSAGES, PROTOCOL_NAMES, Body, ask, encoded, follow
+from simulator_requests import CHAT, MESSAGES, PROTOCOL_NAMES, Body, encoded, follow, request_body
 
 from dragoman import PROTOCOLS, RequestTranslator, ResponseTranslator
 from dragoman_server.simulator import reply_to
@@ -24,7 +24,7 @@ def context(client: str, upstream: str, body: Body) -> bytes:
         encoded(body)
     )
     reply = reply_to(upstream, translated.body)
-    data = b"".join(piece.data for piece in reply.chunks)
+    data = b"".join(chunk.data for chunk in reply.chunks)
     assert reply.status == 200, data
     response = ResponseTranslator(
         client=PROTOCOLS[client],
@@ -42,7 +42,7 @@ def context(client: str, upstream: str, body: Body) -> bytes:
 @pytest.mark.each_choice
 def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) -> None:
     tools = {"custom": ("patch",)} if model == "custom" else {"tools": ("look", "see")}
-    body = ask(client, model, **tools)
+    body = request_body(client, model, **tools)
     first = context(client, upstream, body)
     assert check_whole(client, first) == []
     calls = meaning_of_whole(client, first).calls
@@ -50,8 +50,8 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
         model, ["patch"]
     )
     second = context(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
-    said = meaning_of_whole(client, second).said(Kind.TEXT)
-    assert said == "\n".join(f"{call.name} returned: found" for call in calls)
+    text = meaning_of_whole(client, second).said(Kind.TEXT)
+    assert text == "\n".join(f"{call.name} returned: found" for call in calls)
     if model == "custom":
         text = calls[0].text
         assert (json.loads(text)["input"] if client == MESSAGES else text) == CUSTOM_INPUT
@@ -64,5 +64,5 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
 @pairs
 @pytest.mark.each_choice
 def test_a_stream_is_right_in_the_clients_protocol(client: str, upstream: str, model: str) -> None:
-    body = ask(client, model, stream=True, tools=("look", "see"), custom=("patch",))
+    body = request_body(client, model, stream=True, tools=("look", "see"), custom=("patch",))
     assert check_stream(client, context(client, upstream, body), include_usage=client == CHAT) == []

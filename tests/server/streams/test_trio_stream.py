@@ -6,6 +6,7 @@ What both event loops' streams have in common is tested through the transport (t
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,18 @@ async def test_a_failed_connection_has_its_reason(nursery: trio.Nursery) -> None
     # This is no host's address, so the system call itself fails, and there is nothing to wait for.
     with pytest.raises(OSError, match=r"unreachable|not supported"):  # on Linux, on macOS
         await TrioStream.connect(socket.AF_INET, "224.0.0.1", port)
+
+
+async def test_a_connection_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1))
+        for _ in range(4):  # more than wait to be accepted; Linux ignores the next one
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        with trio.move_on_after(20) as scope:
+            await TrioStream.connect(socket.AF_INET, *full.getsockname())
+        assert scope.cancelled_caught
 
 
 async def test_tls_has_the_same_errors(

@@ -10,11 +10,11 @@ from gateway.scripted import (
     MESSAGES,
     PATHS,
     RESPONSES,
-    chat_answer,
+    chat_response,
     chunk,
     events_in,
-    messages_answer,
-    responses_answer,
+    messages_response,
+    responses_response,
     scripted,
     stream,
     whole,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 LARK = 'start: "*** Begin" LF line+ "*** End" LF?\nline: "+" /(.*)/ LF\n%import common.LF\n'
 REGEX = r"\+[a-z]+"
-KEPT, BROKEN = '*** Begin\n+say "hi"\n*** End\n', "*** Begin\nsay canary\n*** End\n"
+VALID, INVALID = '*** Begin\n+say "hi"\n*** End\n', "*** Begin\nsay canary\n*** End\n"
 
 
 def asking(syntax: str = "lark", definition: str = LARK, **more: Any) -> dict[str, Any]:
@@ -45,23 +45,23 @@ def call_of(text: str, protocol: str, name: str = "apply_patch") -> Any:
     arguments = json.dumps({"input": text})
     if protocol == MESSAGES:
         return whole(
-            messages_answer(
+            messages_response(
                 [{"type": "tool_use", "id": "t1", "name": name, "input": {"input": text}}], "tool_use"
             )
         )
     call = {"id": "t1", "type": "function", "function": {"name": name, "arguments": arguments}}
-    return whole(chat_answer({"tool_calls": [call]}, "tool_calls"))
+    return whole(chat_response({"tool_calls": [call]}, "tool_calls"))
 
 
 def streamed_call_of(text: str) -> Any:
     arguments = json.dumps({"input": text})
     head = {"index": 0, "id": "t1", "type": "function", "function": {"name": "apply_patch", "arguments": ""}}
-    pieces = [
+    deltas = [
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": arguments[at : at + 3]}}]})
         for at in range(0, len(arguments), 3)
     ]
     return stream(
-        chunk({"role": "assistant", "tool_calls": [head]}), *pieces, chunk({}, "tool_calls"), done=True
+        chunk({"role": "assistant", "tool_calls": [head]}), *deltas, chunk({}, "tool_calls"), done=True
     )
 
 
@@ -80,8 +80,8 @@ BREACH, UNCHECKED = (f"{code}=answer:/tool_calls/t1/input" for code in ("breach"
 @pytest.mark.parametrize(
     ("syntax", "definition", "text", "breach"),
     [
-        ("lark", LARK, KEPT, False),
-        ("lark", LARK, BROKEN, True),
+        ("lark", LARK, VALID, False),
+        ("lark", LARK, INVALID, True),
         ("regex", REGEX, "+abc", False),
         ("regex", REGEX, "-abc", True),
     ],
@@ -99,7 +99,7 @@ async def test_a_breach_is_in_the_header_and_hides_nothing(
 
 
 @needs_extra
-@pytest.mark.parametrize(("text", "breach"), [(KEPT, False), (BROKEN, True)])
+@pytest.mark.parametrize(("text", "breach"), [(VALID, False), (INVALID, True)])
 async def test_a_streamed_breach_is_in_the_log(
     text: str, breach: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,7 +119,7 @@ async def test_a_streamed_breach_is_in_the_log(
     assert "canary" not in str([record.__dict__ for record in caplog.records])
 
 
-async def reported_losses(text: str = BROKEN, **settings: Any) -> str:
+async def reported_losses(text: str = INVALID, **settings: Any) -> str:
     client = await scripted(CHAT, call_of(text, CHAT), **settings).call(PATHS[RESPONSES], asking())
     assert input_of(client) == text
     return client.headers["dragoman-loss"]
@@ -140,17 +140,17 @@ async def test_with_a_text_that_is_too_long_the_ledger_has_not_checked() -> None
 
 
 async def test_strict_mode_refuses_a_grammar_that_the_upstream_cannot_enforce() -> None:
-    gateway = scripted(CHAT, call_of(KEPT, CHAT), loss_policy="refuse")
+    gateway = scripted(CHAT, call_of(VALID, CHAT), loss_policy="refuse")
     client = await gateway.call(PATHS[RESPONSES], asking())
     assert client.status == 400
     assert "/tools/0/format" in json.loads(client.body)["error"]["message"]
     assert gateway.sent == []
 
 
-@pytest.mark.parametrize("said", [{}, {"custom_tools": True}])
-async def test_an_upstream_that_enforces_grammars_is_not_checked(said: dict[str, Any]) -> None:
-    call = {"type": "custom_tool_call", "id": "c", "call_id": "t1", "name": "apply_patch", "input": BROKEN}
-    gateway = scripted(RESPONSES, whole(responses_answer([call])), upstream=said)
+@pytest.mark.parametrize("settings", [{}, {"custom_tools": True}])
+async def test_an_upstream_that_enforces_grammars_is_not_checked(settings: dict[str, Any]) -> None:
+    call = {"type": "custom_tool_call", "id": "c", "call_id": "t1", "name": "apply_patch", "input": INVALID}
+    gateway = scripted(RESPONSES, whole(responses_response([call])), upstream=settings)
     form = {"type": "grammar", "grammar": {"syntax": "lark", "definition": LARK}}
     body = {
         "model": "up/m",
@@ -160,5 +160,5 @@ async def test_an_upstream_that_enforces_grammars_is_not_checked(said: dict[str,
     client = await gateway.call(PATHS[CHAT], body)
     assert gateway.sent[0].body["tools"][0]["format"]["definition"] == LARK
     (made,) = json.loads(client.body)["choices"][0]["message"]["tool_calls"]
-    assert made["custom"] == {"name": "apply_patch", "input": BROKEN}
+    assert made["custom"] == {"name": "apply_patch", "input": INVALID}
     assert "dragoman-loss" not in client.headers

@@ -64,9 +64,9 @@ ERRORS = {
 }
 
 
-def fed(pieces: list[bytes]) -> tuple[ChunkedBody, bytes]:
+def fed(reads: list[bytes]) -> tuple[ChunkedBody, bytes]:
     decoder = ChunkedBody()
-    return decoder, b"".join([decoder.receive_data(piece) for piece in pieces])
+    return decoder, b"".join([decoder.receive_data(read) for read in reads])
 
 
 def one_by_one(data: bytes) -> list[bytes]:
@@ -80,29 +80,29 @@ def everywhere_cut_in_two(data: bytes) -> list[list[bytes]]:
 @pytest.mark.promise("R4")
 def test_a_body_is_decoded_however_it_is_cut() -> None:
     for name, (coded, body) in BODIES.items():
-        for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
-            decoder, decoded = fed(pieces)
+        for reads in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
+            decoder, decoded = fed(reads)
             assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, b""), (
                 name,
-                pieces,
+                reads,
             )
 
 
 def test_bytes_after_the_body_are_left_over() -> None:
     for name, (coded, body) in BODIES.items():
-        for pieces in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
-            decoder, decoded = fed(pieces)
+        for reads in ([coded + NEXT], one_by_one(coded + NEXT), [coded, NEXT]):
+            decoder, decoded = fed(reads)
             assert (decoded, decoder.complete, decoder.error, decoder.unused) == (body, True, None, NEXT), (
                 name,
-                pieces,
+                reads,
             )
 
 
 def test_an_error_is_the_same_however_the_input_is_cut() -> None:
     for name, (coded, good, error) in ERRORS.items():
-        for pieces in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
-            decoder, decoded = fed(pieces)
-            assert (decoded, str(decoder.error), decoder.complete) == (good, error, False), (name, pieces)
+        for reads in [[coded], one_by_one(coded), *everywhere_cut_in_two(coded)]:
+            decoder, decoded = fed(reads)
+            assert (decoded, str(decoder.error), decoder.complete) == (good, error, False), (name, reads)
 
 
 def test_nothing_comes_out_after_an_error() -> None:
@@ -143,8 +143,8 @@ def test_any_chunks_cut_anywhere_give_their_payloads(
 ) -> None:
     coded = b"".join(b"%x\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\n\r\n" + tail
     edges = sorted({0, len(coded), *(c for c in cuts if c < len(coded))})
-    pieces = [coded[a:b] for a, b in itertools.pairwise(edges)]
-    decoder, decoded = fed(pieces)
+    reads = [coded[a:b] for a, b in itertools.pairwise(edges)]
+    decoder, decoded = fed(reads)
     assert (decoded, decoder.complete, decoder.unused) == (b"".join(chunks), True, tail)
 
 

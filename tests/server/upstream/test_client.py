@@ -10,7 +10,7 @@ import anyio.lowlevel
 import httpx2
 import pytest
 from http_certificate import make_certificate
-from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering
+from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering
 from virtual_time import REAL_BACKENDS
 
 from dragoman_server.upstream.client import (
@@ -37,7 +37,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
 CHUNK = OK + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n"
 KEY = "sk-secret"
-FAST = UpstreamTimeouts(connect_s=PATIENCE_S, read_s=0.05, write_s=0.05, pool_s=0.05)
+FAST = UpstreamTimeouts(connect_s=TIMEOUT_S, read_s=0.05, write_s=0.05, pool_s=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client_of(**settings: object) -> UpstreamClient:
-    defaults: dict[str, object] = {
-        "timeouts": UpstreamTimeouts(PATIENCE_S, PATIENCE_S, PATIENCE_S, PATIENCE_S)
-    }
+    defaults: dict[str, object] = {"timeouts": UpstreamTimeouts(TIMEOUT_S, TIMEOUT_S, TIMEOUT_S, TIMEOUT_S)}
     return UpstreamClient(UpstreamClientSettings(**defaults | settings))  # type: ignore[arg-type]
 
 
@@ -162,7 +160,7 @@ async def test_compressed_events_come_out_one_by_one() -> None:
 
     async def script(peer: Peer) -> None:
         compressor = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
-        await peer.answer(OK + b"content-encoding: gzip\r\n\r\n")
+        await peer.respond(OK + b"content-encoding: gzip\r\n\r\n")
         for event in taken:
             await peer.send(compressor.compress(b"data: 1\n\n") + compressor.flush(zlib.Z_SYNC_FLUSH))
             await event.wait()
@@ -240,7 +238,7 @@ async def test_leaving_the_block_early_closes_the_connection_at_once() -> None:
     async with ScriptedServer(answering(CHUNK)) as server, client_of() as client:
         async with client.open("GET", server.url) as response:
             assert await response.receive() == b"x"
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await server.peers[0].gone.wait()
 
 
@@ -252,7 +250,7 @@ async def test_cancelling_the_block_closes_the_connection_at_once() -> None:
                 scope.cancel()
                 await response.receive()
         assert scope.cancelled_caught
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await server.peers[0].gone.wait()
 
 
@@ -335,7 +333,7 @@ async def test_all_connections_in_use() -> None:
 )
 async def test_a_broken_response(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(data)
+        await peer.respond(data)
 
     async with ScriptedServer(script) as server, client_of() as client:
         error = await failure_of(client, server.url)
@@ -515,7 +513,7 @@ async def test_a_socks_proxy() -> None:
         await peer.stream.send(b"\x05\x00")
         wishes.append(await peer.stream.receive())
         await peer.stream.send(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
 
     async with ScriptedServer(script) as server:
         proxy = server.url.replace("http:", "socks5:").rstrip("/")

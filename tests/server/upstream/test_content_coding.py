@@ -1,4 +1,4 @@
-"""gzip, deflate and zstd bodies, piece by piece and bounded."""
+"""gzip, deflate and zstd bodies, chunk by chunk and bounded."""
 
 import gzip
 import os
@@ -45,10 +45,10 @@ CODED = {
 }
 
 
-def decoded(decoder: ContentDecoder, pieces: list[bytes]) -> bytes:
+def decoded(decoder: ContentDecoder, chunks: list[bytes]) -> bytes:
     out = b""
-    for piece in pieces:
-        decoder.receive_data(piece)
+    for chunk in chunks:
+        decoder.receive_data(chunk)
         out += b"".join(iter(decoder.next_portion, None))
     return out
 
@@ -61,9 +61,9 @@ def made(header: str) -> ContentDecoder:
 
 def test_a_body_is_decoded_however_it_is_cut() -> None:
     for name, (header, coded) in CODED.items():
-        for pieces in ([coded], [coded[i : i + 1] for i in range(len(coded))]):
+        for chunks in ([coded], [coded[i : i + 1] for i in range(len(coded))]):
             decoder = made(header)
-            assert decoded(decoder, pieces) == TEXT, (name, pieces)
+            assert decoded(decoder, chunks) == TEXT, (name, chunks)
             decoder.receive_eof()
 
 
@@ -158,11 +158,11 @@ def test_empty_frames_have_a_limit(coding: str) -> None:
     empty = (
         gzip.compress(b"", mtime=0) if coding == "gzip" else b"\x50\x2a\x4d\x18\0\0\0\0"
     )  # a skippable frame
-    pieces = [empty * 100 + PACKERS[coding](b"a")] * 3
+    chunks = [empty * 100 + PACKERS[coding](b"a")] * 3
     with pytest.raises(CodingError, match="100 empty members or frames in a row"):
-        decoded(made(coding), pieces)
-    pieces = [empty * 99 + PACKERS[coding](b"a")] * 3
-    assert decoded(made(coding), pieces) == b"aaa"
+        decoded(made(coding), chunks)
+    chunks = [empty * 99 + PACKERS[coding](b"a")] * 3
+    assert decoded(made(coding), chunks) == b"aaa"
 
 
 def test_the_limit_holds_between_two_codings() -> None:

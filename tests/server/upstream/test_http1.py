@@ -18,16 +18,16 @@ def head_of(data: bytes, method: str = "POST", *, byte_by_byte: bool = False) ->
     context = Http1Exchange(method)
     context.request_head(b"/v1/messages", [(b"Host", b"up.example"), (b"Content-Length", b"0")])
     context.request_body(b"", last=True)
-    pieces = [data[i : i + 1] for i in range(len(data))] if byte_by_byte else [data]
-    for position, piece in enumerate(pieces, 1):
-        head = context.receive_data(piece)
+    chunks = [data[i : i + 1] for i in range(len(data))] if byte_by_byte else [data]
+    for position, chunk in enumerate(chunks, 1):
+        head = context.receive_data(chunk)
         if head is not None:
-            rest = b"".join(pieces[position:])
-            return head if not rest else with_leftover(head, rest)
+            leftover = b"".join(chunks[position:])
+            return head if not leftover else with_leftover(head, leftover)
     raise AssertionError("the head is not complete")
 
 
-def with_leftover(head: ResponseHead, rest: bytes) -> ResponseHead:
+def with_leftover(head: ResponseHead, leftover: bytes) -> ResponseHead:
     return ResponseHead(
         head.http_version,
         head.status,
@@ -35,7 +35,7 @@ def with_leftover(head: ResponseHead, rest: bytes) -> ResponseHead:
         head.headers,
         head.keep_alive,
         head.body,
-        head.leftover + rest,
+        head.leftover + leftover,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import anyio
 import httpx2
 import pytest
-from http_server import PATIENCE_S, DeafServer, Peer, Script, ScriptedServer, answering
+from http_server import TIMEOUT_S, DeafServer, Peer, Script, ScriptedServer, answering
 from trials import trials
 from virtual_time import REAL_BACKENDS
 
@@ -23,7 +23,7 @@ one_backend = pytest.mark.backends(REAL_BACKENDS[0])  # no task group, stream or
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 HELLO = OK + b"content-length: 5\r\n\r\nhello"
-TIMEOUTS = {"connect": PATIENCE_S, "read": PATIENCE_S, "write": PATIENCE_S, "pool": PATIENCE_S}
+TIMEOUTS = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S, "pool": TIMEOUT_S}
 KEY = "sk-secret"
 
 
@@ -59,7 +59,7 @@ def counts(transport: Http1Transport) -> tuple[int, int]:
 
 
 async def gone(peer: Peer) -> None:
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         await peer.gone.wait()
 
 
@@ -84,8 +84,8 @@ async def test_a_body_arrives_however_the_server_cuts_it(
     data: bytes, body: bytes, after: tuple[int, int]
 ) -> None:
     cuts = [[data], [data[i : i + 1] for i in range(len(data))]]
-    for pieces in cuts:
-        async with ScriptedServer(answering(*pieces)) as server, Http1Transport() as transport:
+    for chunks in cuts:
+        async with ScriptedServer(answering(*chunks)) as server, Http1Transport() as transport:
             assert await fetch(transport, post(server)) == body
             assert counts(transport) == after
 
@@ -96,7 +96,7 @@ async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
     sent = anyio.Event()
 
     async def later(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.send(forged)
         sent.set()
         await peer.until_closed()
@@ -114,7 +114,7 @@ async def test_bytes_after_a_body_are_no_response_to_the_next_request() -> None:
 
 async def test_a_body_without_a_length_ends_with_the_connection() -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(OK + b"\r\nhel", b"lo")
+        await peer.respond(OK + b"\r\nhel", b"lo")
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         assert await fetch(transport, post(server)) == b"hello"
@@ -154,7 +154,7 @@ async def test_one_socket_read_is_one_bytes_object() -> None:
     read = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(CHUNKED)
+        await peer.respond(CHUNKED)
         await peer.send(b"1\r\na\r\n1\r\nb\r\n3\r\nc")
         await read.wait()
         await peer.send(b"de\r\n0\r\n\r\n")
@@ -211,7 +211,7 @@ async def test_it_serves_the_httpx2_client() -> None:
     data = CHUNKED + b"5\r\nhello\r\n0\r\n\r\n"
     async with (
         ScriptedServer(answering(data, times=2)) as server,
-        httpx2.AsyncClient(transport=Http1Transport(), timeout=PATIENCE_S) as client,
+        httpx2.AsyncClient(transport=Http1Transport(), timeout=TIMEOUT_S) as client,
     ):
         assert (await client.post(server.url, json={})).text == "hello"
         async with client.stream("GET", server.url) as response:
@@ -257,7 +257,7 @@ async def test_a_slow_reader_stops_the_server() -> None:
 
     async def script(peer: Peer) -> None:
         nonlocal sent
-        await peer.answer(OK + b"\r\n")
+        await peer.respond(OK + b"\r\n")
         while True:
             with anyio.move_on_after(0.2) as scope:
                 await peer.send(b"x" * 65536)
@@ -269,7 +269,7 @@ async def test_a_slow_reader_stops_the_server() -> None:
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         _, body = await send(transport, post(server))
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await blocked.wait()
         # The kernel's two socket buffers and our own bounded one: far from all that a server can send.
         assert sent < 16 * 1024 * 1024
@@ -293,7 +293,7 @@ CUTS = {
 @pytest.mark.parametrize(("data", "message"), CUTS.values(), ids=CUTS)
 async def test_a_broken_body_returns_its_good_bytes_and_then_an_error(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(data)
+        await peer.respond(data)
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         _, body = await send(transport, post(server))
@@ -317,7 +317,7 @@ HEADS = {
 @pytest.mark.parametrize(("data", "message"), HEADS.values(), ids=HEADS)
 async def test_a_bad_head_is_an_error_that_shows_no_key(data: bytes, message: str) -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(data)
+        await peer.respond(data)
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         with pytest.raises(httpx2.RemoteProtocolError, match=message) as caught:
@@ -340,14 +340,14 @@ async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> N
     read = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(data)
+        await peer.respond(data)
         if data.endswith(b"x"):
             await read.wait()
         else:
             await anyio.wait_all_tasks_blocked()
         await peer.reset()
 
-    async def ask(transport: Http1Transport, server: ScriptedServer) -> None:
+    async def request(transport: Http1Transport, server: ScriptedServer) -> None:
         _, body = await send(transport, post(server))
         assert await body.receive() == b"x"
         read.set()
@@ -355,7 +355,7 @@ async def test_a_reset_is_never_taken_for_an_end(data: bytes, message: str) -> N
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
         with pytest.raises(httpx2.ReadError, match=f"{message}.*: Connection reset by peer"):
-            await ask(transport, server)
+            await request(transport, server)
         assert counts(transport) == (0, 0)
 
 
@@ -447,7 +447,7 @@ async def test_a_connection_that_the_server_closed_while_idle_is_not_used() -> N
     closed = anyio.Event()
 
     async def once(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.stream.aclose()
         closed.set()
 
@@ -463,7 +463,7 @@ def closes_on_second_request(data: bytes, after: float = 0.0) -> Script:
     """Without `after` it is the race that no look at the socket can win: the server closes as the request comes."""
 
     async def script(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.request()
         await anyio.sleep(after)
         await peer.send(data)
@@ -486,7 +486,7 @@ async def test_the_other_idle_connections_to_that_server_are_not_tried() -> None
     both = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await peer.respond(OK + b"content-length: 5\r\n\r\n")
         await both.wait()
         await peer.send(b"hello")
         await peer.request()
@@ -548,13 +548,13 @@ async def test_the_limit_holds_and_the_next_request_gets_the_freed_connection() 
     ):
         lease = await transport._pool.lease(("http", "other", 1, "other"), None)  # type: ignore[arg-type]
 
-        async def ask(name: str) -> None:
+        async def request(name: str) -> None:
             assert await fetch(transport, post(server)) == b"hello"
             order.append(name)
 
-        tasks.start_soon(ask, "first")
+        tasks.start_soon(request, "first")
         await anyio.wait_all_tasks_blocked()
-        tasks.start_soon(ask, "second")
+        tasks.start_soon(request, "second")
         await anyio.wait_all_tasks_blocked()
         assert (order, len(server.peers)) == ([], 0)
         lease.release(keep=False)
@@ -594,7 +594,7 @@ async def test_no_more_idle_connections_than_allowed() -> None:
     both_requested = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await peer.respond(OK + b"content-length: 5\r\n\r\n")
         await both_requested.wait()
         await peer.send(b"hello")
         await peer.until_closed()
@@ -634,7 +634,7 @@ async def test_closing_the_transport_closes_idle_connections_now_and_busy_ones_w
     finish = anyio.Event()
 
     async def slow(peer: Peer) -> None:
-        await peer.answer(OK + b"content-length: 5\r\n\r\n")
+        await peer.respond(OK + b"content-length: 5\r\n\r\n")
         await finish.wait()
         await peer.send(b"hello")
         await peer.until_closed()
@@ -666,13 +666,13 @@ async def test_a_stalled_head() -> None:
 
 async def test_a_head_that_trickles_is_bounded_as_a_whole() -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(OK)
+        await peer.respond(OK)
         while True:
             await peer.send(b"x: y\r\n")
             await anyio.sleep(0.01)
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:
-        with anyio.fail_after(PATIENCE_S), pytest.raises(httpx2.ReadTimeout):
+        with anyio.fail_after(TIMEOUT_S), pytest.raises(httpx2.ReadTimeout):
             await send(transport, post(server, read=0.1))
         await gone(server.peers[0])
 
@@ -691,7 +691,7 @@ async def test_a_stalled_body() -> None:
 
 async def test_a_body_may_take_longer_than_the_read_timeout_as_long_as_it_flows() -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(CHUNKED)
+        await peer.respond(CHUNKED)
         for _ in range(12):
             await anyio.sleep(0.05)
             await peer.send(b"1\r\nx\r\n")
@@ -706,11 +706,11 @@ async def test_a_body_may_take_longer_than_the_read_timeout_as_long_as_it_flows(
 
 async def test_the_timeout_of_one_request_does_not_follow_the_connection() -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.request()
         await anyio.sleep(0.15)
         await peer.send(HELLO)
-        await peer.answer(OK)
+        await peer.respond(OK)
         await peer.until_closed()
 
     async with ScriptedServer(script) as server, Http1Transport() as transport:

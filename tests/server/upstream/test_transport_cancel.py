@@ -9,7 +9,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import httpx2
 import pytest
-from http_server import PATIENCE_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
+from http_server import TIMEOUT_S, DeafServer, Peer, ScriptedServer, answering, read_to_the_end
 from virtual_time import REAL_BACKENDS, UVLOOP
 
 from dragoman_server.streams.connect import _alternate_families, _race
@@ -65,7 +65,7 @@ async def cancel_when_blocked(
             pass
         finished = True
 
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await reached()
@@ -75,7 +75,7 @@ async def cancel_when_blocked(
 
 
 async def gone(peer: Peer) -> None:
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         await peer.gone.wait()
 
 
@@ -160,7 +160,7 @@ async def test_cancelled_in_the_response(start: bytes) -> None:
     sent = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(start)
+        await peer.respond(start)
         sent.set()
         await peer.until_closed()
 
@@ -174,7 +174,7 @@ async def test_cancelled_on_a_used_connection() -> None:
     requested = anyio.Event()
 
     async def script(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.request()
         requested.set()
         await peer.until_closed()
@@ -253,7 +253,7 @@ async def test_closed_by_another_task_while_a_read_waits() -> None:
             except httpx2.ReadError as error:
                 outcome.append(type(error))
 
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(read)
                 await anyio.wait_all_tasks_blocked()
@@ -281,8 +281,8 @@ V4, V6 = socket.AddressFamily.AF_INET, socket.AddressFamily.AF_INET6
 
 
 def test_families_take_turns_and_the_resolvers_first_choice_stays_first() -> None:
-    given = [(V6, "::1"), (V6, "::2"), (V4, "1.1.1.1"), (V6, "::3"), (V6, "::1"), (V4, "2.2.2.2")]
-    assert _alternate_families(given) == [
+    addresses = [(V6, "::1"), (V6, "::2"), (V4, "1.1.1.1"), (V6, "::3"), (V6, "::1"), (V4, "2.2.2.2")]
+    assert _alternate_families(addresses) == [
         (V6, "::1"),
         (V4, "1.1.1.1"),
         (V6, "::2"),
@@ -310,7 +310,7 @@ async def test_an_address_that_hangs_does_not_delay_the_next() -> None:
             await anyio.sleep_forever()
         return stream
 
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         assert await _race("up.example", 80, connect) is stream  # type: ignore[type-var]
     assert tried == ["::1", "1.1.1.1"]
     assert not stream.aborted
@@ -339,7 +339,7 @@ async def test_a_second_winner_is_closed() -> None:
         streams.append(FakeStream())
         return streams[-1]
 
-    with anyio.fail_after(PATIENCE_S):
+    with anyio.fail_after(TIMEOUT_S):
         winner = await _race("up.example", 80, connect)  # type: ignore[type-var]
     assert winner is streams[0]
     assert [stream.aborted for stream in streams] == [False, True]

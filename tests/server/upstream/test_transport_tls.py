@@ -6,7 +6,7 @@ import anyio
 import httpx2
 import pytest
 from http_certificate import Certificate, make_certificate
-from http_server import PATIENCE_S, Peer, ScriptedServer, answering
+from http_server import TIMEOUT_S, Peer, ScriptedServer, answering
 from trials import trials
 from virtual_time import REAL_BACKENDS, UVLOOP
 
@@ -26,7 +26,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 def get(server: ScriptedServer, *, content: bytes | None = None, **timeouts: float) -> httpx2.Request:
-    timeouts = {"connect": PATIENCE_S, "read": PATIENCE_S, "write": PATIENCE_S} | timeouts
+    timeouts = {"connect": TIMEOUT_S, "read": TIMEOUT_S, "write": TIMEOUT_S} | timeouts
     return httpx2.Request("POST", server.url, content=content, extensions={"timeout": timeouts})
 
 
@@ -110,7 +110,7 @@ async def test_a_server_without_tls() -> None:
     async with ScriptedServer(plain) as server, Http1Transport() as transport:
         request = httpx2.Request("GET", f"https://127.0.0.1:{server.port}/")
         with (
-            anyio.fail_after(PATIENCE_S),
+            anyio.fail_after(TIMEOUT_S),
             pytest.raises(httpx2.ConnectError, match="cannot connect to https://"),
         ):
             await transport.handle_async_request(request)
@@ -119,7 +119,7 @@ async def test_a_server_without_tls() -> None:
 
 async def test_an_end_inside_the_body(certificate: Certificate) -> None:
     async def script(peer: Peer) -> None:
-        await peer.answer(CHUNK)
+        await peer.respond(CHUNK)
 
     async with (
         ScriptedServer(script, tls=certificate.server()) as server,
@@ -140,7 +140,7 @@ async def test_closing_in_the_middle_of_a_body(certificate: Certificate) -> None
         assert await body.receive() == b"x"
         await body.aclose()
         assert transport.busy_connections == 0
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await server.peers[0].gone.wait()
 
 
@@ -155,7 +155,7 @@ async def test_a_stalled_body(certificate: Certificate) -> None:
                 assert await body.receive() == b"x"
                 with pytest.raises(httpx2.ReadTimeout):
                     await body.receive()
-        with anyio.fail_after(PATIENCE_S):
+        with anyio.fail_after(TIMEOUT_S):
             await server.peers[-1].gone.wait()
 
 
@@ -176,7 +176,7 @@ async def test_a_connection_that_the_server_closed_while_idle(certificate: Certi
     closed = anyio.Event()
 
     async def once(peer: Peer) -> None:
-        await peer.answer(HELLO)
+        await peer.respond(HELLO)
         await peer.stream.aclose()
         closed.set()
 

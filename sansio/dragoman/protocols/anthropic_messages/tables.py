@@ -216,6 +216,17 @@ RESPONSE_SHAPE: dict[str, Shape] = {
 }
 _NO_COUNTER = "other protocols have no such counter"
 DETAILS_SHAPE: Shape = Counters({"thinking_tokens": None})
+_ITERATION_SHAPE: Shape = Counters(
+    {
+        "type": None,
+        "model": None,
+        "input_tokens": None,
+        "output_tokens": None,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "cache_creation": None,
+    }
+)
 USAGE_SHAPE: Shape = Counters(
     {
         "input_tokens": None,
@@ -224,7 +235,7 @@ USAGE_SHAPE: Shape = Counters(
         "cache_creation_input_tokens": None,
         "cache_creation": None,  # kept in Usage.extra
         "fallback_credit": _NOWHERE,
-        "iterations": None,  # summed up by UsageReader
+        "iterations": [_ITERATION_SHAPE],  # summed up by UsageReader
         "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),
         "service_tier": None,

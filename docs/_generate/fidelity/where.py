@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from fidelity.probe import Json
 
@@ -28,7 +29,22 @@ class Leaf:
     value: str
 
 
-def leaves_of(wire: str, *, streams: bool) -> list[Leaf]:
+def places_of(wire: str, base: str | None, marks: list[frozenset[str]], *, streams: bool) -> tuple[str, ...]:
+    """Return where marks came out; if that is nowhere, where a document differs from another."""
+    leaves = _leaves_of(wire, streams=streams)
+    places = _places_of_marks(leaves, marks)
+    if places or base is None:
+        return places
+    here, there = Counter(leaves), Counter(_leaves_of(base, streams=streams))
+    added, removed = (
+        [leaf for leaf in leaves if leaf.steps[-1:] not in _COUNTERS]
+        for leaves in (here - there, there - here)
+    )
+    new = added or removed
+    return _in_words([leaf for leaf in new if leaf.event == new[0].event])
+
+
+def _leaves_of(wire: str, *, streams: bool) -> list[Leaf]:
     if not streams:
         return list(_leaves("", json.loads(wire), ()))
     found: list[Leaf] = []
@@ -57,23 +73,7 @@ def _kind(member: Json) -> str:
     return next((name for name in named if isinstance(name, str)), "")
 
 
-def new_places(out: list[Leaf], base: list[Leaf]) -> list[Leaf]:
-    """Return what only the first document has; if that is nothing, what only the second has."""
-    return _beyond(out, base) or _beyond(base, out)
-
-
-def _beyond(one: list[Leaf], other: list[Leaf]) -> list[Leaf]:
-    left = Counter(other)
-    found = []
-    for leaf in one:
-        if left[leaf]:
-            left[leaf] -= 1
-        elif leaf.steps[-1:] not in _COUNTERS:
-            found.append(leaf)
-    return found
-
-
-def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
+def _places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, ...]:
     """Where marks come out. In a stream that is the first event that has one: others repeat it.
 
     Of the members that share a mark (a call and its result share an id) the one with most of the others is named.
@@ -94,28 +94,23 @@ def places_of_marks(out: list[Leaf], marks: list[frozenset[str]]) -> tuple[str, 
         best = max(held, key=lambda group: len(held[group] & left))
         chosen += found[best]
         left -= held.pop(best)
-    return in_words(chosen)
+    return _in_words(chosen)
 
 
-def in_words(leaves: list[Leaf]) -> tuple[str, ...]:
+def _in_words(leaves: list[Leaf]) -> tuple[str, ...]:
     """Return the places in words; those of one member become one."""
-    groups: dict[tuple[str, str], tuple[str, ...]] = {}
+    groups: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for leaf in leaves:
-        key = _group(leaf)
-        groups[key] = _common(groups[key], leaf.steps) if key in groups else leaf.steps
-    unique = list(dict.fromkeys(_place(event, steps) for (event, _), steps in groups.items()))
+        groups.setdefault(_group(leaf), []).append(leaf.steps)
+    places = [(event, ".".join(_common(steps))) for (event, _), steps in groups.items()]
+    unique = list(dict.fromkeys(": ".join(filter(None, place)) for place in places))
     return (*unique[:MOST], "...") if len(unique) > MOST else tuple(unique)
+
+
+def _common(ways: list[tuple[str, ...]]) -> Iterator[str]:
+    """Yield the steps with which all ways begin."""
+    return (steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, zip(*ways, strict=False)))
 
 
 def _group(leaf: Leaf) -> tuple[str, str]:
     return leaf.event, leaf.steps[0] if leaf.steps else ""
-
-
-def _place(event: str, steps: tuple[str, ...]) -> str:
-    place = ".".join(steps)
-    return f"{event}: {place}" if event and place else event or place
-
-
-def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    length = next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-    return one[: min(len(one), len(other)) if length is None else length]

@@ -1,19 +1,21 @@
 """Find what became of a probe by comparing the output with it and without it.
 
 Where the marks came out, what else changed and which entries of the ledger are new: that says what the cell is.
-Nothing here knows what is right.
+Nothing here states what is right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from dragoman import Capabilities, Loss, LossCode, RemoteProtocolError, RequestRefused
-from fidelity.probe import Json, Probe, steps_of
+from fidelity.probe import Json, Mark, Probe, steps_of
 from fidelity.run import Output, answer_output, request_output
-from fidelity.where import in_words, leaves_of, new_places, places_of_marks
+from fidelity.where import places_of
 
 
 class Fate(Enum):
@@ -48,22 +50,15 @@ class Cell:
     words: str = ""
 
 
-_REST = "the rest wrapped"
-
-Run = Callable[[Json], Output]
-
-
 def cell_of_request(client: str, upstream: str, capabilities: Capabilities, probe: Probe) -> Cell:
-    run: Run = lambda body: request_output(client, upstream, capabilities, body)  # noqa: E731
-    return judge(probe, run)
+    return judge(probe, partial(request_output, client, upstream, capabilities))
 
 
 def cell_of_answer(upstream: str, client: str, probe: Probe) -> Cell:
-    run: Run = lambda frames: answer_output(upstream, client, frames)  # noqa: E731
-    return judge(probe, run, streams=True)
+    return judge(probe, partial(answer_output, upstream, client), streams=True)
 
 
-def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
+def judge(probe: Probe, run: Callable[[Json], Output], *, streams: bool = False) -> Cell:
     """Translate a probe with and without its subject, and return what became of it."""
     try:
         out = run(probe.body)
@@ -71,10 +66,9 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
         return Cell(Fate.REFUSED, words=error.message)
     base = None
     if probe.without is not None:
-        try:
+        # If it is not valid without, all that is said is about it.
+        with suppress(RemoteProtocolError, RequestRefused):
             base = run(probe.without)
-        except (RemoteProtocolError, RequestRefused):
-            base = None  # it is not valid without, so all that is said is about it
     known = set() if base is None else {(loss.code, loss.path) for loss in base.losses}
     # An entry about a thing around the probe may also be about something next to the probe.
     losses = [
@@ -82,84 +76,51 @@ def judge(probe: Probe, run: Run, *, streams: bool = False) -> Cell:
         for loss in out.losses
         if (loss.code, loss.path) not in known or (loss.path and covers(loss.path, probe.place))
     ]
-    found = _Found()
-    marks = list(probe.marks())
-    tells = _tells_of_stream if streams else _tells
-    for path, forms in marks:
-        # If there is just one mark, new entries are about it, whatever they name.
-        told = any(len(marks) == 1 or tells(loss, path, probe.place) for loss in losses)
-        found.add(path, forms, out, told=told)
+    marks = probe.marks()
+    recorded = _recorded_in_stream if streams else _recorded
+    # If there is just one mark, new entries are about it, whatever they name.
+    noted = {
+        path for path, _ in marks for loss in losses if len(marks) == 1 or recorded(loss, path, probe.place)
+    }
+    wire, wrapped, here, lost = _sorted(marks, out)
     changes = base is None or (out.wire, out.here) != (base.wire, base.here)
-    leaves = leaves_of(out.wire, streams=streams)
-    places = places_of_marks(leaves, found.wire)
-    if base is not None and not places:
-        new = new_places(leaves, leaves_of(base.wire, streams=streams))
-        places = in_words([leaf for leaf in new if leaf.event == new[0].event])
-    here = bool(found.here) or (base is not None and out.here != base.here)
-    return _judge(probe, losses, found, places, changes=changes, here=here)
-
-
-@dataclass(slots=True)
-class _Found:
-    """The marks of a probe by their result: those that came out, and the places of those that did not."""
-
-    wire: list[frozenset[str]] = field(default_factory=list)
-    sealed: list[frozenset[str]] = field(default_factory=list)
-    here: list[frozenset[str]] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)  # the ledger has it
-    lost: list[str] = field(default_factory=list)
-
-    def add(self, path: str, forms: frozenset[str], out: Output, *, told: bool) -> None:
-        def holds(text: str) -> bool:
-            return any(form in text for form in forms)
-
-        if holds(out.wire):
-            self.wire.append(forms)
-        elif holds(out.sealed):
-            self.sealed.append(forms)
-        elif holds(out.here):
-            self.here.append(forms)
-        elif told:
-            self.told.append(path)
-        else:
-            self.lost.append(path)
-
-    @property
-    def any(self) -> bool:
-        return bool(self.wire or self.sealed or self.here or self.told or self.lost)
-
-    @property
-    def arrived(self) -> bool:
-        return bool(self.wire or self.sealed or self.here)
-
-
-def _judge(
-    probe: Probe, losses: list[Loss], found: _Found, places: tuple[str, ...], *, changes: bool, here: bool
-) -> Cell:
     if probe.nothing and not (losses or changes):
         return Cell(Fate.NOTHING, words=probe.nothing)
-    if found.lost:
-        return Cell(Fate.LOST, words=", ".join(found.lost))
+    if silent := [path for path, _ in lost if path not in noted]:
+        return Cell(Fate.LOST, words=", ".join(silent))
     notes = _notes(losses, probe.place)
-    if not losses:
-        if not (found.arrived or changes):
-            return Cell(Fate.LOST, words=probe.place)
-        if found.sealed and not found.wire:
-            return Cell(Fate.WRAPPED)
-        if here and not found.wire:
-            return Cell(Fate.BY_US)
-        return Cell(Fate.CARRIED, places, words=_REST if found.sealed else "")
     if any(loss.code is LossCode.WRAPPED for loss in losses):
         return Cell(Fate.WRAPPED, notes=notes)
-    stays = found.arrived if found.any else changes
-    return Cell(Fate.ALTERED, places, notes) if stays else Cell(Fate.LEFT_OUT, notes=notes)
+    arrived = bool(wire or wrapped or here)
+    if losses and not (arrived if marks else changes):
+        return Cell(Fate.LEFT_OUT, notes=notes)
+    if not (arrived or changes):
+        return Cell(Fate.LOST, words=probe.place)
+    if not losses and not wire and wrapped:
+        return Cell(Fate.WRAPPED)
+    if not losses and not wire and (here or (base is not None and out.here != base.here)):
+        return Cell(Fate.BY_US)
+    others = None if base is None else base.wire
+    places = places_of(out.wire, others, [forms for _, forms in wire], streams=streams)
+    if losses:
+        return Cell(Fate.ALTERED, places, notes)
+    return Cell(Fate.CARRIED, places, words="the rest wrapped" if wrapped else "")
+
+
+def _sorted(marks: list[Mark], out: Output) -> tuple[list[Mark], ...]:
+    """Return the marks that are sent, those in wrapped signatures, those that the gateway acts on, and all others."""
+    found: tuple[list[Mark], ...] = ([], [], [], [])
+    for path, forms in marks:
+        arrived = [any(form in text for form in forms) for text in (out.wire, out.wrapped, out.here)]
+        found[[*arrived, True].index(True)].append((path, forms))
+    return found
 
 
 def covers(outer: str, inner: str) -> bool:
     return inner == outer or inner.startswith(f"{outer}/")
 
 
-def _tells(loss: Loss, path: str, place: str) -> bool:
+def _recorded(loss: Loss, path: str, place: str) -> bool:
     """True if an entry is about a mark. Entries outside of the probe count, because writers use their own places."""
     if covers(place, loss.path):
         return bool(loss.path) and (covers(loss.path, path) or covers(path, loss.path))
@@ -170,7 +131,7 @@ def _tells(loss: Loss, path: str, place: str) -> bool:
 _SAME = {"annotation": "annotations", "citation": "annotations", "citations": "annotations"}
 
 
-def _tells_of_stream(loss: Loss, path: str, place: str) -> bool:
+def _recorded_in_stream(loss: Loss, path: str, place: str) -> bool:
     """True if an entry is about a mark of a stream. Its place is in the whole response: a member's name, or a block."""
     named = {_SAME.get(step, step) for step in steps_of(loss.path) if not step.isdigit()}
     return (

@@ -27,42 +27,30 @@ from fidelity.probe import Json
 CHAT, MESSAGES, RESPONSES = "openai_chat", "anthropic_messages", "openai_responses"
 PROTOCOL_NAMES = (CHAT, MESSAGES, RESPONSES)
 # The most requests that the gateway sends for one request with `n`.
-MOST_ANSWERS = 8
+MAX_FAN_OUT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """wire: what is sent. sealed: what is inside of wrapped signatures. here: what the gateway does itself."""
+    """wire: what is sent. wrapped: what wrapped signatures contain. here: what the gateway does itself."""
 
     wire: str
-    sealed: str
+    wrapped: str
     here: str
     losses: tuple[Loss, ...]
 
 
-# --- the upstreams ----------------------------------------------------------------------------------------------
-
-# A compatible server of which nothing is known, and the vendor's own host with a current model.
+# The vendors' own hosts, each with a current model.
 VENDORS = {CHAT: "openai", RESPONSES: "openai", MESSAGES: "anthropic"}
-MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
+_MODELS = {CHAT: "some-model", RESPONSES: "some-model", MESSAGES: "claude-opus-5"}
 
 
 @cache
-def vendor_target(protocol: str) -> Capabilities:
-    """Return the capabilities of the vendor's own host, as the server's tables have them."""
+def capabilities_of(protocol: str) -> tuple[Capabilities, Capabilities]:
+    """Return those of a compatible server of which nothing is known, and of the vendor's own host."""
     provider = next(each for each in PROVIDERS if each.name == VENDORS[protocol])
     upstream = UpstreamSettings(name="vendor", protocol=protocol, base_url=provider.base_url)
-    return capabilities_for(Settings(), upstream, MODELS[protocol])
-
-
-def plain_target(_: str) -> Capabilities:
-    return Capabilities()
-
-
-TARGETS = (plain_target, vendor_target)
-
-
-# --- running ----------------------------------------------------------------------------------------------------
+    return Capabilities(), capabilities_for(Settings(), upstream, _MODELS[protocol])
 
 
 def request_output(client: str, upstream: str, capabilities: Capabilities, body: Json) -> Output:
@@ -71,7 +59,7 @@ def request_output(client: str, upstream: str, capabilities: Capabilities, body:
         client=UPSTREAMS[client],
         upstream=UPSTREAMS[upstream],
         capabilities=capabilities,
-        max_fan_out=MOST_ANSWERS,
+        max_fan_out=MAX_FAN_OUT,
     )
     done = translator.translate(json.dumps(body).encode())
     here = {
@@ -85,15 +73,15 @@ def request_output(client: str, upstream: str, capabilities: Capabilities, body:
 
 def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
     """Translate a stream. Raises RemoteProtocolError if it became an error, unless the upstream sent that error."""
-    asked = Request(protocol=client, model="alias", messages=(), stream=True, params={"stop": ["Zqstop"]})
-    context = ResponseContext(request=asked, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
+    request = Request(protocol=client, model="alias", messages=(), stream=True, params={"stop": ["Zqstop"]})
+    context = ResponseContext(request=request, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
     translator = ResponseTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context)
     translator.receive_data(b"".join(_frame(frame) for frame in frames))
     translator.receive_eof()
     wire = translator.data_to_send().decode()
     if translator.error is not None and "Zq" not in translator.error.message:
         raise RemoteProtocolError(translator.error.message)
-    return Output(wire, _opened(wire), "", tuple(translator.losses))
+    return Output(wire, _unwrapped(wire), "", tuple(translator.losses))
 
 
 def _frame(frame: Json) -> bytes:
@@ -104,7 +92,7 @@ def _frame(frame: Json) -> bytes:
     return f"{head}data: {json.dumps(frame)}\n\n".encode()
 
 
-def _opened(wire: str) -> str:
+def _unwrapped(wire: str) -> str:
     """Return the contents of wrapped signatures."""
-    seals = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
-    return "".join(encode(seal.native).decode() for seal in seals if seal is not None)
+    found = [Signer().unwrap(text) for text in re.findall(r"drg1\.[A-Za-z0-9_-]+", wire)]
+    return "".join(encode(each.native).decode() for each in found if each is not None)

@@ -5,21 +5,20 @@ follow from others are left out, and those against it are dashed and listed with
 checkers only do not count.
 """
 
-import ast
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-PAGE = Path(__file__).with_name("map.md")
-_ROOT = Path(__file__).parents[1]
-_SOURCES = {"dragoman_server": _ROOT / "server", "dragoman": _ROOT / "sansio"}
+import grimp
+
+_ROOT = Path(__file__).parents[2]
+PAGE = _ROOT / "docs" / "map.md"
 
 
 def _order(top: str) -> list[str]:
     """Return the packages of a distribution's package in the order of its layers in pyproject.toml."""
-    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
+    tools = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["tool"]
+    contracts = tools["importlinter"]["contracts"]
     (layers,) = (each["layers"] for each in contracts if each.get("containers") == [top])
     return [name.strip() for layer in layers for name in layer.split("|")]
 
@@ -37,28 +36,29 @@ ORDER = {
 _NODES = [name if name == top else f"{top}.{name}" for top, names in ORDER.items() for name in names]
 _PLACES = {node: place for place, node in enumerate(_NODES)}
 
-# By module: the nodes that it imports.
-Imports = dict[str, set[str]]
-
 _HEAD = """\
 # The map
 
-`make map` draws this page from the imports (`docs/package_map.py`), and a test fails when it is out of date. An arrow
-means "imports". Arrows that follow from others are left out; dashed ones run against the order.
+`make map` draws this page from the imports (`docs/_generate/package_map.py`), and a test fails when it is out of date.
+An arrow means "imports". Arrows that follow from others are left out; dashed ones run against the order.
 [architecture.md](architecture.md#the-gateway) has a line about each package.
 """
 
 
 def page() -> str:
     """Return the text of map.md. Raises ValueError if the layers are not those of the packages."""
-    imports = _imports()
-    if found := {_node(module) for module in imports} ^ set(_NODES):
+    graph = grimp.build_graph(*ORDER, exclude_type_checking_imports=True, cache_dir=None)
+    # That a package imports its own root is its version.
+    modules = graph.modules - {"dragoman_server"}
+    if found := {_node(module) for module in modules} ^ set(_NODES):
         raise ValueError(f"the layers in pyproject.toml and the packages differ: {', '.join(sorted(found))}")
     with_order: dict[str, set[str]] = {node: set() for node in _NODES}
     against: dict[tuple[str, str], list[str]] = {}
-    for module, ends in imports.items():
+    for module in modules:
         start = _node(module)
-        for end in ends - {start}:
+        for end in {_node(each) for each in graph.find_modules_directly_imported_by(module) & modules} - {
+            start
+        }:
             if _PLACES[start] < _PLACES[end]:
                 with_order[start].add(end)
             else:
@@ -73,44 +73,14 @@ def page() -> str:
     lines.append("```")
     if against:
         lines += ["", "These modules import against the order:", ""]
-        for (_, end), modules in sorted(against.items()):
-            lines.append(f"- {', '.join(f'`{each}`' for each in sorted(modules))} from `{end}`")
+        for (_, end), importers in sorted(against.items()):
+            lines.append(f"- {', '.join(f'`{each}`' for each in sorted(importers))} from `{end}`")
     return "\n".join([_HEAD, *lines, ""])
 
 
-def _imports() -> Imports:
-    found: Imports = {}
-    for top, source in _SOURCES.items():
-        for path in sorted((source / top).rglob("*.py")):
-            parts = path.relative_to(source).with_suffix("").parts
-            module = ".".join(part for part in parts if part != "__init__")
-            names = _imported(ast.parse(path.read_text("utf-8")))
-            # That a package imports its own root is its version.
-            found[module] = {_node(name) for name in names} - {"dragoman_server"}
-    found.pop("dragoman_server")
-    return found
-
-
-def _imported(tree: ast.AST) -> Iterator[str]:
-    """Yield what a module of ours imports of ours when it runs."""
-    for child in ast.iter_child_nodes(tree):
-        match child:
-            case ast.If(test=ast.Name("TYPE_CHECKING")):
-                continue
-            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in _SOURCES:
-                yield from (f"{module}.{each.name}" for each in names)
-            case ast.Import(names=names):
-                yield from (each.name for each in names if each.name.split(".")[0] in _SOURCES)
-        yield from _imported(child)
-
-
-def _node(name: str) -> str:
-    """Return the node of a module, or of a name in one."""
-    top, *rest = name.split(".")
-    place = _SOURCES[top] / top
-    if rest and ((place / rest[0]).is_dir() or (place / f"{rest[0]}.py").is_file()):
-        return top if top == "dragoman" and rest[0] in _FACADE else f"{top}.{rest[0]}"
-    return top
+def _node(module: str) -> str:
+    top, *rest = module.split(".")
+    return top if not rest or (top == "dragoman" and rest[0] in _FACADE) else f"{top}.{rest[0]}"
 
 
 def _direct(graph: dict[str, set[str]]) -> Iterator[tuple[str, str]]:

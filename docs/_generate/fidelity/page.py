@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fidelity import chat, chat_stream, messages, messages_stream, responses, responses_stream
 from fidelity.judge import Cell, Fate, Note, cell_of_answer, cell_of_request
 from fidelity.probe import Probe
-from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, TARGETS, VENDORS
+from fidelity.rows import read
+from fidelity.run import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES, VENDORS, capabilities_of
 
 TITLES = {CHAT: "Chat Completions", MESSAGES: "Messages", RESPONSES: "Responses"}
 VENDOR_NAMES = {"openai": "OpenAI", "anthropic": "Anthropic"}
-REQUESTS = {CHAT: chat.REQUESTS, MESSAGES: messages.REQUESTS, RESPONSES: responses.REQUESTS}
-ANSWERS = {CHAT: chat_stream.ANSWERS, MESSAGES: messages_stream.ANSWERS, RESPONSES: responses_stream.ANSWERS}
+_ROWS = {protocol: read(protocol) for protocol in PROTOCOL_NAMES}
+REQUESTS = {protocol: requests for protocol, (requests, _) in _ROWS.items()}
+ANSWERS = {protocol: streams for protocol, (_, streams) in _ROWS.items()}
 
 _HEAD = """\
 # What becomes of every field
@@ -30,10 +31,10 @@ protocols are not here, because their bytes pass unchanged.
 | altered | carried in a form that says less or says it differently |
 | wrapped | it is sent in the opaque field of the client's protocol, and comes back to its vendor unchanged |
 | done by the gateway | the upstream does not get it, because the gateway does it |
-| left out | the other side has no place for it |
+| left out | the other side has no field for it |
 | refused | the request gets an error, because it makes no sense without it; the words are those of the error |
 | an error | the response ends with an error in the client's form |
-| nothing to carry | the other side does or says the same without it |
+| nothing to carry | the other side does the same without it |
 
 In a place, the brackets behind an array have the type or role of the element: `messages[tool].content` is the content
 of a message of the role `tool`. In streams the type of the event comes first: `content_block_delta: delta.text`.
@@ -47,52 +48,45 @@ the second for the vendor's own host and a current model. [configuration.md](con
 
 
 def page() -> str:
-    return "\n".join([_HEAD, *_requests(), *_answers()])
+    """Return the text of fidelity.md."""
+    lines = [_HEAD]
+    for client, probes in REQUESTS.items():
+        lines += [f"## Requests of {TITLES[client]} clients", "", *_tables(client, probes, _request_cell)]
+    for upstream, probes in ANSWERS.items():
+        lines += [f"## Streams of {TITLES[upstream]} servers", "", *_tables(upstream, probes, _answer_cell)]
+    return "\n".join(lines)
 
 
 def request_cells(client: str, upstream: str, probe: Probe) -> list[Cell]:
     """Return a cell for each kind of upstream."""
-    return [cell_of_request(client, upstream, target(upstream), probe) for target in TARGETS]
+    return [cell_of_request(client, upstream, each, probe) for each in capabilities_of(upstream)]
 
 
 def others(protocol: str) -> list[str]:
     return [each for each in PROTOCOL_NAMES if each != protocol]
 
 
-def _requests() -> Iterator[str]:
-    for client, probes in REQUESTS.items():
-        yield f"## Requests of {TITLES[client]} clients\n"
-
-        def cell(upstream: str, probe: Probe, client: str = client) -> str:
-            texts = list(dict.fromkeys(_text(each) for each in request_cells(client, upstream, probe)))
-            if len(texts) == 1:
-                return texts[0]
-            return f"{texts[0]}<br>{VENDOR_NAMES[VENDORS[upstream]]}: {texts[1]}"
-
-        yield from _tables(client, probes, cell)
-
-
-def _answers() -> Iterator[str]:
-    for upstream, probes in ANSWERS.items():
-        yield f"## Streams of {TITLES[upstream]} servers\n"
-
-        def cell(client: str, probe: Probe, upstream: str = upstream) -> str:
-            return _text(cell_of_answer(upstream, client, probe), streams=True)
-
-        yield from _tables(upstream, probes, cell)
-
-
-def _tables(origin: str, probes: list[Probe], cell: Callable[[str, Probe], str]) -> Iterator[str]:
+def _tables(origin: str, probes: list[Probe], cell: Callable[[str, str, Probe], str]) -> Iterator[str]:
     sections: dict[str, list[Probe]] = {}
     for probe in probes:
         sections.setdefault(probe.section, []).append(probe)
+    columns = others(origin)
     for section, rows in sections.items():
-        yield f"### {section}\n"
-        yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in others(origin))} |"
+        yield from (f"### {section}", "")
+        yield f"| {TITLES[origin]} | {' | '.join(f'to {TITLES[other]}' for other in columns)} |"
         yield "|---|---|---|"
         for probe in rows:
-            yield f"| {probe.name} | {' | '.join(cell(other, probe) for other in others(origin))} |"
+            yield f"| {probe.name} | {' | '.join(cell(origin, other, probe) for other in columns)} |"
         yield ""
+
+
+def _request_cell(client: str, upstream: str, probe: Probe) -> str:
+    plain, vendor = map(_text, request_cells(client, upstream, probe))
+    return plain if plain == vendor else f"{plain}<br>{VENDOR_NAMES[VENDORS[upstream]]}: {vendor}"
+
+
+def _answer_cell(upstream: str, client: str, probe: Probe) -> str:
+    return _text(cell_of_answer(upstream, client, probe), streams=True)
 
 
 def _text(cell: Cell, *, streams: bool = False) -> str:
@@ -114,7 +108,7 @@ def _text(cell: Cell, *, streams: bool = False) -> str:
         case Fate.NOTHING:
             text = f"nothing to carry: {cell.words}"
         case Fate.LOST:
-            text = f"**lost without a word**: {cell.words}"
+            text = f"**lost silently**: {cell.words}"
     return text.replace("|", "\\|")
 
 

@@ -17,21 +17,21 @@ name. For the other pairs this page has five lines each. `make docs` makes it fr
 for an upstream of which nothing is known: the vendors' own hosts take more. The matrix has every field, and each loss
 in words.
 
-- **As it is**: the other protocol has a place for it.
+- **As it is**: the other protocol has a field for it.
 - **In another form**: it arrives, but says less or says it differently. The [ledger](translation.md) has an entry.
 - **Wrapped**: the client gets it as an opaque value, and the upstream that made it gets it back unchanged.
 - **Left out**: it does not arrive. The ledger has an entry.
 - **Refused**: the request is answered with an error, because it would make no sense without it.
 
-A star marks what holds for some fields or kinds of a topic only. Reasoning that only its maker can read is lost where a
-conversation goes on with another vendor or model; with the same one it comes back to it.
+A star marks what is true of only some fields or kinds of a topic. Reasoning that only its vendor can read is lost if a
+conversation continues with another vendor or model; with the same one it is kept.
 """
 
 # The first topic whose pattern matches the name of a row has it. What matches none is not named on this page.
 _TOPICS = [
     (topic, re.compile(pattern))
     for topic, pattern in (
-        ("unknown fields, blocks and tools", r".* that nobody knows|x_field"),
+        ("unknown fields, blocks and tools", r"an?y? unknown .*|x_field"),
         ("prompt cache marks and keys", r".*cache_(control|breakpoint).*|prompt_cache_.*"),
         ("log probabilities", r".*logprobs.*"),
         ("sound", r".*audio.*"),

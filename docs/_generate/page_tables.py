@@ -1,0 +1,248 @@
+"""Make the tables in pages that are written by hand.
+
+In configuration.md, accounts.md and simulator.md a table stands between `<!-- table: NAME -->` and `<!-- end -->`, and
+in promises.md the tests that hold a promise.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dragoman_server.accounts.error_actions import ERROR_RULES, ErrorAction, ErrorRule
+from dragoman_server.capabilities.model_families import MODEL_FAMILIES
+from dragoman_server.capabilities.providers import PROVIDERS
+from dragoman_server.capabilities.relay_rewrites import RELAY_REWRITES
+from dragoman_server.models.routes import VENDOR_MODELS
+from dragoman_server.settings import (
+    AccountSettings,
+    CapabilitySettings,
+    ClientKey,
+    ModelCapabilitySettings,
+    Price,
+    RuleSettings,
+    ServerSettings,
+    UpstreamSettings,
+    keys_of,
+)
+from dragoman_server.settings.fields import SettingKind, SettingSpec
+from dragoman_server.simulator import MODELS
+
+_DOCS = Path(__file__).parents[1]
+PAGES = [_DOCS / name for name in ("accounts.md", "configuration.md", "promises.md", "simulator.md")]
+TESTS = _DOCS.parent / "tests"
+PROMISES = [*(f"R{number}" for number in range(1, 14)), *(f"S{number}" for number in range(1, 19))]
+_TABLE = re.compile(r"(?<=<!-- table: )([^>]+?)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+def page(text: str) -> str:
+    """Return the page with its tables up to date. Raises KeyError for a table of an unknown name."""
+    return _TABLE.sub(lambda match: f"{match[1]}{match[2]}\n{_TABLES[str(match[1])]()}\n", text)
+
+
+def _table(*rows: tuple[str, ...]) -> str:
+    head, *body = rows
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ["---"] * len(head), *body))
+
+
+def _code(*texts: str) -> str:
+    return ", ".join(f"`{text}`" for text in texts)
+
+
+def _keys(settings: type, but: type | None = None) -> str:
+    """Return the table of the keys of a table in the configuration, but those of another one."""
+    left_out = keys_of(but) if but else {}
+    rows = [
+        (_code(key.name), _values(key), _default(key), key.help)
+        for name, key in keys_of(settings).items()
+        if name not in left_out
+    ]
+    return _table(("key", "value", "default", "meaning"), *rows)
+
+
+def _values(key: SettingSpec) -> str:
+    match key.kind:
+        case SettingKind.CHOICE:
+            return _code(*key.choices)
+        case SettingKind.CHOICES:
+            return f"list of {_code(*key.choices)}"
+        case SettingKind.INTEGER:
+            return f"integer, {key.limits.ge} to {key.limits.le}"
+        case SettingKind.SECONDS:
+            return f"seconds, {key.limits.ge:g} to {key.limits.le:.0f}"
+        case SettingKind.DOLLARS:
+            return f"US dollars, {key.limits.ge:g} to {key.limits.le:.0f}"
+        case _:
+            return key.kind.label
+
+
+def _default(key: SettingSpec) -> str:
+    if key.required:
+        return "required"
+    match key.default:
+        case None:
+            return ""
+        case bool(value):
+            return _code(str(value).lower())
+        case tuple(values):
+            return _code(*values)
+        case value:
+            return _code(str(value))
+
+
+def _providers() -> str:
+    rows = [
+        (
+            _code(each.name),
+            _code(*(variable for variable, _ in each.keys)),
+            _code(each.base_url_variable),
+            _code(each.base_url),
+            _code(*sorted(sorted(each.protocols), key=each.protocol.__ne__)),
+        )
+        for each in PROVIDERS
+    ]
+    head = ("upstream", "key", "other base URL", "base URL", "protocols, the preferred one first")
+    return _table(head, *rows)
+
+
+def _hosts() -> str:
+    rows = []
+    for each in PROVIDERS:
+        hosts = _code(each.base_url.split("/")[2], *each.hosts)
+        rows.append((hosts, ", ".join(_settings(each.capabilities)), each.source, each.date))
+    return _table(("host", "settings", "source", "looked up"), *rows)
+
+
+def _rewritten_relays() -> str:
+    rows = [
+        (
+            _code(row.protocol),
+            row.server if row.port is None else f"{row.server}, port {row.port}",
+            _code(*row.models),
+            row.why,
+            row.source,
+            row.date,
+        )
+        for row in RELAY_REWRITES
+    ]
+    return _table(("protocol", "at", "models", "because", "source", "looked up"), *rows)
+
+
+def _model_families() -> str:
+    rows = []
+    for each in MODEL_FAMILIES:
+        models = _code(each.pattern) + (f" at {_code(each.provider)}" if each.provider else "")
+        unset = [f"`{name}` unset" for name, value in each.capabilities.items() if value is None]
+        rows.append((models, ", ".join([*_settings(each.capabilities), *unset]), each.source, each.date))
+    return _table(("models", "settings", "source", "looked up"), *rows)
+
+
+def _settings(capabilities: Mapping[str, object]) -> list[str]:
+    return [f"`{name} = {_toml(value)}`" for name, value in capabilities.items() if value is not None]
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"'
+
+
+def _families() -> str:
+    by_upstream: dict[str, list[str]] = {}
+    for family in VENDOR_MODELS:
+        by_upstream.setdefault(family.upstream, []).append(family.pattern)
+    rows = [(_code(*patterns), _code(name)) for name, patterns in by_upstream.items()]
+    return _table(("names", "upstream"), *rows)
+
+
+def _error_actions() -> str:
+    rows = [(_when(rule), _code(rule.action.value)) for rule in ERROR_RULES]
+    return _table(("when", "action"), *rows, ("everything else", _code(ErrorAction.RETURN_TO_CLIENT.value)))
+
+
+def _when(rule: ErrorRule) -> str:
+    """Return the conditions of a row in words."""
+    conditions = {
+        "the error is of the kind": sorted(kind.value.replace("_", " ") for kind in rule.kinds),
+        "the status is": [str(status) for status in sorted(rule.statuses)],
+        "its code is": sorted(rule.codes),
+        "its message says": [f'"{word}"' for word in rule.words],
+    }
+    return ", and ".join(f"{what} {_or(*values)}" for what, values in conditions.items() if values)
+
+
+def _or(*words: str) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
+def _simulated_models() -> str:
+    rows = [
+        (
+            _code(name),
+            model.description,
+            model.setting.meaning if model.setting else "",
+            (f"{model.default:g}" if model.default else "no delay") if model.setting else "",
+        )
+        for name, model in MODELS.items()
+    ]
+    return _table(("model", "what it does", "`@` number", "default"), *rows)
+
+
+@functools.cache
+def promised() -> dict[str, dict[str, list[str]]]:
+    """Return by promise and module the tests with the marker; "" stands for a whole module."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if "mark.promise(" not in (text := path.read_text("utf-8")):
+            continue
+        for node in ast.parse(text).body:
+            module = path.relative_to(TESTS.parent).as_posix()
+            for number in _marked(node):
+                found.setdefault(number, {}).setdefault(module, []).append(getattr(node, "name", ""))
+    return found
+
+
+def _marked(node: ast.stmt) -> list[str]:
+    """Return the promises that a test, a class of tests or `pytestmark` names."""
+    match node:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            marks: list[ast.expr] = node.decorator_list
+        case ast.Assign(targets=[ast.Name("pytestmark")], value=ast.List(elts=elements)):
+            marks = elements
+        case ast.Assign(targets=[ast.Name("pytestmark")], value=value):
+            marks = [value]
+        case _:
+            marks = []
+    calls = [
+        each
+        for each in marks
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "pytest.mark.promise"
+    ]
+    return [ast.literal_eval(number) for call in calls for number in call.args]
+
+
+def _tests_of(number: str) -> str:
+    rows = promised().get(number, {}).items()
+    return "".join(f"- `{module}`{'' if '' in names else f': {_code(*names)}'}\n" for module, names in rows)
+
+
+_TABLES: dict[str, Callable[[], str]] = {
+    **{number: functools.partial(_tests_of, number) for number in PROMISES},
+    "server": functools.partial(_keys, ServerSettings),
+    "upstreams": functools.partial(_keys, UpstreamSettings, but=CapabilitySettings),
+    "capabilities": functools.partial(_keys, CapabilitySettings),
+    "capability_rows": functools.partial(_keys, ModelCapabilitySettings, but=CapabilitySettings),
+    "client_keys": functools.partial(_keys, ClientKey),
+    "prices": functools.partial(_keys, Price),
+    "accounts": functools.partial(_keys, AccountSettings),
+    "rules": functools.partial(_keys, RuleSettings),
+    "error_actions": _error_actions,
+    "model_families": _model_families,
+    "providers": _providers,
+    "hosts": _hosts,
+    "rewritten_relays": _rewritten_relays,
+    "families": _families,
+    "simulated_models": _simulated_models,
+}
