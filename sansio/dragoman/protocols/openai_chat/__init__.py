@@ -10,8 +10,8 @@ from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_chat.observer import ChatObserver
+from dragoman.protocols.openai_chat.reasoning import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_in import read_request
-from dragoman.protocols.openai_chat.request_messages_out import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_out import write_request
 from dragoman.protocols.openai_chat.response_content_out import write_whole
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole

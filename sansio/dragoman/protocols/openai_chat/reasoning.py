@@ -10,22 +10,27 @@ string and its calls in one list, so only the ids of our own entries show where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import SignaturePlaces
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_REASONING_ENTRY,
     extra_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CALL_EXTRAS,
+    EXTRA_CONTENT,
     NAME,
     REASONING_FIELDS,
 )
+from dragoman.protocols.openai_chat.tools import deep_merge
 
 # The members of an entry that are text and grow piece by piece.
 _TEXT_KEYS = ("text", "summary", "thinking")
@@ -363,3 +368,63 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
                 value = f"{before}\n\n{value}"
             fields[key] = value
     return fields, leading
+
+
+# --- signatures in the client's body, see SignaturePlaces ---------------------------------------------------
+
+LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
+
+
+def call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
+    """Yield the ids of calls and the members that go back onto them."""
+    extras = native.get(CALL_EXTRAS)
+    for call_id, extra in extras.items() if type(extras) is dict else ():
+        if type(extra) is dict:
+            yield call_id, extra
+
+
+def put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObject) -> bool:
+    """Put members back onto their call: by id or, because ids may have changed, by position. False if there is none."""
+    ids = [call.get("id") if type(call) is dict else None for call in calls]
+    at = ids.index(call_id) if call_id in ids else position
+    if at >= len(calls):
+        return False
+    calls[at] = deep_merge(extra, calls[at])
+    return True
+
+
+def _replace_signed_entry(
+    entry: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Iterable[JSON]:
+    """Return the server's own entries, and put what else it signed into the message."""
+    if native is None:
+        return (entry,)
+    fields, leading = join_native_reasoning([native])
+    entries: list[JSON] = fields.pop("reasoning_details", [])
+    for key, value in fields.items():
+        message.setdefault(key, value)
+    if leading:
+        content = message.get("content")
+        message["content"] = leading + (
+            [{"type": "text", "text": content}] if type(content) is str else content or []
+        )
+    extra_content = native.get(EXTRA_CONTENT)
+    if type(extra_content) is dict:
+        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
+    calls = message.get("tool_calls")
+    for call_id, extra in call_extras(native):
+        if type(calls) is not list or not put_on_call(calls, call_id, position_of(entry)[1], extra):
+            ledger.dropped(path, LOST_CALL)
+    return entries
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    members=("reasoning_details", "thinking_blocks"),
+    fields={
+        "reasoning.encrypted": "data",
+        "reasoning.text": "signature",
+        "redacted_thinking": "data",
+        "thinking": "signature",
+    },
+    replace=_replace_signed_entry,
+)

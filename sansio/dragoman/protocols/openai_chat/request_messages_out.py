@@ -8,19 +8,21 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, OpaquePart, Part, Reasoning, Refusal, Request, Text, ToolCall
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.reasoning import (
+    LOST_CALL,
     add_texts,
+    call_extras,
     join_native_reasoning,
     native_reasoning,
-    position_of,
+    put_on_call,
     stands_in_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
@@ -345,7 +347,7 @@ class _TurnWriter:
             raw = self._writer.raw_message(message)
             self.client_fields[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
         native = native_reasoning(reasoning)
-        for call_id, extra in _call_extras(native):
+        for call_id, extra in call_extras(native):
             self.call_extras.append((reasoning, len(self.calls), call_id, extra))
         extra_content = native.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
@@ -395,8 +397,8 @@ class _TurnWriter:
 
     def _restore_call_extras(self) -> None:
         for reasoning, position, call_id, extra in self.call_extras:
-            if not _put_on_call(self.calls, call_id, position, extra):
-                self._writer.ledger.dropped(reasoning.path, _LOST_CALL)
+            if not put_on_call(self.calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
@@ -438,64 +440,6 @@ class _TurnWriter:
                 if fields.setdefault(field, fields[other]) == fields[other]:
                     del fields[other]  # the same text under the upstream's name for it
         return fields, leading
-
-
-_LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
-
-
-def _call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
-    """Yield the ids of calls and the members that go back onto them."""
-    extras = native.get(CALL_EXTRAS)
-    for call_id, extra in extras.items() if type(extras) is dict else ():
-        if type(extra) is dict:
-            yield call_id, extra
-
-
-def _put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObject) -> bool:
-    """Put members back onto their call: by id or, because ids may have changed, by position. False if there is none."""
-    ids = [call.get("id") if type(call) is dict else None for call in calls]
-    at = ids.index(call_id) if call_id in ids else position
-    if at >= len(calls):
-        return False
-    calls[at] = deep_merge(extra, calls[at])
-    return True
-
-
-def _replace_signed_entry(
-    entry: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
-) -> Iterable[JSON]:
-    """Return the server's own entries, and put what else it signed into the message."""
-    if native is None:
-        return (entry,)
-    fields, leading = join_native_reasoning([native])
-    entries: list[JSON] = fields.pop("reasoning_details", [])
-    for key, value in fields.items():
-        message.setdefault(key, value)
-    if leading:
-        content = message.get("content")
-        message["content"] = leading + (
-            [{"type": "text", "text": content}] if type(content) is str else content or []
-        )
-    extra_content = native.get(EXTRA_CONTENT)
-    if type(extra_content) is dict:
-        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
-    calls = message.get("tool_calls")
-    for call_id, extra in _call_extras(native):
-        if type(calls) is not list or not _put_on_call(calls, call_id, position_of(entry)[1], extra):
-            ledger.dropped(path, _LOST_CALL)
-    return entries
-
-
-SIGNATURE_PLACES = SignaturePlaces(
-    members=("reasoning_details", "thinking_blocks"),
-    fields={
-        "reasoning.encrypted": "data",
-        "reasoning.text": "signature",
-        "redacted_thinking": "data",
-        "thinking": "signature",
-    },
-    replace=_replace_signed_entry,
-)
 
 
 def _is_split_by_citation(before: Part, part: Part) -> bool:

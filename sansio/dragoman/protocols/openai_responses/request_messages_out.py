@@ -8,7 +8,6 @@ are copied from the client's body, in their place. The commonest shapes of messa
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
@@ -24,11 +23,10 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses.checks import has_unmapped_citations, write_citations
 from dragoman.protocols.openai_responses.tables import (
     CACHE_TTL_NAMES,
@@ -390,12 +388,9 @@ def _is_native_item(part: Part, path: str) -> bool:
 
 
 def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None:
-    """Return the item of a signature as the server accepts it, None if it does not. native: None if it is foreign.
-
-    Items with a form in the document never travel in signatures, so one that claims to be such an item was not signed
-    here.
-    """
+    """Return the item of a signature as the server accepts it, None if it does not. native: None if it is foreign."""
     kind = native.get("type") if type(native) is dict else None
+    # Items with a form in the document never travel in signatures: one that seems to do so was not signed here.
     if type(kind) is not str or kind in TRANSLATED_ITEMS:
         ledger.add(LossCode.FOREIGN_SIGNATURE, path, "only its vendor can read this reasoning")
         return None
@@ -409,33 +404,6 @@ def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None
         return None
     # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
     return {name: value for name, value in item.items() if value not in (None, "")}
-
-
-def _replace_signed_item(
-    item: JSONObject, native: JSONObject | None, body: JSONObject, path: str, ledger: Ledger
-) -> Sequence[JSON]:
-    """Return the vendor's own item, nothing if it does not take it back."""
-    if native is None:
-        return (item,)
-    unwrapped = unwrapped_item(native, path, ledger)
-    return () if unwrapped is None else (unwrapped,)
-
-
-def _write_summaries(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
-    """Write summaries that Dragoman made as messages."""
-    for index, item in enumerate(body["input"]):
-        summary = unwrap_summary(item, signer)
-        if summary is not None:
-            content = [{"type": "input_text", "text": summary}]
-            body["input"][index] = {"type": "message", "role": "user", "content": content}
-
-
-SIGNATURE_PLACES = SignaturePlaces(
-    conversation="input",
-    fields={"reasoning": "encrypted_content"},
-    replace=_replace_signed_item,
-    finish=_write_summaries,
-)
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:

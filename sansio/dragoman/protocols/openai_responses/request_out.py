@@ -7,7 +7,7 @@ they request it, and reasoning comes back encrypted, so that it can travel throu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.parameters import (
@@ -19,10 +19,15 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
-from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses.request_messages_out import BreakpointWriter, InputWriter
+from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.protocols.openai_responses.request_messages_out import (
+    BreakpointWriter,
+    InputWriter,
+    unwrapped_item,
+)
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     INCLUDE_LOGPROBS,
@@ -370,3 +375,33 @@ _NATIVE_CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _written_elsewhere,
     "verbosity": _written_elsewhere,
 }
+
+
+# Signatures in the client's body, see SignaturePlaces.
+
+
+def _replace_signed_item(
+    item: JSONObject, native: JSONObject | None, body: JSONObject, path: str, ledger: Ledger
+) -> Sequence[JSON]:
+    """Return the vendor's own item, nothing if it does not take it back."""
+    if native is None:
+        return (item,)
+    unwrapped = unwrapped_item(native, path, ledger)
+    return () if unwrapped is None else (unwrapped,)
+
+
+def _write_summaries(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+    """Write summaries that Dragoman made as messages."""
+    for index, item in enumerate(body["input"]):
+        summary = unwrap_summary(item, signer)
+        if summary is not None:
+            content = [{"type": "input_text", "text": summary}]
+            body["input"][index] = {"type": "message", "role": "user", "content": content}
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    conversation="input",
+    fields={"reasoning": "encrypted_content"},
+    replace=_replace_signed_item,
+    finish=_write_summaries,
+)
