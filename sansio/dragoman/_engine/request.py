@@ -1,7 +1,7 @@
 """Translate requests, from the client's bytes to the upstream's.
 
 A request is decoded, read, changed by the passes and written. Each pass fits one thing to the capabilities of the
-upstream, and notes in Undo what the response has to undo.
+upstream, and records in Undo what the response has to undo.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ class RequestTranslator:
         )
         if not request.model:
             raise _no_model()
-        for each in PASSES:
-            request = each(request, context)
+        for apply_pass in PASSES:
+            request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
         tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(received)
@@ -252,7 +252,7 @@ class RequestTranslator:
         )
 
     def _relay(
-        self, body: bytes, model: str | None, head: RequestHead, restores: bool, readable: bool
+        self, body: bytes, model: str | None, head: RequestHead, restores: bool, signed_reasoning: bool
     ) -> TranslatedRequest:
         """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
         if not head.model:
@@ -262,7 +262,9 @@ class RequestTranslator:
         if restores:
             decoded = decode_object(body, "the request body")
             decoded["model"] = upstream_model
-            restore_signatures(decoded, upstream_model, self._upstream, self._signer, ledger, readable)
+            restore_signatures(
+                decoded, upstream_model, self._upstream, self._signer, ledger, signed_reasoning
+            )
             ledger.enforce(self._policy)
             out = encode(decoded)
         else:

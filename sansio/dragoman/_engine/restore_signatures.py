@@ -21,14 +21,14 @@ def restore_signatures(
     upstream: UpstreamSpec,
     signer: Signer,
     ledger: Ledger,
-    readable: bool,
+    signed_reasoning: bool,
     *,
     rewritten: bool = False,
 ) -> None:
     """Put back the signatures that this upstream's vendor made, and drop those of others. Every drop is recorded.
 
     model: that is requested from the upstream.
-    readable: False if the upstream has refused signatures. Then its own are dropped too.
+    signed_reasoning: False if the upstream has refused signatures. Then its own are dropped too.
     rewritten: The body is read and written afterwards, which makes all other changes.
     """
     places = upstream.signature_places
@@ -49,7 +49,7 @@ def restore_signatures(
                 if signature is None or type(signature.native) is not dict:
                     reason: str | None = FORGED
                 else:
-                    reason = unreadable_reason(signature, upstream, model, readable)
+                    reason = unreadable_reason(signature, upstream, model, signed_reasoning)
                     native = signature.native if wrapped else None
                 if reason is not None:
                     ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)

@@ -1,9 +1,9 @@
 """Signatures on their way through clients and back.
 
-A signature belongs to the model that made it. So on the way to the client it is marked with the model that was
-requested, and one that comes back for another model is dropped, and so is one that was not wrapped here but looks so.
-A block that the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it
-travels as reasoning without text, and the upstream that made it gets it back at its place.
+A signature belongs to the model that made it. So on the way to the client it is marked with the requested model. One
+that comes back for another model is dropped, and so is one that looks wrapped but was not wrapped here. A block that
+the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it travels as
+reasoning without text, and the upstream that made it gets it back at its place.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
                 break
         else:
             continue  # as nearly all are
-        parts = [_pinned(part, request.model, context) for part in message.parts]
+        parts = [_without_foreign_signature(part, request.model, context) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _pinned(part: Part, model: str, context: PassContext) -> Part:
+def _without_foreign_signature(part: Part, model: str, context: PassContext) -> Part:
     if type(part) is not Reasoning:
         return part
     if part.forged:
@@ -66,11 +66,11 @@ FORGED = "a wrapped signature of another gateway, or one that was changed"
 
 
 def unreadable_reason(
-    signature: Signature, upstream: UpstreamSpec, model: JSON, readable: bool
+    signature: Signature, upstream: UpstreamSpec, model: JSON, signed_reasoning: bool
 ) -> str | None:
     """Return why the upstream cannot read a signature, None if it can.
 
-    model: that is requested. readable: False if the upstream has refused signatures.
+    model: that is requested. signed_reasoning: False if the upstream has refused signatures.
     """
     if signature.origin != upstream.name:
         return "only its vendor can read this reasoning"
@@ -78,7 +78,7 @@ def unreadable_reason(
         return None
     if signature.model and signature.model != model:
         return "made by another model, and only that model can read it"
-    if not readable:
+    if not signed_reasoning:
         return "refused by the upstream: only the organization whose account made it can read it"
     return None
 
@@ -89,7 +89,7 @@ class SignatureStage:
     model: the upstream's name of it, "" if unknown: then signatures keep the model that their reader found.
     """
 
-    __slots__ = ("_client", "_ledger", "_made", "_model")
+    __slots__ = ("_added", "_client", "_ledger", "_model")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -97,7 +97,7 @@ class SignatureStage:
         self._client = client
         self._model = model
         self._ledger = ledger
-        self._made = 0
+        self._added = 0
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, SignatureDelta) and self._model:
@@ -127,8 +127,8 @@ class SignatureStage:
             event.path,
             f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
         )
-        block = _FIRST_BLOCK + self._made
-        self._made += 1
+        block = _FIRST_BLOCK + self._added
+        self._added += 1
         signature = self._marked(Signature(event.origin, event.native))
         return (
             BlockStarted(block, BlockKind.REASONING, event.choice),

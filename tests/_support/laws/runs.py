@@ -57,8 +57,8 @@ def rewritten(protocol: str, body: Any) -> Outcome:
         max_fan_out=16,
     )
     done = translator.translate(json.dumps(body).encode())
-    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+    stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+    return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
 
 
 def requested(client: str) -> ResponseContext:

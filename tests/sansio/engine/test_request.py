@@ -220,7 +220,7 @@ def test_a_relay_requires_a_model(body: bytes) -> None:
 
 # Requests of the upstream's own protocol that are fitted to it all the same
 
-MEND = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
+REWRITE = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
 
 
 def test_a_repaired_request_goes_through_the_passes() -> None:
@@ -229,7 +229,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
         {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
     ]
     body = request_body(heat=0.5, dice=7, messages=messages)
-    out = RequestTranslator(client=CLIENT, upstream=toy("client"), capabilities=MEND).translate(
+    out = RequestTranslator(client=CLIENT, upstream=toy("client"), capabilities=REWRITE).translate(
         body, model="wire"
     )
     sent = decode(out.body)
@@ -245,7 +245,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
 
 def test_a_repaired_request_stays_in_its_protocol() -> None:
     """Unknown fields that the protocol may define are written again."""
-    out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=MEND).translate(
+    out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=REWRITE).translate(
         request_body(new_field=1, compact=True)
     )
     assert (losses_of(out.losses), out.undo.compacts, out.request.extra) == ([], False, {"new_field": 1})
