@@ -100,7 +100,7 @@ REASONING_FIELDS = (
 )
 # What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
-# The settings for reasoning, which are sent unchanged to an upstream of this protocol.
+# The settings for reasoning.
 REASONING_SETTINGS = (
     "reasoning_effort",
     "reasoning",
