@@ -25,7 +25,7 @@ class ByType(msgspec.Struct, frozen=True):
 class Counters(msgspec.Struct, frozen=True):
     """An object of figures. One that is not in the table matters only if it is not zero."""
 
-    shapes: Mapping[str, Shape]
+    shapes: dict[str, Shape]
 
 
 class DroppedUnless(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class DroppedUnless(msgspec.Struct, frozen=True):
 # and the server's own bookkeeping (its ids, times, prices).
 # A string: why it goes nowhere. It is a loss if the value has any content.
 # A mapping: an object with these members. A list of one: an array of such values.
-Shape: TypeAlias = str | DroppedUnless | ByType | Counters | Mapping[str, "Shape"] | list["Shape"] | None
+Shape: TypeAlias = str | DroppedUnless | ByType | Counters | dict[str, "Shape"] | list["Shape"] | None
 
 
 def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
@@ -58,17 +58,18 @@ def note_unread(
 
     The path is built only for what is recorded, because nearly every frame has nothing to record.
     """
-    kind = type(shape)
-    if type(value) is dict and (kind is dict or kind is Counters):
-        members: Mapping[str, Shape] = shape.shapes if kind is Counters else shape  # type: ignore[union-attr, assignment]
+    counts = type(shape) is Counters
+    if type(shape) is Counters:
+        shape = shape.shapes
+    if type(shape) is dict and type(value) is dict:
         for key, member in value.items():
             if member is None:
                 continue
-            if key in members:
-                row = members[key]
+            if key in shape:
+                row = shape[key]
                 if row is not None:
                     note_unread(member, row, path, ledger, (*inside, key))
-            elif kind is dict or has_content(member):
+            elif not counts or has_content(member):
                 place = _pointer(path, (*inside, key))
                 ledger.add(LossCode.UNKNOWN_FIELD, place, "not a field of this protocol version")
     elif type(shape) is str:
