@@ -1,8 +1,8 @@
 """Read a client's body into the neutral request.
 
-Content blocks are read in `messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings that newer
-clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to where the
-neutral request has them. Each setting that is more than a name and a value has a function.
+Content blocks are read in `request_messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings
+that newer clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to
+where the neutral request has them. Each setting that is more than a name and a value has a function.
 """
 
 from __future__ import annotations

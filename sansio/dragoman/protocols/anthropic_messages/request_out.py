@@ -1,8 +1,8 @@
 """Write the neutral request as a body for an upstream, and the headers that the body needs.
 
-Leading system messages become `system`, all other messages turns (`messages_out`). Conflicts between settings are
-resolved at the end. A request of this protocol (`Capabilities.relay` "rewrite") keeps all of the client's settings that
-passes and capabilities do not change.
+Leading system messages become `system`, all other messages turns (`request_messages_out`). Conflicts between settings
+are resolved at the end. A request of this protocol (`Capabilities.relay` "rewrite") keeps all of the client's settings
+that passes and capabilities do not change.
 """
 
 from __future__ import annotations
