@@ -90,7 +90,7 @@ FIELDS: dict[str, Any] = {
 
 
 def thinking_stream(field: str) -> bytes:
-    """Reasoning in two pieces, then text in two."""
+    """Reasoning in two deltas, then text in two."""
     name = FIELDS[field]
     deltas = [name("Hm"), name("m."), {"content": "Yes"}, {"content": "."}]
     chunks = [s.chunk({"role": "assistant", "content": None}), *map(s.chunk, deltas), s.chunk({}, "stop")]

@@ -318,7 +318,7 @@ def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_a_stand_in_function_counts_as_custom(protocol: str) -> None:
+def test_a_fallback_function_counts_as_custom(protocol: str) -> None:
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     body = request_body(protocol, "custom") | {
         "tools": [function(protocol, "f"), function(protocol, "patch", schema)]
