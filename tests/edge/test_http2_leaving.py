@@ -135,7 +135,7 @@ def test_a_client_that_leaves_closes_its_upstream(
             peer.begin()
             send_request(peer, 1, user=phase)
             conversation = upstream.wait_for(begun + 1)
-            if phase != "says_nothing":
+            if phase != "sends_nothing":
                 peer.until(lambda frame: isinstance(frame, DataFrame))
             if phase == "floods":
                 time.sleep(0.05)  # both windows are closed by now

@@ -14,7 +14,7 @@ from oracle.meaning_responses import read_stream
 from oracle.order_responses import ResponsesOrder
 from oracle.types import check_event
 
-from dragoman._engine.interleave import Linearizer
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import Fold
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Failed, Opaque

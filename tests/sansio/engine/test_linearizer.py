@@ -5,7 +5,7 @@ from core.chop import PROPERTY
 from core.events import ERROR, STARTED, responses, start_of
 from hypothesis import given
 
-from dragoman._engine.interleave import Linearizer
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
