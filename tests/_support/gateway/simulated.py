@@ -24,7 +24,7 @@ KEY = "sk-upstream-0123456789"
 UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": ("openai_chat", {}),
     "messages": ("anthropic_messages", {}),
-    "forgetful": ("openai_responses", {}),
+    "stateless": ("openai_responses", {}),
     "anthropic": ("anthropic_messages", {"counts_tokens": True}),
     "openai": ("openai_responses", {"counts_tokens": True, "stores_responses": True}),
 }

@@ -15,9 +15,9 @@ PATH = "/v1/responses"
 ON = {"response_store": "memory"}
 
 # Upstreams that keep nothing: two that are translated to, one that is relayed to.
-FORGETFUL = ["messages", "chat", "forgetful"]
+STATELESS = ["messages", "chat", "stateless"]
 
-each_forgetful = pytest.mark.parametrize("upstream", FORGETFUL)
+each_stateless = pytest.mark.parametrize("upstream", STATELESS)
 each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
 each_mode = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
