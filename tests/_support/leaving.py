@@ -48,7 +48,7 @@ PHASES = {
     "in the TLS handshake": "secure/m",
     "before the first byte": "up/m",
     "mid-stream": "up/m",
-    "in a whole answer": "up/m",
+    "in a whole response": "up/m",
     "waiting for an account": "cooling/m",
     "in a fallback": "spare",
     "in a hedged attempt": "hedged/m",
@@ -57,7 +57,7 @@ PHASES = {
     "not reading": "up/m",
     "sending the body": "up/m",
 }
-_WHOLE = {"in a whole answer", "with a request behind"}
+_WHOLE = {"in a whole response", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
 _HELLO = b"\x16\x03"  # a record of TLS's handshake
 _CLOSE = "connection: close\r\n"
@@ -83,7 +83,7 @@ def play(conversation: Conversation, responses: Mapping[str, bytes] = MappingPro
     if phase in responses:
         conversation.send(responses[phase])
         return
-    if phase == "in a whole answer":
+    if phase == "in a whole response":
         conversation.send(_UNFINISHED_RESPONSE)
     elif phase == "mid-stream" or phase.startswith("with an empty line"):
         conversation.send(STREAM_HEAD + chunk("Hello"))
