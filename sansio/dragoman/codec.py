@@ -7,7 +7,7 @@ fields of UpstreamSpec. N readers and N writers meet in the events, so nothing i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -21,7 +21,7 @@ from dragoman._ir.signatures import WRAPPED_MARKER, Signer
 from dragoman._ir.tools import Grammar
 from dragoman._ir.undo import ToolOrigin, Undo
 from dragoman._wire.errors import WireError
-from dragoman._wire.json import JSONObject
+from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.masking import Masker
 from dragoman._wire.sse import Frame
 
@@ -41,6 +41,7 @@ __all__ = [
     "ReasoningPart",
     "RelayObserver",
     "ResponseContext",
+    "SignaturePlaces",
     "StreamReader",
     "StreamWriter",
     "TokenCount",
@@ -261,6 +262,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
         upstream_model: The model that was requested from the upstream, "" if unknown. Signatures are bound to it.
         undo: The changes of the passes over the request.
         endpoint: Where the request came in, None for the first one of its protocol.
+        echo: Members of the client's body that the response repeats, see ProtocolSpec.echoed_members.
         stored: The response is stored for the client. Protocols that have a member for it report that.
         clock: Returns the seconds since the epoch when the response is complete. Without it `now` is reported.
         rewritten: The upstream speaks the client's protocol, and the request was fitted to it (Capabilities.relay).
@@ -276,6 +278,7 @@ class ResponseContext(msgspec.Struct, frozen=True):
     upstream_model: str = ""
     undo: Undo = Undo()
     endpoint: Endpoint | None = None
+    echo: JSONObject = {}
     stored: bool = False
     clock: Callable[[], int] | None = None
     rewritten: bool = False
@@ -369,6 +372,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
         server_state_params: Settings that refer to a conversation that its own servers store, and the error code with
             which they are refused for other upstreams, which would continue another conversation.
         failed_bodies: write_whole accepts a response with an error too, and writes it as a failed one.
+        echoed_members: Members of a request that its responses repeat, or depend on.
         stored_responses: Its responses can be stored, and later requests can refer to them, as in the Responses API.
         version_header: Name and default of the header with the API's version that its clients send; None for none.
         rate_limit_headers: The rate limit headers of its responses, None if its clients expect none.
@@ -392,6 +396,7 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
     usage_at_start: bool = False
     needs_model: bool = True
     failed_bodies: bool = False
+    echoed_members: tuple[str, ...] = ()
     server_state_params: Mapping[Param, str] = {}
     stored_responses: bool = False
     version_header: tuple[str, str] | None = None
@@ -402,6 +407,27 @@ class ProtocolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def _none_needed(body: JSONObject) -> tuple[tuple[str, str], ...]:
     return ()
+
+
+class SignaturePlaces(msgspec.Struct, frozen=True):
+    """Where a request of a protocol has signatures, for bodies that are relayed with wrapped ones in them.
+
+    Attributes:
+        conversation: The member with the messages or items.
+        members: The members of a message that are lists of objects with signatures; none if the items have them.
+        fields: The field of a signature by the type of its object.
+        replace: Returns the objects in the place of one: `native` is what its signature wraps, None for an object
+            without a wrapped signature. May change the message that the object is in.
+        finish: Changes the rest of the body, after all signatures.
+    """
+
+    conversation: str = "messages"
+    members: tuple[str, ...] = ()
+    fields: Mapping[str, str] = {}
+    replace: Callable[[JSONObject, JSONObject | None, JSONObject, str, Ledger], Iterable[JSON]] = (
+        lambda found, native, message, path, ledger: (found if native is None else native,)
+    )
+    finish: Callable[[JSONObject, Signer, Ledger], None] = lambda body, signer, ledger: None
 
 
 class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
@@ -425,6 +451,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
         request_headers: A written body -> names and values of the headers that it requires.
         wrapped_markers: A body with one of these byte strings has a value that was put into the conversation on behalf
             of another protocol. Servers refuse it, so such a body is not relayed as it is.
+        signature_places: Where its requests have signatures.
         auth_header: The header with the key. In `authorization` it is a bearer token.
         forwarded_headers: Lower-case names of headers that its clients may send to upstreams of this protocol.
         list_headers: Headers whose values are lists: what is configured is added to what the client sent.
@@ -447,6 +474,7 @@ class UpstreamSpec(ProtocolSpec, frozen=True, kw_only=True):
     model_bound_signatures: bool = True
     request_headers: Callable[[JSONObject], Sequence[tuple[str, str]]] = _none_needed
     wrapped_markers: tuple[bytes, ...] = (WRAPPED_MARKER,)
+    signature_places: SignaturePlaces = SignaturePlaces()
     auth_header: str = "authorization"
     forwarded_headers: frozenset[str] = frozenset()
     list_headers: frozenset[str] = frozenset()

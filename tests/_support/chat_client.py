@@ -34,9 +34,9 @@ STARTED = Started("upstream-id", "upstream-model")
 TEXT, REASONING, CALL, REFUSAL = BlockKind.TEXT, BlockKind.REASONING, BlockKind.TOOL_CALL, BlockKind.REFUSAL
 
 
-def context(*, include_usage: bool = False, **raw: Any) -> ResponseContext:
-    request = Request(CHAT, "alias", (), raw, stream=True, include_usage=include_usage)
-    return ResponseContext(request, "X1", 7, "alias")
+def context(*, include_usage: bool = False, **echo: Any) -> ResponseContext:
+    request = Request(CHAT, "alias", (), stream=True, include_usage=include_usage)
+    return ResponseContext(request, "X1", 7, "alias", echo=echo)
 
 
 def write_stream(events: list[Event], response_context: ResponseContext, ledger: Ledger) -> bytes:

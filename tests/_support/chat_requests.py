@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.own_requests import read_own
+
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request
-from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
@@ -24,7 +25,7 @@ def write(
     *messages: Message, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], Losses]:
     """Return the body for a request of another protocol, and the losses as (code, path)."""
-    return write_request(Request("other", "m", messages, {}, **fields), capabilities)
+    return write_request(Request("other", "m", messages, **fields), capabilities)
 
 
 def messages_of(*messages: Message, capabilities: Capabilities = Capabilities()) -> tuple[list[Any], Losses]:
@@ -34,7 +35,7 @@ def messages_of(*messages: Message, capabilities: Capabilities = Capabilities())
 
 def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Read a Chat request and write it. Return the body and the paths of the losses."""
-    request = SPEC.read_request({"model": "m", **body}, Signer())
+    request = read_own(SPEC, {"model": "m", **body})
     written, losses = write_request(request, Capabilities(mid_system=True))
     return written, [path for _, path in losses]
 

@@ -32,7 +32,7 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 def context(**params: Any) -> ResponseContext:
-    return ResponseContext(Request("other", "asked", (), {}, params=params), "X1", 1, "alias")
+    return ResponseContext(Request("other", "asked", (), params=params), "X1", 1, "alias")
 
 
 def chunk(*choices: Any, **fields: Any) -> bytes:

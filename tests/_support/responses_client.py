@@ -44,7 +44,7 @@ from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
 SIGNER = Signer(b"secret")
-FOREIGN = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias", SIGNER, prompt_tokens=11)
+FOREIGN = ResponseContext(Request("openai_chat", "alias", ()), "x1", 7, "alias", SIGNER, prompt_tokens=11)
 STARTED = Started("up_1", "gpt", 5)
 USAGE = Usage(10, 5, 4, 2, 3)
 # Reasoning of another vendor.
@@ -56,7 +56,7 @@ SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
 def responses_context(**body: Any) -> ResponseContext:
-    return ResponseContext(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SIGNER)
+    return ResponseContext(Request(ORIGIN, "alias", ()), "x1", 7, "alias", SIGNER, echo=body)
 
 
 def stream(

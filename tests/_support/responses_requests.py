@@ -19,7 +19,7 @@ def write(
 ) -> tuple[dict[str, Any], list[tuple[LossCode, str]]]:
     """Return the body for a request that came in a protocol, and the losses as (code, path)."""
     ledger = Ledger()
-    body = SPEC.write_request(Request(protocol, "m", messages, {}, **fields), capabilities, ledger)
+    body = SPEC.write_request(Request(protocol, "m", messages, **fields), capabilities, ledger)
     assert decode(encode(body)) == body
     return body, [(loss.code, loss.path) for loss in ledger]
 

@@ -30,7 +30,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses import SPEC
 
 ORIGIN = "openai_responses"
-CONTEXT = ResponseContext(Request("openai_chat", "alias", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request("openai_chat", "alias", ()), "x1", 7, "alias")
 HEAD = {"id": "resp_1", "model": "gpt", "created_at": 5, "status": "in_progress", "output": []}
 USAGE = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 STARTED = Started("resp_1", "gpt", 5)

@@ -53,9 +53,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def context(protocol: str) -> ResponseContext:
-    request = Request(
-        protocol=protocol, model="m", messages=(), raw={"model": "m", "input": "x"}, stream=True
-    )
+    request = Request(protocol=protocol, model="m", messages=(), stream=True)
     return ResponseContext(request=request, id="0123456789abcdef", now=1_700_000_000, model="m")
 
 

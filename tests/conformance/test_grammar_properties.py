@@ -37,9 +37,7 @@ PROPERTY = settings(deadline=None, derandomize=True, database=None, max_examples
 
 
 def requested(client: str) -> ResponseContext:
-    request = Request(
-        protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
-    )
+    request = Request(protocol=spec_of(client).name, model="alias", messages=(), params={"stop": ["STOP"]})
     return ResponseContext(
         request=request,
         id="0123456789abcdef",

@@ -78,7 +78,7 @@ def test_nothing_is_relayed_after_an_end_or_an_error(subtests: pytest.Subtests) 
         with subtests.test(protocol=protocol, end=end):
             begin, after = BEGINS[protocol], AFTER[protocol]
             for reads in ([begin + end + after], [begin, end, after], [begin, end + after]):
-                request = Request(protocol=protocol, model="m", messages=(), raw={}, stream=True)
+                request = Request(protocol=protocol, model="m", messages=(), stream=True)
                 relay = Relay(
                     protocol=UPSTREAMS[protocol],
                     context=ResponseContext(request=request, id="x", now=1, model="m"),

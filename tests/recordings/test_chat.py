@@ -20,7 +20,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 STREAMS = files("chat/*.sse")
-CONTEXT = ResponseContext(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
+CONTEXT = ResponseContext(Request("other", "m", (), stream=True), "X1", 7, "alias")
 
 
 def read_response(stream: bytes, cut: int) -> tuple[AssembledResponse, bytes]:

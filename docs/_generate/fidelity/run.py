@@ -73,9 +73,7 @@ def request_output(client: str, upstream: str, capabilities: Capabilities, body:
 
 def answer_output(upstream: str, client: str, frames: list[Json]) -> Output:
     """Translate a stream. Raises RemoteProtocolError if it became an error, unless the upstream sent that error."""
-    request = Request(
-        protocol=client, model="alias", messages=(), raw={}, stream=True, params={"stop": ["Zqstop"]}
-    )
+    request = Request(protocol=client, model="alias", messages=(), stream=True, params={"stop": ["Zqstop"]})
     context = ResponseContext(request=request, id="0123456789abcdef", now=1, model="alias", prompt_tokens=7)
     translator = ResponseTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[upstream], context=context)
     translator.receive_data(b"".join(_frame(frame) for frame in frames))

@@ -52,7 +52,7 @@ class EventReader:
     def __init__(self, protocol: UpstreamSpec | str, context: ResponseContext | None = None) -> None:
         spec = upstream_spec(protocol)
         if context is None:
-            request = Request(protocol=spec.name, model="", messages=(), raw={}, stream=True)
+            request = Request(protocol=spec.name, model="", messages=(), stream=True)
             context = ResponseContext(request=request, id="0", now=0, model="")
         self.losses = Ledger()
         self._sse = SSEParser()

@@ -53,7 +53,7 @@ class EventWriter:
     ) -> None:
         self._spec = spec = client_spec(protocol)
         if request is None:
-            request = Request(protocol=spec.name, model=model, messages=(), raw={}, stream=True)
+            request = Request(protocol=spec.name, model=model, messages=(), stream=True)
         context = ResponseContext(request=request, id=id, now=now, model=model, signer=signer)
         self.losses = Ledger()
         self._checker = EventOrderChecker()

@@ -12,17 +12,24 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from dragoman._engine.response import Outcome
 from dragoman._ir.events import Event, Failed, Started, Stopped, StopReason, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.frame_cutter import (
+    FrameCutter,
+    frame_ends,
+    last_raw_events,
+    parse_frames,
+    raw_events_of,
+    split_frames,
+)
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
 from dragoman._wire.sse import (
-    BOM,
     MAX_EVENT_BYTES,
     MAX_IDLE_BYTES,
     Frame,
@@ -32,13 +39,6 @@ from dragoman._wire.sse import (
 )
 from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
-
-# A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
-# CR CR; that its LF comes one read later does no harm.)
-_BLANK_LINES = (b"\n\n", b"\n\r\n", b"\n\r", b"\r\r")
-_EDGE = 2  # one byte less than the longest of them
-# Atomic: one CRLF is not a CR and an LF.
-_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r){2}")
 
 # A line that clients skip, see `_wire.sse.Frame`. It is at the beginning, or after a blank line.
 _ERROR_LINE = re.compile(rb"(?:\A|\n\r?\n)(error:)")
@@ -106,14 +106,12 @@ class Relay:
         self._error_markers = protocol.error_markers
         self._member = member or protocol.output_member
         self._limit = max_event_bytes
-        self._held: list[bytes] = []  # bytes after the last blank line
-        self._held_bytes = 0
+        self._cutter = FrameCutter()
         self._recent: deque[bytes] = deque()  # whole frames that the observer has not got yet
         self._recent_bytes = 0
         self._opening_bytes = 0  # before it was committed
         self._idle_bytes = 0  # without an event
         self._failing = False  # an error has passed, but not the last frame
-        self._edge = b""  # the last bytes that came, for a blank line that is cut in two
         self._body: list[bytes] = []  # a copy of a whole body, for its usage
         self._body_bytes = 0
         self._out: list[bytes] = []
@@ -133,7 +131,7 @@ class Relay:
                 self._body.append(data)
             self._out.append(data)
             return
-        whole = self._whole_frames(data)
+        whole = self._cutter.receive_data(data)
         if whole:
             if whole.rfind(b"data") >= 0:
                 self._idle_bytes = 0
@@ -156,7 +154,7 @@ class Relay:
                         whole = self._pass_until_end(whole)
                         break
             self._pass(whole)
-        if self._held_bytes > self._limit:
+        if self._cutter.held_bytes > self._limit:
             self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
@@ -167,13 +165,13 @@ class Relay:
             self.outcome = Outcome.COMPLETED
             self._note_whole()
             return
-        held = b"".join(self._held)
+        held = self._cutter.take_held()
         if self._fail_in_skipped_line(held):
             return
         self._observe_recent()
         held = self._masked(held)
-        self._held = [held]
-        frames = _frames_of(held)
+        self._cutter.hold(held)
+        frames = parse_frames(held)
         # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
         probe = self._probe(frames)
         if self._observer.ended or probe.ended or probe.error is not None:
@@ -195,7 +193,7 @@ class Relay:
         if self._observer.ended:
             self._finish(Outcome.COMPLETED)
             return
-        self._held.clear()
+        self._cutter.take_held()
         self.outcome = Outcome.FAILED
         self.error = mask_error(error, self._context.mask)
         if self._streams:
@@ -237,11 +235,11 @@ class Relay:
         found = _ERROR_LINE.search(data)
         if found is None:
             return False
-        self._held.clear()
+        self._cutter.take_held()
         if found.start(1):
             self._out.append(data[: found.start(1)])
             self._keep_recent(self._out[-1])
-        probe = self._probe(_frames_of(data[found.start(1) :])[:1])
+        probe = self._probe(parse_frames(data[found.start(1) :])[:1])
         self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
 
@@ -258,8 +256,8 @@ class Relay:
         if mask is None:
             return frames
         masked = []
-        for raw_event in _split(frames):
-            for frame in _frames_of(raw_event)[:1] if self._may_be_error(raw_event) else ():
+        for raw_event in split_frames(frames):
+            for frame in parse_frames(raw_event)[:1] if self._may_be_error(raw_event) else ():
                 probe = self._probe((frame,))
                 # A frame that is neither content nor an end is not defined by the protocol.
                 other = not probe.content_started and not any(
@@ -274,21 +272,20 @@ class Relay:
 
     def _end(self) -> None:
         """End at the last frame. What follows it is dropped."""
-        self._held.clear()
+        self._cutter.take_held()
         self._observe_recent()
         if not self._observer.ended and self._observer.error is None:
             self._out.pop()  # an end marker without a response is no end
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it began"))
 
     def _finish(self, outcome: Outcome) -> None:
-        self._out += self._held
-        self._held.clear()
+        self._out.append(self._cutter.take_held())
         self.outcome = outcome
 
     def _keep_recent(self, whole: bytes) -> None:
         """Keep whole frames for the observer, which gets them at once only before the first content."""
         if not self.committed:
-            for raw_event in filter(None, _raw_events(whole)):
+            for raw_event in filter(None, raw_events_of(whole)):
                 if (frame := parse_raw_event(raw_event)) is not None:
                     self._observe((frame,))
                     if self._observer.content_started:
@@ -305,7 +302,7 @@ class Relay:
     def _observe_recent(self) -> None:
         """Pass the last frames to the observer."""
         if self._recent:
-            raw_events = _last_raw_events(b"".join(self._recent), _LAST_FRAMES)
+            raw_events = last_raw_events(b"".join(self._recent), _LAST_FRAMES)
             self._recent.clear()
             self._recent_bytes = 0
             self._observe(
@@ -325,7 +322,7 @@ class Relay:
     def _pass_until_end(self, whole: bytes) -> bytes:
         """Pass on frames up to the one that ends the response. Return the rest if none does: text may have markers."""
         start = passed = 0
-        for end in _frame_ends(whole):
+        for end in frame_ends(whole):
             raw_event, before, start = whole[start:end], whole[passed:start], end
             if self._may_be_error(raw_event) or any(marker in raw_event for marker in self._end_markers):
                 self._pass(before)
@@ -346,7 +343,7 @@ class Relay:
         Some protocols report an error in several frames, with usage and end markers after it.
         """
         start, passing = 0, b""
-        for end in _frame_ends(whole):
+        for end in frame_ends(whole):
             raw_event, start = whole[start:end], end
             probe = self._probe(SSEParser().receive_data(raw_event))
             if probe.error is not None or not (probe.content_started or probe.ended):
@@ -361,28 +358,6 @@ class Relay:
         if whole:
             self._out.append(whole)
             self._keep_recent(whole)
-
-    def _whole_frames(self, data: bytes) -> bytes:
-        """Return everything up to the last blank line. The rest is held."""
-        if data.endswith(b"\n\n"):  # as most reads do
-            whole = b"".join([*self._held, data]) if self._held else data
-            self._edge, self._held, self._held_bytes = b"\n\n", [], 0
-            return whole
-        joined = self._edge + data
-        if b"\r" in joined:
-            end = max(joined.rfind(blank) + len(blank) if blank in joined else 0 for blank in _BLANK_LINES)
-        else:
-            end = joined.rfind(b"\n\n") + 2 if b"\n\n" in joined else 0
-        end -= len(self._edge)
-        self._edge = joined[-_EDGE:]
-        if end <= 0:
-            self._held.append(data)
-            self._held_bytes += len(data)
-            return b""
-        whole = b"".join([*self._held, data[:end]]) if self._held else data[:end]
-        self._held = [data[end:]] if end < len(data) else []
-        self._held_bytes = len(data) - end
-        return whole
 
     def _note_whole(self) -> None:
         """Set the attributes from a whole response.
@@ -416,46 +391,3 @@ class Relay:
         if self.error is None and self._member not in value:
             self.outcome = Outcome.FAILED
             self.error = unreadable_error(f"it has no {self._member}")
-
-
-def _frame_ends(frames: bytes) -> Iterator[int]:
-    """Give the end of each of some whole frames, its blank line included."""
-    if b"\r" in frames:
-        for blank in _BLANK_LINE.finditer(frames):
-            yield blank.end()
-        return
-    end = frames.find(b"\n\n") + 2
-    while end > 1:
-        yield end
-        end = frames.find(b"\n\n", end) + 2
-
-
-def _split(frames: bytes) -> Iterator[bytes]:
-    """Split into frames, each with its blank line; the last one may lack it."""
-    start = 0
-    for end in _frame_ends(frames):
-        yield frames[start:end]
-        start = end
-    if start < len(frames):
-        yield frames[start:]
-
-
-def _frames_of(data: bytes) -> list[Frame]:
-    """Return the frames, also a last one that no blank line ends."""
-    parser = SSEParser()
-    return [*parser.receive_data(data), *parser.receive_eof()]
-
-
-def _raw_events(frames: bytes) -> list[bytes]:
-    """Return the raw events of whole frames, with LF endings."""
-    return (
-        SSEParser().receive_raw_events(frames) if b"\r" in frames else frames.removeprefix(BOM).split(b"\n\n")
-    )
-
-
-def _last_raw_events(frames: bytes, count: int) -> list[bytes]:
-    """Return the last `count` raw events of whole frames, rarely some more."""
-    if b"\r" in frames:
-        return _raw_events(frames)
-    raw_events = frames.rsplit(b"\n\n", count)
-    return raw_events[1:] if len(raw_events) > count else raw_events

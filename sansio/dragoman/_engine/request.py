@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from dragoman._engine.restore_signatures import restore_signatures
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.losses import Ledger, LossPolicy
 from dragoman._ir.request import Request
@@ -17,9 +18,8 @@ from dragoman._ir.signatures import Signer
 from dragoman._ir.undo import Undo
 from dragoman._transforms.pass_context import CacheKeySource, PassContext, ReasoningLookup
 from dragoman._transforms.pipeline import PASSES
-from dragoman._transforms.signatures import drop_foreign_signatures
 from dragoman._wire.exceptions import RequestRefused
-from dragoman._wire.json import decode_object, encode, too_deep
+from dragoman._wire.json import JSONObject, decode_object, encode, too_deep
 from dragoman._wire.masking import Masker
 from dragoman._wire.splice import RequestHead, peek, splice_model
 from dragoman.codec import Capabilities, Endpoint, ProtocolSpec, ResponseContext, UpstreamSpec
@@ -28,8 +28,6 @@ from dragoman.protocols import client_spec, upstream_spec
 # A token of English text or code is about four bytes of JSON. Only for figures that a protocol requires before
 # the upstream reports the true ones.
 _BYTES_PER_TOKEN = 4
-# For a request of the upstream's own protocol: everything in it is accepted.
-_ALL_CAPABILITIES = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
 # Bodies of this size mostly have images in them, whose bytes are no tokens.
 _LARGE = 128 * 1024
 
@@ -43,13 +41,14 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
         losses: What the upstream does not get.
         undo: What was changed, for the way back.
         relayed: The protocols are the same, and the response is relayed. In the request only the model name was
-            changed, and signatures that were wrapped for another upstream were dropped.
+            changed, and wrapped signatures were restored or dropped.
         prompt_tokens: A rough estimate of the prompt's size.
         upstream_model: The model that is requested from the upstream.
         fan_out: How many times to send the body, each for one of the choices that the client requested (see FanOut).
         endpoint: Where the request came in.
         headers: Names and values of the headers that the upstream's protocol requires beside this body, such as the
             version of its API. Empty for a relayed request, because the client has sent them.
+        echo: Members of the client's body that the response repeats (ProtocolSpec.echoed_members).
         rewritten: The protocols are the same, but the request was fitted to the upstream's capabilities, and the
             response is written again (Capabilities.relay).
     """
@@ -64,6 +63,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
     fan_out: int = 1
     endpoint: Endpoint | None = None
     headers: tuple[tuple[str, str], ...] = ()
+    echo: JSONObject = {}
     rewritten: bool = False
 
     def __repr__(self) -> str:
@@ -100,6 +100,7 @@ class TranslatedRequest(msgspec.Struct, frozen=True):
             upstream_model=self.upstream_model,
             undo=self.undo,
             endpoint=self.endpoint,
+            echo=self.echo,
             clock=clock,
             rewritten=self.rewritten,
             mask=mask,
@@ -179,19 +180,16 @@ class RequestTranslator:
         """
         upstream = self._upstream
         try:
-            capabilities = self._capabilities
-            if self._client.name != upstream.name or (
-                capabilities.relay == "rewrite" and not capabilities.unwraps_signatures
-            ):
-                return self._translate(body, model, reasoning_lookup, cache_key, signed_reasoning)
-            wrapped = not capabilities.unwraps_signatures and any(
-                marker in body for marker in upstream.wrapped_markers
+            same_protocol, unwraps = self._client.name == upstream.name, self._capabilities.unwraps_signatures
+            restores = same_protocol and (
+                not signed_reasoning
+                or (not unwraps and any(marker in body for marker in upstream.wrapped_markers))
             )
-            if wrapped or not signed_reasoning:
-                return self._unwrapped(body, model, upstream, signed_reasoning)
+            if same_protocol and (self._capabilities.relay == "exact" or unwraps):
+                return self._relay(body, model, request_head or peek(body), restores, signed_reasoning)
+            return self._translate(body, model, reasoning_lookup, cache_key, restores, signed_reasoning)
         except RecursionError:
             raise too_deep() from None
-        return self._relay(body, model, request_head)
 
     def _translate(
         self,
@@ -199,13 +197,21 @@ class RequestTranslator:
         model: str | None,
         reasoning_lookup: ReasoningLookup | None,
         cache_key: CacheKeySource | None,
+        restores: bool,
         signed_reasoning: bool,
     ) -> TranslatedRequest:
-        received = self._client.read_request(decode_object(body, "the request body"), self._signer)
+        decoded = decode_object(body, "the request body")
+        ledger = Ledger()
+        upstream, capabilities = self._upstream, self._capabilities
+        if restores:
+            named = decoded.get("model") if model is None else model
+            restore_signatures(
+                decoded, named, upstream, self._signer, ledger, signed_reasoning, rewritten=True
+            )
+        received = self._client.read_request(decoded, self._signer)
         streams = self._endpoint.streams_if(received.stream)
         if streams is not received.stream:
             received = msgspec.structs.replace(received, stream=streams)
-        upstream, capabilities, ledger = self._upstream, self._capabilities, Ledger()
         context = PassContext(
             self._client,
             upstream,
@@ -218,7 +224,11 @@ class RequestTranslator:
             cache_key=cache_key,
             max_fan_out=self._max_fan_out,
         )
-        request = received if model is None else msgspec.structs.replace(received, model=model)
+        request = msgspec.structs.replace(
+            received,
+            model=received.model if model is None else model,
+            native=decoded if context.rewritten else {},
+        )
         if not request.model:
             raise _no_model()
         for apply_pass in PASSES:
@@ -237,55 +247,36 @@ class RequestTranslator:
             fan_out=context.fan_out,
             endpoint=self._endpoint,
             headers=tuple(upstream.request_headers(out)),
+            echo={name: decoded[name] for name in self._client.echoed_members if name in decoded},
             rewritten=context.rewritten,
         )
 
-    def _unwrapped(
-        self, body: bytes, model: str | None, upstream: UpstreamSpec, signed_reasoning: bool
+    def _relay(
+        self, body: bytes, model: str | None, head: RequestHead, restores: bool, signed_reasoning: bool
     ) -> TranslatedRequest:
-        """Unwrap the signatures in a body of the upstream's own protocol, because it went through other upstreams.
-
-        Those that this upstream made are restored, those of others are dropped.
-        """
-        received = upstream.read_request(decode_object(body, "the request body"), self._signer)
+        """Return the body with the upstream's model. restores: with signatures that the upstream can read, too."""
+        if not head.model:
+            raise _no_model()
+        upstream_model = model or head.model
         ledger = Ledger()
-        request = received if model is None else msgspec.structs.replace(received, model=model)
-        if not request.model:
-            raise _no_model()
-        context = PassContext(
-            self._client, upstream, _ALL_CAPABILITIES, ledger, received, signed_reasoning=signed_reasoning
-        )
-        request = drop_foreign_signatures(request, context)
-        out = upstream.write_request(request, _ALL_CAPABILITIES, ledger)
-        ledger.enforce(self._policy)
-        return self._relayed_request(encode(out), received, ledger, len(body), request.model)
-
-    def _relay(self, body: bytes, model: str | None, request_head: RequestHead | None) -> TranslatedRequest:
-        request_head = request_head or peek(body)
-        if not request_head.model:
-            raise _no_model()
-        request = Request(
-            protocol=self._client.name,
-            model=request_head.model,
-            messages=(),
-            raw={},
-            stream=request_head.stream,
-        )
-        spliced = body if model is None else splice_model(body, request_head, model)
-        return self._relayed_request(spliced, request, Ledger(), len(body), model or request_head.model)
-
-    def _relayed_request(
-        self, body: bytes, request: Request, ledger: Ledger, size: int, model: str
-    ) -> TranslatedRequest:
-        """Return a request whose response is relayed. size: of the client's body, in bytes."""
+        if restores:
+            decoded = decode_object(body, "the request body")
+            decoded["model"] = upstream_model
+            restore_signatures(
+                decoded, upstream_model, self._upstream, self._signer, ledger, signed_reasoning
+            )
+            ledger.enforce(self._policy)
+            out = encode(decoded)
+        else:
+            out = body if model is None else splice_model(body, head, model)
         return TranslatedRequest(
-            body=body,
-            request=request,
+            body=out,
+            request=Request(self._client.name, head.model, messages=(), stream=head.stream),
             losses=ledger,
             undo=Undo(),
             relayed=True,
-            prompt_tokens=size // _BYTES_PER_TOKEN,
-            upstream_model=model,
+            prompt_tokens=len(body) // _BYTES_PER_TOKEN,
+            upstream_model=upstream_model,
             endpoint=self._endpoint,
         )
 

@@ -85,10 +85,11 @@ class EventOrderChecker:
         state: The state of the response.
     """
 
-    __slots__ = ("_choices", "_open", "_signed", "_used", "state")
+    __slots__ = ("_choices", "_next", "_open", "_signed", "_used", "state")
 
     def __init__(self) -> None:
         self.state = ResponseState.IDLE
+        self._next = TRANSITIONS[self.state]
         self._open: dict[int, tuple[frozenset[type[Event]], int]] = {}  # block -> (its deltas, its choice)
         self._used: set[int] = set()
         self._signed: set[int] = set()
@@ -102,11 +103,7 @@ class EventOrderChecker:
     def check(self, event: Event) -> None:
         """Accept one event, or raise LocalProtocolError and change nothing."""
         kind = type(event)
-        if kind is TextDelta or kind is ArgumentsDelta or kind is ReasoningDelta:  # the hot path
-            entry = self._open.get(event.block)  # type: ignore[union-attr]
-            if entry is not None and kind in entry[0]:
-                return
-        after = TRANSITIONS[self.state].get(kind)
+        after = self._next.get(kind)
         if after is None:
             raise LocalProtocolError(
                 f"{kind.__name__} is not allowed while the response is {self.state.value}"
@@ -114,7 +111,9 @@ class EventOrderChecker:
         rule = _RULES.get(kind)
         if rule is not None:
             rule(self, event)
-        self.state = after
+        if after is not self.state:
+            self.state = after
+            self._next = TRANSITIONS[after]
 
     def _start_block(self, event: BlockStarted) -> None:
         if event.block in self._used:
@@ -160,7 +159,7 @@ class EventOrderChecker:
             raise LocalProtocolError("the response ends but choice 0 has not stopped")
 
     def _fail(self, event: Failed) -> None:
-        self._open.clear()  # or the hot path of check() would go on filling them
+        self._open.clear()
 
 
 _RULES: dict[type[Event], Callable[..., None]] = {

@@ -342,7 +342,6 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         protocol: The protocol that it came in.
         model: The requested model, "" if the client may leave it out.
         messages: The conversation, instructions included.
-        raw: The client's body as decoded, and repaired. Writers of the same protocol take values from it.
         tools: The tools that the client offers.
         namespaces: The namespaces that any of the tools are in.
         tool_choice: Which tools may or must be called, None if the client sent nothing.
@@ -358,12 +357,13 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         compact: The client requests a summary of the conversation, in the form its protocol has for that.
         repairs: What the reader repaired, because it broke the protocol.
         defined: Names of fields in any `extra` that the protocol defines and no other has.
+        native: The client's body, of a request that is fitted to an upstream of its own protocol (Capabilities.relay).
+            Its writer takes from it what the document has no place for.
     """
 
     protocol: str
     model: str
     messages: tuple[Message, ...]
-    raw: JSONObject
     tools: tuple[Tool, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
     tool_choice: ToolChoice | None = None
@@ -379,3 +379,4 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     compact: bool = False
     repairs: tuple[Loss, ...] = ()
     defined: frozenset[str] = frozenset()
+    native: JSONObject = {}

@@ -51,30 +51,41 @@ def has_content(value: JSON, nothing: frozenset[str] = frozenset()) -> bool:
     return bool(value) and value not in nothing
 
 
-def note_unread(value: JSON, shape: Shape, path: str, ledger: Ledger) -> None:
-    """Record what `value`, at `path`, has beyond its shape. null is no loss."""
-    if shape is None or value is None:
-        return
-    if type(shape) is str:
+def note_unread(
+    value: JSON, shape: Shape, path: str, ledger: Ledger, inside: tuple[str | int, ...] = ()
+) -> None:
+    """Record what `value` has beyond its shape. It is at `inside` of what is at `path`. null is no loss.
+
+    The path is built only for what is recorded, because nearly every frame has nothing to record.
+    """
+    kind = type(shape)
+    if type(value) is dict and (kind is dict or kind is Counters):
+        members: Mapping[str, Shape] = shape.shapes if kind is Counters else shape  # type: ignore[union-attr, assignment]
+        for key, member in value.items():
+            if member is None:
+                continue
+            if key in members:
+                row = members[key]
+                if row is not None:
+                    note_unread(member, row, path, ledger, (*inside, key))
+            elif kind is dict or has_content(member):
+                place = _pointer(path, (*inside, key))
+                ledger.add(LossCode.UNKNOWN_FIELD, place, "not a field of this protocol version")
+    elif type(shape) is str:
         if has_content(value):
-            ledger.dropped(path, shape)
+            ledger.dropped(_pointer(path, inside), shape)
     elif isinstance(shape, DroppedUnless):
         if has_content(value, shape.ignorable):
-            ledger.dropped(path, shape.reason)
-    elif type(shape) is list:
-        if type(value) is list:
-            for index, item in enumerate(value):
-                note_unread(item, shape[0], child(path, index), ledger)
-    elif type(value) is dict:
-        if isinstance(shape, ByType):
-            kind = value.get("type")
-            note_unread(value, shape.shapes.get(kind) if type(kind) is str else None, path, ledger)
-            return
-        counts = isinstance(shape, Counters)
-        members = shape.shapes if isinstance(shape, Counters) else shape
-        assert isinstance(members, Mapping)  # what is left of the six
-        for key, member in value.items():
-            if key in members:
-                note_unread(member, members[key], child(path, key), ledger)
-            elif member is not None and (not counts or has_content(member)):
-                ledger.add(LossCode.UNKNOWN_FIELD, child(path, key), "not a field of this protocol version")
+            ledger.dropped(_pointer(path, inside), shape.reason)
+    elif type(shape) is list and type(value) is list:
+        for index, item in enumerate(value):
+            note_unread(item, shape[0], path, ledger, (*inside, index))
+    elif isinstance(shape, ByType) and type(value) is dict:
+        name = value.get("type")
+        note_unread(value, shape.shapes.get(name) if type(name) is str else None, path, ledger, inside)
+
+
+def _pointer(path: str, inside: tuple[str | int, ...]) -> str:
+    for key in inside:
+        path = child(path, key)
+    return path

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman._ir.events import Signature
 from dragoman._wire.exceptions import RemoteProtocolError
-from dragoman._wire.json import decode, encode
+from dragoman._wire.json import JSON, decode, encode
 
 # Version 1 of the form. Short, because it is repeated in every turn; not valid base64 of a vendor's own
 # value, because of the dot.
@@ -78,3 +78,24 @@ class Signer(msgspec.Struct, frozen=True):
 
         mac = hmac.digest(secret, payload, "sha256")[:_MAC_BYTES]
         return urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
+
+
+# A summary of a conversation that was made here travels like a signature of this origin.
+_SUMMARY_ORIGIN = "dragoman"
+_SUMMARY_PREFIX = "Summary of the conversation so far:\n"
+
+
+def wrap_summary(text: str, signer: Signer) -> str:
+    """Return the text for the ciphertext field of a compaction."""
+    return signer.wrap(Signature(_SUMMARY_ORIGIN, {"summary": text}))
+
+
+def unwrap_summary(block: JSON, signer: Signer) -> str | None:
+    """Return the summary in a block or item as the model gets it, None in any other, a vendor's compaction too."""
+    text = (
+        block.get("encrypted_content") if type(block) is dict and block.get("type") == "compaction" else None
+    )
+    signature = signer.unwrap(text) if type(text) is str else None
+    native = signature.native if signature is not None and signature.origin == _SUMMARY_ORIGIN else None
+    summary = native.get("summary") if type(native) is dict else None
+    return _SUMMARY_PREFIX + summary if type(summary) is str and summary else None

@@ -16,8 +16,8 @@ from dragoman._ir.events import BlockEnded, BlockKind, BlockStarted, Event, Opaq
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, Part, Reasoning, Request
 from dragoman._transforms.pass_context import PassContext
-from dragoman._wire.json import encode
-from dragoman.codec import ProtocolSpec
+from dragoman._wire.json import JSON, encode
+from dragoman.codec import ProtocolSpec, UpstreamSpec
 
 # Clients send all blocks again with every turn, so large ones (images) are not wrapped.
 MAX_WRAPPED_BYTES = 256 * 1024
@@ -31,9 +31,6 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
 
     If the upstream has refused signatures, its own are dropped too, whatever model made them.
     """
-    upstream = context.upstream
-    origin = upstream.name if upstream.model_bound_signatures else None
-    model, ledger, signed_reasoning = request.model, context.ledger, context.signed_reasoning
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":
@@ -43,40 +40,47 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
                 break
         else:
             continue  # as nearly all are
-        parts = [
-            _without_foreign_signature(part, origin, model, ledger, signed_reasoning)
-            for part in message.parts
-        ]
+        parts = [_without_foreign_signature(part, request.model, context) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _without_foreign_signature(
-    part: Part, origin: str | None, model: str, ledger: Ledger, signed_reasoning: bool
-) -> Part:
+def _without_foreign_signature(part: Part, model: str, context: PassContext) -> Part:
     if type(part) is not Reasoning:
         return part
     if part.forged:
-        ledger.add(
-            LossCode.FOREIGN_SIGNATURE,
-            part.path,
-            "a wrapped signature of another gateway, or one that was changed",
-        )
+        context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, FORGED)
     signature = part.signature
-    if signature is None:
+    if signature is None or signature.origin != context.upstream.name:
         return part
-    if signature.origin != origin:
+    reason = unreadable_reason(signature, context.upstream, model, context.signed_reasoning)
+    if reason is None:
         return part
-    if signature.model and signature.model != model:
-        reason = "made by another model, and only that model can read it"
-    elif not signed_reasoning:
-        reason = "refused by the upstream: only the organization whose account made it can read it"
-    else:
-        return part
-    ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
+    context.ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, reason)
     return msgspec.structs.replace(part, signature=None)
+
+
+FORGED = "a wrapped signature of another gateway, or one that was changed"
+
+
+def unreadable_reason(
+    signature: Signature, upstream: UpstreamSpec, model: JSON, signed_reasoning: bool
+) -> str | None:
+    """Return why the upstream cannot read a signature, None if it can.
+
+    model: that is requested. signed_reasoning: False if the upstream has refused signatures.
+    """
+    if signature.origin != upstream.name:
+        return "only its vendor can read this reasoning"
+    if not upstream.model_bound_signatures:
+        return None
+    if signature.model and signature.model != model:
+        return "made by another model, and only that model can read it"
+    if not signed_reasoning:
+        return "refused by the upstream: only the organization whose account made it can read it"
+    return None
 
 
 class SignatureStage:

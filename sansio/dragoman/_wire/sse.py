@@ -9,7 +9,8 @@ through the rules of the HTML standard, 9.2.6.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode_object, encode
@@ -28,7 +29,7 @@ _BLANK_LINES = re.compile(rb"\n{3,}")
 _DATA = b"data"
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One event of the stream.
 
     Attributes:
@@ -117,7 +118,9 @@ class SSEParser:
             data = _BLANK_LINES.sub(b"\n\n", data)
         raw_events = data.split(b"\n\n")
         self._held_bytes = 0
-        self._hold(raw_events.pop())
+        rest = raw_events.pop()
+        if rest:
+            self._hold(rest)
         limit = self._limit
         if len(data) > limit:
             for number, raw_event in enumerate(raw_events):

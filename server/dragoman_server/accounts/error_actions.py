@@ -5,8 +5,6 @@ another one, so a 400 that the request caused is never sent with every account. 
 its own before these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from enum import Enum
 

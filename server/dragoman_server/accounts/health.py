@@ -8,8 +8,6 @@ that fail at once are reported in any order.
 because a cooldown would only turn requests away.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -71,7 +69,7 @@ class Health(msgspec.Struct, frozen=True):
         retry_after: float | None = None,
         random: float = 0.0,
         backoff: Backoff = Backoff(),
-    ) -> Health:
+    ) -> "Health":
         """Return the state after a failed attempt.
 
         action: from classify(). cause: for the operator. retry_after: see retry_after().
@@ -89,7 +87,7 @@ class Health(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(cooled, failures=())
         return self
 
-    def after_success(self, *, remaining: float | None = None) -> Health:
+    def after_success(self, *, remaining: float | None = None) -> "Health":
         """Return the state after a complete response. remaining: as in the class, stored in whole percents."""
         # Otherwise every response would be a change, which all gateways get.
         remaining = None if remaining is None else round(remaining, 2)
@@ -97,11 +95,11 @@ class Health(msgspec.Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, consecutive_cooldowns=0, failures=(), remaining=remaining)
 
-    def after_disabling(self, cause: str) -> Health:
+    def after_disabling(self, cause: str) -> "Health":
         """Return the state after an operator, or a vendor's refusal, has taken the account out of use."""
         return msgspec.structs.replace(self, disabled=cause)
 
-    def after_reset(self) -> Health:
+    def after_reset(self) -> "Health":
         """Return the state after the operator has reset the account."""
         return Health(last_used=self.last_used)
 
@@ -113,7 +111,7 @@ class Health(msgspec.Struct, frozen=True):
         now: float,
         random: float,
         backoff: Backoff,
-    ) -> Health:
+    ) -> "Health":
         """Return the state with a cooldown of `retry_after` seconds, by default one of `first_s` the first time."""
         seconds = backoff.delay(first_s, self.consecutive_cooldowns) if retry_after is None else retry_after
         until = now + seconds * (1 + backoff.jitter * random)

@@ -8,8 +8,6 @@ Rules: an account at most once per request, except for a resend, which counts; n
 at most `max_attempts` attempts; none after content was sent; the upstreams in the order of the chain.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from enum import Enum

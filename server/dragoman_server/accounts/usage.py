@@ -8,8 +8,6 @@ A price is looked up by all names that a model has: the one that the client sent
 own. The first table that matches any of them is used, so an exception goes before the rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -51,7 +49,7 @@ class Meter:
         return max(self._events, self._size // _BYTES_PER_TOKEN)
 
 
-def usage_of(record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
+def usage_of(record: "RequestRecord", plan: "Plan", meter: Meter) -> Usage:
     """Return the usage of a request that has ended, and put it into its record.
 
     record: the figures that the upstream reported; `estimated` is set if they had to be completed.
@@ -77,12 +75,12 @@ def usage_of(record: RequestRecord, plan: Plan, meter: Meter) -> Usage:
     return Usage(tokens_in, tokens_out, reported.cached, reported.cache_write)
 
 
-def _was_processed(record: RequestRecord) -> bool:
+def _was_processed(record: "RequestRecord") -> bool:
     """True if the upstream may have worked on the request: also if the client left before anything came back."""
     return record.status == 200 or (record.status is None and record.outcome in ("client_left", "cancelled"))
 
 
-def _estimated_input(plan: Plan) -> int:
+def _estimated_input(plan: "Plan") -> int:
     if not plan.translated.relayed:
         return estimate_tokens(plan.context.request)
     try:

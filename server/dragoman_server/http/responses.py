@@ -90,11 +90,10 @@ class ResponsesEndpoint(ProtocolEndpoint):
 
 def _with_original_request(context: ResponseContext, expanded: ExpandedRequest) -> ResponseContext:
     """Make the response repeat the request as the client sent it, not as it was expanded."""
-    request, stores = context.request, expanded.conversation is not None
+    echo, stores = context.echo, expanded.conversation is not None
     if expanded.previous is not None:
-        raw = {**request.raw, "previous_response_id": expanded.previous}
-        request = msgspec.structs.replace(request, raw=raw)
-    return msgspec.structs.replace(context, request=request, stored=stores)
+        echo = {**echo, "previous_response_id": expanded.previous}
+    return msgspec.structs.replace(context, echo=echo, stored=stores)
 
 
 class StoredResponseBase(BaseEndpoint):
@@ -246,15 +245,14 @@ def replay(response: StoredResponse, protocol: UpstreamSpec, starting_after: int
     """
     body = conversation.response_body(response)
     failed = body.get("status") == "failed"
-    request = Request(
-        protocol=protocol.name, model=str(body.get("model")), messages=(), raw=body, stream=True
-    )
+    request = Request(protocol=protocol.name, model=str(body.get("model")), messages=(), stream=True)
     created = body.get("created_at")
     context = ResponseContext(
         request=request,
         id=response.id.removeprefix("resp_"),
         now=int(created) if isinstance(created, int | float) else response.created,
         model=request.model,
+        echo=body,
     )
     translator = ResponseTranslator(
         client=protocol, upstream=protocol, context=context, upstream_streams=False, client_streams=True

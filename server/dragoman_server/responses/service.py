@@ -4,8 +4,6 @@ Stored items are inserted, so that the request has the whole conversation. An un
 unchanged to an upstream that speaks Responses, because that upstream may have it; for all others it is an error.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -69,7 +67,7 @@ class StoredResponseService:
         self,
         body: bytes,
         request_head: RequestHead,
-        destination: Destination,
+        destination: "Destination",
         *,
         store_response: bool,
         now: int,

@@ -24,8 +24,6 @@ from dragoman_server.serving.tasks import ClearableEvent, ConnectionTaskGroup
 from dragoman_server.settings import ServerSettings
 from dragoman_server.streams.byte_stream import ByteStream
 
-__all__ = ["Connection", "HTTPProtocol", "WorkerContext", "log_internal_error"]
-
 # The first bytes of an HTTP/2 client (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

@@ -34,8 +34,6 @@ from dragoman_server.serving.request_head import (
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
 
-__all__ = ["HTTP1", "READ_AHEAD_BYTES"]
-
 # Bytes to buffer that a client sends after a request and before the end of its response. If there are more, they are
 # dropped and the connection ends with the response: "a client that pipelines requests SHOULD retry unanswered requests
 # if the connection closes" (RFC 9112, 9.3.2). If we stopped reading instead, a client that leaves would

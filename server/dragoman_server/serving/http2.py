@@ -52,8 +52,6 @@ from dragoman_server.serving.request_head import check_fields
 if TYPE_CHECKING:
     from dragoman_server.serving.connection import Connection
 
-__all__ = ["HTTP2"]
-
 _log = logging.getLogger("dragoman.http")
 
 # Bytes to buffer of one response whose client has no window, two frames of the usual size. When all streams of the

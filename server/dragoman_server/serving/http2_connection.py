@@ -29,8 +29,6 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 
-__all__ = ["HTTP2Connection"]
-
 if not hasattr(H2Connection, "_receive_frame"):
     # hypercorn allows any h2 from 4.3 on. Without this private method there would be no limits, and no error either.
     raise ImportError("this version of h2 has no H2Connection._receive_frame")

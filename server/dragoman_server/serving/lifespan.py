@@ -10,8 +10,6 @@ from starlette.types import ASGIApp, Message
 
 from dragoman_server.serving.sockets import StartupError
 
-__all__ = ["lifespan"]
-
 _log = logging.getLogger("dragoman.server")
 
 

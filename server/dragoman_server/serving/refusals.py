@@ -12,8 +12,6 @@ from starlette.types import Scope
 from dragoman import RemoteProtocolError, RequestRefused
 from dragoman_server.replies import Reply
 
-__all__ = ["RefusalMaker", "plain_text_refusal", "refusal_of", "refused_scope"]
-
 # Makes the whole response from the readable parts of the request (see refused_scope) and the error.
 RefusalMaker = Callable[[Scope, RemoteProtocolError | RequestRefused], Reply]
 

@@ -14,20 +14,6 @@ from typing import NamedTuple
 
 from dragoman import RemoteProtocolError, RequestRefused
 
-__all__ = [
-    "MAX_FIELDS",
-    "MAX_HEAD_BYTES",
-    "MAX_TARGET_BYTES",
-    "BrokenHead",
-    "check_fields",
-    "check_head",
-    "check_partial_head",
-    "is_chunk_line",
-    "is_trailer_section",
-    "parse_broken",
-    "split_absolute_form",
-]
-
 # Claude Code and Codex send some 10 KiB of headers.
 MAX_HEAD_BYTES = 64 * 1024
 # Apache's default. Clients of this field send some thirty, proxies a dozen more.

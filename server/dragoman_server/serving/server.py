@@ -18,8 +18,6 @@ from dragoman_server.serving.connection import (
 )
 from dragoman_server.streams.byte_stream import ByteStream
 
-__all__ = ["serve_connections"]
-
 # Connections accepted before other tasks run again.
 _BATCH = 64
 

@@ -10,8 +10,6 @@ import anyio.abc
 from hypercorn.typing import ASGIReceiveEvent, ASGISendEvent
 from starlette.types import ASGIApp
 
-__all__ = ["AppEvents", "ClearableEvent", "ConnectionTaskGroup"]
-
 _log = logging.getLogger("dragoman.http")
 
 # Bytes of a request's body that wait for the application. With more, the client is paused.

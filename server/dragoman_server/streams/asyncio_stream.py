@@ -17,8 +17,6 @@ import anyio
 
 from dragoman_server.streams.byte_stream import SocketLike
 
-__all__ = ["AsyncioStream"]
-
 # Bytes that may wait for a slow consumer before the socket is paused; then the kernel's window fills up. One read of
 # the loop comes on top, of 256 KiB at most.
 HIGH_WATER = 64 * 1024

@@ -8,8 +8,6 @@ clients.
 
 from typing import Protocol
 
-__all__ = ["ByteStream", "SocketLike"]
-
 
 class SocketLike(Protocol):
     def getsockopt(self, level: int, optname: int, /) -> int: ...

@@ -14,8 +14,6 @@ import anyio
 
 from dragoman_server.streams.byte_stream import ByteStream
 
-__all__ = ["open_byte_stream"]
-
 # "Connection Attempt Delay ... Recommended to be 250 milliseconds" -- RFC 8305, 8
 ATTEMPT_DELAY_S = 0.25
 

@@ -15,8 +15,6 @@ import trio
 
 from dragoman_server.streams.byte_stream import SocketLike
 
-__all__ = ["TrioStream", "TrioTlsStream"]
-
 # The most bytes of one read: each step of a response's way to a slow client holds that much.
 READ_SIZE = 64 * 1024
 

@@ -12,8 +12,6 @@ and the valid bytes before it are returned, so the result does not depend on how
 import enum
 import re
 
-__all__ = ["MAX_CHUNK_LINE", "MAX_TRAILERS", "ChunkedBody", "FramingError"]
-
 # Bytes of a size and its extensions. Servers send a few; signed uploads have about a hundred.
 MAX_CHUNK_LINE = 1024
 # Bytes of all trailer fields together, about as many as servers allow for a head.

@@ -26,7 +26,6 @@ from dragoman_server.upstream.content_coding import CodingError, ContentDecoder,
 from dragoman_server.upstream.errors import (
     UpstreamBroken,
     UpstreamError,
-    UpstreamErrorKind,
     UpstreamIdleClosed,
     UpstreamRequestInvalid,
     UpstreamTimeout,
@@ -34,31 +33,12 @@ from dragoman_server.upstream.errors import (
     UpstreamTooLarge,
     UpstreamUnreachable,
 )
+from dragoman_server.upstream.pool import PoolLimits
 from dragoman_server.upstream.transport import (
     Http1Transport,
     IdleConnectionClosed,
-    PoolLimits,
     ResponseBody,
 )
-
-__all__ = [
-    "PoolLimits",
-    "UpstreamBroken",
-    "UpstreamClient",
-    "UpstreamClientSettings",
-    "UpstreamError",
-    "UpstreamErrorKind",
-    "UpstreamIdleClosed",
-    "UpstreamRequestInvalid",
-    "UpstreamResponse",
-    "UpstreamTimeout",
-    "UpstreamTimeoutPhase",
-    "UpstreamTimeouts",
-    "UpstreamTooLarge",
-    "UpstreamUnreachable",
-    "origin_of",
-    "read_bounded",
-]
 
 # Seconds that closing a response may take. On our transport it takes none, on httpx2's there may be a TLS handshake.
 CLOSE_S = 2.0

@@ -15,16 +15,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = [
-    "ACCEPTED_CODINGS",
-    "FREE_BYTES",
-    "MAX_PORTION",
-    "CodingError",
-    "ContentDecoder",
-    "TooLarge",
-    "decoder_for",
-]
-
 # The most bytes that next_portion() returns. Parsing 16 KiB of the shortest events takes some milliseconds.
 MAX_PORTION = 16 * 1024
 

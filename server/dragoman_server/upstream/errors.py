@@ -3,18 +3,6 @@
 import enum
 from typing import ClassVar
 
-__all__ = [
-    "UpstreamBroken",
-    "UpstreamError",
-    "UpstreamErrorKind",
-    "UpstreamIdleClosed",
-    "UpstreamRequestInvalid",
-    "UpstreamTimeout",
-    "UpstreamTimeoutPhase",
-    "UpstreamTooLarge",
-    "UpstreamUnreachable",
-]
-
 
 class UpstreamErrorKind(enum.Enum):
     """The meaning of a failure for the next attempt."""

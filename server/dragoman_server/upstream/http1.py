@@ -13,8 +13,6 @@ import h11
 
 from dragoman_server.upstream.chunked import ChunkedBody, FramingError
 
-__all__ = ["MAX_HEAD", "BodyDecoder", "FramingError", "Http1Exchange", "RequestError", "ResponseHead"]
-
 # Bytes of a response head. h11's default is 16 KiB; some providers' policy and tracing headers come close to that.
 MAX_HEAD = 64 * 1024
 # Interim (1xx) responses before the final one. A server needs one or two; there must be an end.

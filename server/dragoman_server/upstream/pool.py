@@ -16,8 +16,6 @@ import anyio
 
 from dragoman_server.streams.byte_stream import ByteStream
 
-__all__ = ["ConnectionLease", "ConnectionPool", "Origin", "PoolLimits"]
-
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:

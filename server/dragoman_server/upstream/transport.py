@@ -22,16 +22,14 @@ import httpx2
 
 from dragoman_server.streams.byte_stream import ByteStream
 from dragoman_server.streams.connect import open_byte_stream
+from dragoman_server.upstream.chunked import FramingError
 from dragoman_server.upstream.http1 import (
     BodyDecoder,
-    FramingError,
     Http1Exchange,
     RequestError,
     ResponseHead,
 )
 from dragoman_server.upstream.pool import ConnectionLease, ConnectionPool, Origin, PoolLimits
-
-__all__ = ["Http1Transport", "IdleConnectionClosed", "PoolLimits", "ResponseBody"]
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # A body up to this size is written together with the head; copying a larger one costs more than a second write.

@@ -194,7 +194,6 @@ def read_request(body: dict[str, Any], signer: Signer, *, name: str) -> Request:
         protocol=name,
         model=body["model"],
         messages=tuple(messages),
-        raw=body,
         tools=tools,
         tool_choice=_optional(ToolChoice, body, "tool_choice"),
         stream=bool(body.get("stream")),
@@ -419,7 +418,5 @@ def toy(
 
 def context_of(*, stream: bool = True, id: str = "abc123", protocol: str = "toy") -> ResponseContext:
     """A response context for a request that does not matter."""
-    request = Request(
-        protocol=protocol, model="alias", messages=(), raw={}, stream=stream, include_usage=False
-    )
+    request = Request(protocol=protocol, model="alias", messages=(), stream=stream, include_usage=False)
     return ResponseContext(request=request, id=id, now=1_790_000_000, model="alias")

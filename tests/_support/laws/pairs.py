@@ -74,7 +74,6 @@ def requested(client: str, *, streams: bool = True, signer: Signer = OPEN) -> Re
         protocol=spec_of(client).name,
         model="alias",
         messages=(),
-        raw={},
         stream=streams,
         params={"stop": ["STOP"]},
     )

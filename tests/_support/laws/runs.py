@@ -13,7 +13,6 @@ from oracle import samples as s
 from dragoman import (
     UPSTREAMS,
     Capabilities,
-    Ledger,
     RemoteProtocolError,
     RequestTranslator,
     ResponseTranslator,
@@ -40,18 +39,13 @@ def token() -> str:
 
 
 def translated(client: str, upstream: str, body: Any) -> Outcome:
-    if client != upstream:
-        translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
-        done = translator.translate(json.dumps(body).encode())
-        # Stop sequences that the upstream does not take are looked for on the way back.
-        stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-        return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
-    # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
-    ledger = Ledger()
-    request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Signer())
-    capabilities = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
-    out = encode(UPSTREAMS[client].write_request(request, capabilities, ledger))
-    return out.decode(), tuple(loss.path for loss in ledger)
+    if client == upstream:
+        body = {**body, "Zq": "drg1."}  # looks like a wrapped signature, so the body is no relay of bytes
+    translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
+    done = translator.translate(json.dumps(body).encode())
+    # Stop sequences that the upstream does not take are looked for on the way back.
+    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
 
 
 def rewritten(protocol: str, body: Any) -> Outcome:
@@ -68,9 +62,7 @@ def rewritten(protocol: str, body: Any) -> Outcome:
 
 
 def requested(client: str) -> ResponseContext:
-    request = Request(
-        protocol=spec_of(client).name, model="alias", messages=(), raw={}, params={"stop": ["STOP"]}
-    )
+    request = Request(protocol=spec_of(client).name, model="alias", messages=(), params={"stop": ["STOP"]})
     return ResponseContext(
         request=request, id="0123456789abcdef", now=1, model="alias", endpoint=endpoint_of(client)
     )

@@ -15,7 +15,7 @@ from dragoman._wire.sse import Frame
 from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
-CONTEXT = ResponseContext(Request("anthropic_messages", "m", (), {}), "x", 1, "m")
+CONTEXT = ResponseContext(Request("anthropic_messages", "m", ()), "x", 1, "m")
 
 
 def frame(value: Any, event: str | None = None) -> Frame:

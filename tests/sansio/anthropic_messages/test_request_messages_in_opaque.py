@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.own_requests import read_own
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, OpaquePart, Request
-from dragoman._ir.signatures import Signer
 from dragoman._wire.json import decode, encode
 from dragoman.codec import Capabilities
 from dragoman.protocols.anthropic_messages import SPEC
@@ -165,7 +165,7 @@ BLOCKS: list[tuple[dict[str, Any], str | None]] = [
 
 def read(role: str, *blocks: Any) -> Request:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": list(blocks)}]}
-    return SPEC.read_request(body, Signer())
+    return read_own(SPEC, body)
 
 
 def test_an_opaque_part_has_the_block_and_its_text(subtests: pytest.Subtests) -> None:

@@ -35,7 +35,7 @@ def write(
 ) -> tuple[Any, Any]:
     """Return the body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
-    body = decode(encode(SPEC.write_request(Request(protocol, "m", messages, {}), capabilities, ledger)))
+    body = decode(encode(SPEC.write_request(Request(protocol, "m", messages), capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 
 
@@ -262,7 +262,7 @@ def test_turns(messages: list[Message], written: Any, losses: Any) -> None:
 )
 def test_tool_input_has_the_characters_of_the_model(text: str, written: bytes, losses: Any) -> None:
     ledger = Ledger()
-    request = Request("other", "m", (USER, assistant(call("1", text)), user(result("1"))), {})
+    request = Request("other", "m", (USER, assistant(call("1", text)), user(result("1"))))
     raw = encode(SPEC.write_request(request, Capabilities(), ledger))
     assert b'"input":' + written + b"}" in raw
     assert [(loss.code.value, loss.path) for loss in ledger] == losses
@@ -301,7 +301,7 @@ def test_a_call_of_a_custom_tool() -> None:
 def after_call(protocol: str, *parts: Part) -> Any:
     """The after_call for a call and a message of these parts."""
     call = Message("assistant", (ToolCall("c", "f", "{}"),), "/a")
-    request = Request(protocol, "m", (call, Message("user", parts, "/u")), {})
+    request = Request(protocol, "m", (call, Message("user", parts, "/u")))
     return decode(encode(SPEC.write_request(request, Capabilities(), Ledger())))["messages"][1:]
 
 
@@ -329,7 +329,7 @@ def test_a_call_in_a_user_message_of_this_protocol() -> None:
 def write_system(mid_system: bool, protocol: str, *parts: Any) -> tuple[Any, list[tuple[str, str]]]:
     hello = Message("user", (Text("Hi"),), "/m")
     ledger = Ledger()
-    request = Request(protocol, "m", (hello, Message("system", parts, "/s")), {})
+    request = Request(protocol, "m", (hello, Message("system", parts, "/s")))
     body = decode(encode(SPEC.write_request(request, Capabilities(mid_system=mid_system), ledger)))
     return body["messages"][-1], [(loss.code.value, loss.path) for loss in ledger]
 

@@ -35,7 +35,7 @@ def marks_of(value: Any) -> list[Any]:
 
 def write(*messages: Message, **fields: Any) -> tuple[list[Any], list[tuple[str, str]]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}, **fields), Capabilities(), ledger)
+    body = SPEC.write_request(Request("other", "m", messages, **fields), Capabilities(), ledger)
     return marks_of(decode(encode(body))), [(loss.code.value, loss.path) for loss in ledger]
 
 

@@ -19,7 +19,7 @@ from dragoman.protocols.anthropic_messages import SPEC
 def write(part: Media) -> tuple[Any, Any]:
     """Return the block of a part in a user message, and the ledger as a list of (code, path)."""
     ledger = Ledger()
-    request = Request("other", "m", (Message("user", (part,), "/u"),), {})
+    request = Request("other", "m", (Message("user", (part,), "/u"),))
     body = decode(encode(SPEC.write_request(request, Capabilities(), ledger)))
     return body["messages"][0]["content"][0], [(loss.code.value, loss.path) for loss in ledger]
 

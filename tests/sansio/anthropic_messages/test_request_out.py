@@ -23,7 +23,7 @@ def write(
 ) -> tuple[Any, Any]:
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
-    request = Request(protocol, "m", messages or (USER,), {}, **fields)
+    request = Request(protocol, "m", messages or (USER,), **fields)
     body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 

@@ -33,7 +33,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 START = {
     "type": "message_start",
     "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "content": []},
@@ -415,7 +415,7 @@ MESSAGE = {"id": "i", "type": "message", "role": "assistant", "model": "m", "con
 )
 def test_unknown_fields_of_thinking_by_the_protocol_of_the_client(client: str, losses: Any) -> None:
     ledger = Ledger()
-    context = ResponseContext(Request(client, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(client, "m", ()), "x1", 1, "alias")
     thinking = {"type": "thinking", "thinking": "so", "signature": "s", "x": 1}
     SPEC.read_whole({**MESSAGE, "content": [thinking], "stop_reason": "end_turn"}, context, ledger)
     assert [(loss.code.value, loss.path) for loss in ledger] == losses

@@ -38,7 +38,7 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 START = {
     "type": "message_start",
     "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "content": []},
@@ -167,7 +167,7 @@ def test_message_fields_without_a_neutral_form() -> None:
     assert body_of(stop=end, ledger=ledger) == []
     assert [(loss.code.value, loss.path) for loss in ledger] == [("dropped", "/container")]
     ledger = Ledger()
-    context = ResponseContext(Request(NAME, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(NAME, "m", ()), "x1", 1, "alias")
     reader = SPEC.stream_reader(context, ledger)
     events = [reader.read(Frame(b"", encode(value))) for value in (START, end)]
     edits = Opaque(
@@ -184,7 +184,7 @@ def test_message_fields_without_a_neutral_form() -> None:
 @pytest.mark.parametrize(("protocol", "losses"), [("other", ["/stop_details/category"]), (NAME, [])])
 def test_stop_details_by_the_protocol_of_the_client(protocol: str, losses: list[str]) -> None:
     ledger = Ledger()
-    context = ResponseContext(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(protocol, "m", ()), "x1", 1, "alias")
     details = {"type": "refusal", "category": "bio", "explanation": "No."}
     body = {**START["message"], "stop_reason": "refusal", "stop_details": details}  # type: ignore[dict-item]
     events = SPEC.read_whole(body, context, ledger)

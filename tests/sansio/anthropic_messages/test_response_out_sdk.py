@@ -46,7 +46,7 @@ from dragoman.protocols.anthropic_messages import SPEC
 
 NAME = "anthropic_messages"
 SIGNER = Signer(b"key")
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias", signer=SIGNER, prompt_tokens=11)
+CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias", signer=SIGNER, prompt_tokens=11)
 STARTED = Started("up_1", "gpt", service_tier="default")
 COUNTED = Usage(input=20, output=5, cached=4, cache_write=6, reasoning=2)
 EVENT: TypeAdapter[Any] = TypeAdapter(RawMessageStreamEvent)

@@ -32,7 +32,7 @@ ALL_HOSTED = Capabilities(hosted_tools=frozenset({"web_search", "code_execution"
 def write(*tools: Tool, capabilities: Capabilities = Capabilities(), **fields: Any) -> tuple[Any, Any]:
     """The body, and the ledger as a list of (code, path)."""
     ledger = Ledger()
-    request = Request("other", "m", (USER,), {}, tools=tools, **fields)
+    request = Request("other", "m", (USER,), tools=tools, **fields)
     body = decode(encode(SPEC.write_request(request, capabilities, ledger)))
     return body, [(loss.code.value, loss.path) for loss in ledger]
 

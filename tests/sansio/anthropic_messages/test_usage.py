@@ -129,7 +129,7 @@ def test_tiers_and_figures_by_the_protocol_of_the_client(
     protocol: str, usage: Any, tier: str | None, extra: Any, figures: int | None, losses: Any
 ) -> None:
     ledger = Ledger()
-    context = ResponseContext(Request(protocol, "m", (), {}), "x1", 1, "alias")
+    context = ResponseContext(Request(protocol, "m", ()), "x1", 1, "alias")
     body = {**MESSAGE, "usage": usage, "stop_reason": "end_turn"}
     started, counted, *_ = SPEC.read_whole(body, context, ledger)
     assert isinstance(started, Started)

@@ -38,7 +38,7 @@ def writer(protocol: str) -> EventWriter:
 
 @pytest.mark.parametrize("client", PROTOCOLS)
 def test_it_writes_what_a_translator_writes(client: str) -> None:
-    request = Request(protocol=client, model="m", messages=(), raw={}, stream=True)
+    request = Request(protocol=client, model="m", messages=(), stream=True)
     context = ResponseContext(request=request, id="x1", now=1, model="m")
     machine = ResponseTranslator(client=client, upstream="openai_chat", context=context)
     machine.receive_data(STREAM)
@@ -50,7 +50,7 @@ def test_it_writes_what_a_translator_writes(client: str) -> None:
 
 @pytest.mark.parametrize(("include_usage", "chunks"), [(True, 1), (False, 0)])
 def test_the_request_decides_whether_the_stream_has_usage(include_usage: bool, chunks: int) -> None:
-    request = Request("openai_chat", "m", (), {}, stream=True, include_usage=include_usage)
+    request = Request("openai_chat", "m", (), stream=True, include_usage=include_usage)
     out = EventWriter("openai_chat", id="x1", now=1, model="m", request=request)
     events = [*TEXT, Stopped(StopReason.END), Usage(3), Usage(output=5), ENDED]
     assert b"".join(map(out.send, events)).count(b'"completion_tokens":5') == chunks

@@ -263,58 +263,6 @@ def test_a_translation_ignores_the_relay_setting() -> None:
     )
 
 
-# A conversation that went through other upstreams before: what was wrapped for them is opened, not relayed.
-
-THERE = toy("client", wrapped_markers=(b"CARRIED",))
-HERE = {"origin": "client", "native": 1, "model": "wire"}
-
-
-def carrying(signature: dict[str, Any], **fields: Any) -> bytes:
-    reasoning = {"t": "thought", "text": "CARRIED", "signature": signature}
-    return request_body(messages=[{"role": "assistant", "parts": [reasoning]}], **fields)
-
-
-@pytest.mark.parametrize(
-    ("signature", "is_sent"),
-    [
-        (HERE, True),
-        ({**HERE, "origin": "elsewhere"}, False),
-        ({**HERE, "model": "another"}, False),
-    ],
-)
-def test_a_relay_unwraps_signatures(signature: dict[str, Any], is_sent: bool) -> None:
-    body = carrying(signature, heat=0.5, new_field=1)
-    out = RequestTranslator(client=THERE, upstream=THERE).translate(body, model="wire")
-    sent = decode(out.body)
-    assert (sent["model"], sent["heat"]) == ("wire", 0.5)
-    assert ("signature" in sent["messages"][0]["parts"][0]) is is_sent
-    assert (LossCode.FOREIGN_SIGNATURE in {loss.code for loss in out.losses}) is not is_sent
-    assert (out.relayed, out.headers, out.undo, out.upstream_model) == (True, (), Undo(), "wire")
-    assert out.prompt_tokens == len(body) // 4
-
-
-def test_a_relay_unwraps_signatures_by_the_clients_model_name() -> None:
-    out = RequestTranslator(client=THERE, upstream=THERE).translate(carrying({**HERE, "model": "alias"}))
-    assert (decode(out.body)["model"], out.upstream_model, len(out.losses)) == ("alias", "alias", 0)
-
-
-def test_a_gateway_gets_its_own_signatures_back_wrapped() -> None:
-    body = carrying({**HERE, "origin": "elsewhere"})
-    out = RequestTranslator(
-        client=THERE, upstream=THERE, capabilities=Capabilities(unwraps_signatures=True)
-    ).translate(body)
-    assert (out.body, len(out.losses)) == (body, 0)
-
-
-def test_refused_reasoning_is_dropped_from_a_relay() -> None:
-    reasoning = {"t": "thought", "text": "hm", "signature": HERE}
-    body = request_body(messages=[{"role": "assistant", "parts": [reasoning]}], new_field=1)
-    assert RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body).body is body
-    out = RequestTranslator(client=CLIENT, upstream=CLIENT).translate(body, signed_reasoning=False)
-    assert "signature" not in decode(out.body)["messages"][0]["parts"][0]
-    assert (out.relayed, [loss.code for loss in out.losses]) == (True, [LossCode.FOREIGN_SIGNATURE])
-
-
 def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
     with_signature = {"origin": "upstream", "native": 1, "model": "wire"}
     reasoning = {"t": "thought", "text": "hm", "signature": with_signature}
@@ -325,18 +273,6 @@ def test_reasoning_that_was_refused_is_left_out_of_a_translation() -> None:
         )
         assert ("signature" in decode(out.body)["messages"][0]["parts"][0]) is signed
         assert [loss.code for loss in out.losses] == codes
-
-
-def test_a_relay_requires_a_model_name() -> None:
-    with pytest.raises(RequestRefused, match="model is required"):
-        RequestTranslator(client=THERE, upstream=THERE).translate(carrying(HERE, model=""))
-
-
-def test_losses_of_a_relay_can_be_refused() -> None:
-    with pytest.raises(RequestRefused):
-        RequestTranslator(client=THERE, upstream=THERE, policy=LossPolicy.REFUSE).translate(
-            carrying({**HERE, "model": "another"})
-        )
 
 
 # Errors
@@ -523,7 +459,7 @@ def test_the_endpoint_decides_on_the_stream() -> None:
 
 
 def test_a_model_is_needed() -> None:
-    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", (), body))
+    spec = msgspec.structs.replace(CLIENT, read_request=lambda body, signer: Request("client", "", ()))
     with pytest.raises(RequestRefused, match="model is required"):
         RequestTranslator(client=spec, upstream=UPSTREAM).translate(b"{}")
     assert (

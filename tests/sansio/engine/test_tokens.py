@@ -32,7 +32,7 @@ LONG = "some words " * 100
 
 def request(*parts: Part, **more: Any) -> Request:
     messages = (Message("user", parts),) if parts else ()
-    return Request(protocol="p", model="m", messages=messages, raw={}, **more)
+    return Request(protocol="p", model="m", messages=messages, **more)
 
 
 def cost(part: Part) -> int:
@@ -122,7 +122,6 @@ def test_each_message_has_a_frame() -> None:
         protocol="p",
         model="m",
         messages=(Message("user", (Text("ab"),)), Message("user", (Text("cd"),))),
-        raw={},
     )
     assert estimate_tokens(two) - estimate_tokens(one) == 4
 
@@ -153,7 +152,6 @@ def test_i11_system_tools_and_images_count() -> None:
         protocol="p",
         model="m",
         messages=(system, Message("user", (Text("What is in this picture?"), media(data="A" * 9000)))),
-        raw={},
         tools=(TOOLS["function"],),
     )
     assert estimate_tokens(text) < 20
@@ -194,6 +192,5 @@ def test_it_is_deterministic() -> None:
         protocol="p",
         model="m",
         messages=tuple(Message("user", (Text("hello world " * 60),)) for _ in range(64)),
-        raw={},
     )
     assert len({estimate_tokens(many) for _ in range(50)}) == 1

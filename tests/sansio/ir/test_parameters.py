@@ -45,9 +45,7 @@ def test_paths() -> None:
 def written(
     params: dict[Param, JSON], names: dict[Param, str], converters: dict[Param, Converter]
 ) -> tuple[dict[str, JSON], list[tuple[LossCode, str]]]:
-    request = Request(
-        protocol="toy", model="m", messages=(), raw={}, params=params, param_paths={"seed": "/dice"}
-    )
+    request = Request(protocol="toy", model="m", messages=(), params=params, param_paths={"seed": "/dice"})
     out: dict[str, JSON] = {}
     ledger = Ledger()
     write_params(request, names, converters, out, ledger)

@@ -10,13 +10,13 @@ from dragoman._ir.tools import HostedTool, McpServer, Tool, WebSearch
 
 
 def test_frozen() -> None:
-    request = Request(protocol="toy", model="m", messages=(), raw={})
+    request = Request(protocol="toy", model="m", messages=())
     with pytest.raises(AttributeError):
         request.model = "other"  # type: ignore[misc]
 
 
 def test_defaults_are_not_shared() -> None:
-    first, second = (Request(protocol="toy", model="m", messages=(), raw={}) for _ in range(2))
+    first, second = (Request(protocol="toy", model="m", messages=()) for _ in range(2))
     first.params["seed"] = 1
     first.param_paths["seed"] = "/seed"
     assert second.params == {}

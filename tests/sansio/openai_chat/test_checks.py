@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from chat_requests import write_request
+from core.own_requests import read_own
 
 from dragoman._ir.request import Citation, Message, Request, Text
-from dragoman._ir.signatures import Signer
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat import SPEC
 
@@ -16,7 +16,7 @@ CHAT = "openai_chat"
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "messages": [], **body}, Signer())
+    return read_own(SPEC, {"model": "m", "messages": [], **body})
 
 
 def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_annotations_are_citations_of_the_last_text(content: Any, expected: Any)
     assert request.messages[0].parts == tuple(
         [Text(part.text, None, part.citations and cites, None, part.path, part.sources) for part in expected]
     )
-    body, losses = write_request(request, Capabilities())
+    body, losses = write_request(request, Capabilities(text_content="parts"))
     assert (body["messages"], losses) == ([message], [])
 
 
@@ -62,12 +62,12 @@ def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
     annotations = message["annotations"] if message["annotations"] else None
     assert request.messages[0].extra == (annotations and {"annotations": annotations})
     body, losses = write_request(request, Capabilities())
-    assert (body["messages"], losses) == ([message], [])
+    assert (body["messages"], losses) == ([{**message, "content": message["content"] or ""}], [])
 
 
 def test_citations_of_another_protocol_are_a_loss() -> None:
 
     message = Message("assistant", (Text("a", None, [{}], None, "/m/0", (Citation("https://a"),)),), "/m")
-    body, losses = write_request(Request("other", "m", (message,), {}), Capabilities())
+    body, losses = write_request(Request("other", "m", (message,)), Capabilities())
     assert body["messages"] == [{"role": "assistant", "content": "a"}]
     assert losses == [("altered", "/m/0")]

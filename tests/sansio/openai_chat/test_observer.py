@@ -19,7 +19,7 @@ GOING = b'{"choices":[{"index":0,"delta":{"content":"\\"usage\\":{ \\"error\\""}
 
 
 def observer() -> RelayObserver:
-    return SPEC.observer(ResponseContext(Request("openai_chat", "m", (), {}), "X1", 1, "m"))
+    return SPEC.observer(ResponseContext(Request("openai_chat", "m", ()), "X1", 1, "m"))
 
 
 @pytest.mark.parametrize(

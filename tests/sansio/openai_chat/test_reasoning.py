@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_requests import assistant, messages_of, round_trip, user
+from chat_requests import assistant, messages_of, user
 
 from dragoman._ir.events import (
     Signature,
@@ -316,18 +316,16 @@ def test_c4_earlier_reasoning_goes_where_the_upstream_reads_it(
 
 def test_a_signature_of_mistral_makes_content_a_list() -> None:
     part = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
-    wrapped = Signer().wrap(Signature(CHAT, {"content": [part]}))
-    details = [{"type": "reasoning.encrypted", "data": wrapped, "id": "drg-1-0", "index": 0}]
-    body, losses = round_trip(
-        {"messages": [{"role": "assistant", "content": "ab", "reasoning_details": details}]}
+    signed = Reasoning("hm", Signature(CHAT, {"content": [part]}), path="/t")
+    assert messages_of(assistant(Text("a"), signed, Text("b"))) == (
+        [
+            {
+                "role": "assistant",
+                "content": [part, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
+            }
+        ],
+        [],
     )
-    assert body["messages"] == [
-        {
-            "role": "assistant",
-            "content": [part, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
-        }
-    ]
-    assert losses == []
 
 
 def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
@@ -335,7 +333,7 @@ def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     request = SPEC.read_request(raw, Signer())
     reasoning = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
     turn = Message("assistant", (reasoning, *request.messages[0].parts), AT)
-    body = SPEC.write_request(Request(CHAT, "m", (turn,), raw), Capabilities(), Ledger())
+    body = SPEC.write_request(Request(CHAT, "m", (turn,), native=raw), Capabilities(), Ledger())
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
 
 

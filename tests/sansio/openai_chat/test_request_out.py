@@ -330,7 +330,7 @@ def test_a_developer_message_after_a_system_message_is_merged_into_it() -> None:
 
 def written(*messages: Message) -> tuple[Any, list[str]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("other", "m", messages, {}), Capabilities(), ledger)
+    body = SPEC.write_request(Request("other", "m", messages), Capabilities(), ledger)
     return body["messages"], [loss.path for loss in ledger if not loss.path.endswith("/phase")]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from chat_requests import write
 
-from dragoman._ir.losses import Ledger
 from dragoman._ir.request import ReasoningConfig, Request
 from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import FunctionTool
@@ -129,21 +128,6 @@ def test_of_two_reasoning_settings_the_first_counts(subtests: pytest.Subtests) -
             config = request.reasoning
             assert (config and (config.mode, config.effort, config.budget)) == expected
             assert request.extra == extra
-
-
-def test_reasoning_settings_are_written_as_they_came() -> None:
-    body = {
-        "enable_thinking": True,
-        "thinking_budget": 5,
-        "chat_template_kwargs": {"thinking": True, "custom": 1},
-        "include_reasoning": False,
-        "reasoning": {"exclude": True},
-        "response_format": {"type": "json_object"},
-    }
-    ledger = Ledger()
-    out = SPEC.write_request(read(**body), Capabilities(), ledger)
-    assert {key: out[key] for key in body} == body
-    assert len(ledger) == 0
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}

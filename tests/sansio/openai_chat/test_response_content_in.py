@@ -215,7 +215,7 @@ def test_logprobs_come_before_their_text_and_have_all_members() -> None:
 # -- pages and searches of the upstream -------------------------------------------------------------------
 
 
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 
 
 def read_chunks(*chunks: Any, whole: bool = False) -> tuple[list[Event], list[Any]]:

@@ -268,7 +268,7 @@ def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:
 
 def message_and_annotations(*inner: Event) -> tuple[dict[str, Any], list[Any]]:
     """Return the whole response for these events, and the annotations of its stream, which are in one chunk."""
-    response_context = ResponseContext(Request(CHAT, "m", (), {}, stream=True), "x1", 1, "alias")
+    response_context = ResponseContext(Request(CHAT, "m", (), stream=True), "x1", 1, "alias")
     response = [Started("i", "m"), *inner, Stopped(StopReason.END), ENDED]
     writer, fold = SPEC.stream_writer(response_context, Ledger()), Fold()
     stream = b""
@@ -349,7 +349,7 @@ REFUSED = Stopped(StopReason.CONTENT_FILTER, explanation="why")
 )
 def test_losses_of_a_response(events: list[Event], losses: set[str], whole: bool) -> None:
     ledger = Ledger()
-    response_context = ResponseContext(Request(CHAT, "m", (), {}), "x1", 1, "alias")
+    response_context = ResponseContext(Request(CHAT, "m", ()), "x1", 1, "alias")
     if whole:
         fold = Fold()
         for event in (*events, ENDED):
@@ -366,7 +366,7 @@ def test_a_citation_with_all_its_members_is_no_loss() -> None:
     native = {"type": "url_citation", "url": "u", "title": "t", "start_index": 1, "end_index": 2}
     cited = Annotation(0, "openai_responses", native, "u", "t", 1, 2)
     ledger = Ledger()
-    writer = SPEC.stream_writer(ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias"), ledger)
+    writer = SPEC.stream_writer(ResponseContext(Request("other", "m", ()), "x1", 1, "alias"), ledger)
     response = (Started("i", "m"), BlockStarted(0, BlockKind.TEXT), TextDelta(0, "abc"), cited, BlockEnded(0))
     out = [writer.send(event) for event in (*response, Stopped(StopReason.END), ENDED)]
     assert b'"end_index":2' in out[-1]

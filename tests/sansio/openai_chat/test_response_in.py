@@ -295,7 +295,7 @@ def test_a_moderation_chunk_is_opaque() -> None:
     assert Opaque(CHAT, "moderation", {"input": {}}, "/moderation", round_trip=False) in found
 
 
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("other", "m", ()), "x1", 1, "alias")
 
 
 def losses_of(*chunks: Any) -> list[tuple[str, str]]:

@@ -139,7 +139,7 @@ def test_a12_a_call_that_was_cut_off_is_not_complete(finish: str, arguments: str
 
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "G1"}}}
-CONTEXT = ResponseContext(Request("other", "m", (), {}), "X1", 1, "alias")
+CONTEXT = ResponseContext(Request("other", "m", ()), "X1", 1, "alias")
 
 
 def read_deltas(*deltas: Any, whole: bool = False) -> list[Event]:

@@ -211,7 +211,7 @@ def test_e3_an_end_has_the_full_output() -> None:
 
 def written(*messages: Message) -> tuple[list[dict[str, Any]], list[LossCode]]:
     ledger = Ledger()
-    body = SPEC.write_request(Request("anthropic_messages", "m", messages, {}), Capabilities(), ledger)
+    body = SPEC.write_request(Request("anthropic_messages", "m", messages), Capabilities(), ledger)
     return body["input"], [loss.code for loss in ledger]
 
 

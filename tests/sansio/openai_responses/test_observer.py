@@ -19,7 +19,7 @@ from dragoman.protocols.openai_responses import SPEC
 ORIGIN = "openai_responses"
 
 
-CONTEXT = ResponseContext(Request(ORIGIN, "alias", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request(ORIGIN, "alias", ()), "x1", 7, "alias")
 HEAD: dict[str, Any] = {
     "id": "resp_up",
     "object": "response",

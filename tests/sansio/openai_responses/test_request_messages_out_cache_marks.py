@@ -8,7 +8,6 @@ import pytest
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Media, Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CacheMark
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_responses import SPEC
@@ -21,7 +20,7 @@ Losses = list[tuple[LossCode, str]]
 
 def write(*messages: Message, capabilities: Capabilities = TAKES) -> tuple[list[Any], Losses]:
     ledger = Ledger()
-    request = Request("anthropic_messages", "m", messages, {})
+    request = Request("anthropic_messages", "m", messages)
     items: list[Any] = SPEC.write_request(request, capabilities, ledger)["input"]
     return items, [(loss.code, loss.path) for loss in ledger]
 
@@ -125,12 +124,3 @@ def test_the_text_of_a_marked_result_is_a_part() -> None:
 def test_an_upstream_without_cache_marks_gets_none(message: Message) -> None:
     items, losses = write(user(Text("first")), message, capabilities=Capabilities())
     assert (marked(items), losses) == ([], [(DROPPED, "/m")])
-
-
-def test_marks_of_the_same_protocol_are_unchanged() -> None:
-    part = {"type": "output_text", "text": "a", "annotations": [], "prompt_cache_breakpoint": EXPLICIT}
-    item = {"type": "message", "role": "assistant", "content": [part] * 6}
-    ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [item]}, Signer())
-    assert SPEC.write_request(request, Capabilities(), ledger)["input"] == [item]
-    assert list(ledger) == []

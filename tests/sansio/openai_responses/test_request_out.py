@@ -357,5 +357,5 @@ def test_refused_defaults_are_not_sent() -> None:
 def test_altered_reasoning_settings(config: ReasoningConfig) -> None:
     ledger = Ledger()
     message = (Message("user", (Text("hi"),), "/m"),)
-    SPEC.write_request(Request("openai_chat", "m", message, {}, reasoning=config), Capabilities(), ledger)
+    SPEC.write_request(Request("openai_chat", "m", message, reasoning=config), Capabilities(), ledger)
     assert [(loss.code.value, loss.path) for loss in ledger] == [("altered", "/thinking")]

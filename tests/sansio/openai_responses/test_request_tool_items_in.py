@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.own_requests import read_own
 from core.passes import pass_context
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Signer
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import decode
@@ -23,7 +23,7 @@ PATCH = {"type": "update_file", "path": "a", "diff": "@@\n-a\n+b"}
 
 
 def read(*items: dict[str, Any]) -> Any:
-    return SPEC.read_request({"model": "m", "input": [*items]}, Signer())
+    return read_own(SPEC, {"model": "m", "input": [*items]})
 
 
 def only_message(item: dict[str, Any]) -> Message:

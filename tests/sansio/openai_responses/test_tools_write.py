@@ -40,7 +40,7 @@ def write(
     *messages: Message, protocol: str = CHAT, capabilities: Capabilities = Capabilities(), **fields: Any
 ) -> tuple[dict[str, Any], Losses]:
     ledger = Ledger()
-    body = SPEC.write_request(Request(protocol, "m", messages, {}, **fields), capabilities, ledger)
+    body = SPEC.write_request(Request(protocol, "m", messages, **fields), capabilities, ledger)
     return body, [(loss.code, loss.path) for loss in ledger]
 
 

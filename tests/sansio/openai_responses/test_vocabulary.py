@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
+from core.own_requests import read_own
 from core.passes import pass_context
 from openai.types.responses import (
     ResponseInputItem,
@@ -21,7 +22,6 @@ from pydantic import BaseModel
 from dragoman._ir.events import BlockStarted, Opaque
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._ir.signatures import Signer
 from dragoman._ir.tools import CustomTool, FunctionTool, HostedTool
 from dragoman._transforms.extensions import strip_extensions
 from dragoman._wire.json import encode
@@ -116,7 +116,7 @@ def test_input_items(subtests: pytest.Subtests) -> None:
     for item, part, losses in INPUT_ITEMS:
         with subtests.test(item=item):
             body = {"model": "m", "input": [item]}
-            request = SPEC.read_request(body, Signer())
+            request = read_own(SPEC, body)
             assert [type(each).__name__ for message in request.messages for each in message.parts] == (
                 [] if part is None else [part]
             )
@@ -159,7 +159,7 @@ def test_tools(subtests: pytest.Subtests) -> None:
         with subtests.test(kind=kind):
             fields, row = TOOLS[kind]
             body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
-            request = SPEC.read_request(body, Signer())
+            request = read_own(SPEC, body)
             [tool] = request.tools
             if isinstance(tool, HostedTool):
                 found = (
@@ -183,7 +183,7 @@ BLOCKS = {
     "custom_tool_call": {"call_id": "c", "name": "f", "input": "x"},
     "reasoning": {"summary": []},
 }
-CONTEXT = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 7, "alias")
+CONTEXT = ResponseContext(Request("openai_chat", "m", ()), "x1", 7, "alias")
 
 
 def test_output_items(subtests: pytest.Subtests) -> None:

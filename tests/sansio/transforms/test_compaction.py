@@ -34,7 +34,6 @@ REQUEST = Request(
     "toy",
     "m",
     (HI,),
-    {},
     tools=(FunctionTool("look"),),
     namespaces=(Namespace("n"),),
     parallel_tool_calls=False,

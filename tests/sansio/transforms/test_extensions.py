@@ -33,7 +33,7 @@ def left(request: Request) -> tuple[Request, list[tuple[LossCode, str]]]:
 
 
 def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) -> Request:
-    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, **more)  # type: ignore[arg-type]
+    return Request(protocol="toy", model="m", messages=messages, tools=tools, **more)  # type: ignore[arg-type]
 
 
 def test_parts_of_every_protocol_are_no_losses() -> None:

@@ -72,7 +72,7 @@ def reported(messages: tuple[Message, ...]) -> str:
 
 def rewritten(text: str) -> tuple[str, list[str]]:
     ledger = Ledger()
-    request = Request("toy", "m", history(text), {})
+    request = Request("toy", "m", history(text))
     out = repair_history(request, pass_context(request, ledger))
     assert {loss.code for loss in ledger} <= {LossCode.REPAIRED}
     if not len(ledger):
@@ -144,13 +144,13 @@ def test_history_repairs(text: str, expected: str, repairs: list[str]) -> None:
 def test_content_of_a_result_without_a_call_is_the_users() -> None:
     media = Media("image", "url", "u", path="/0/1")
     result = ToolResult("x", (Text("r", path="/0/0"), media, Text("")), path="/0")
-    out = repaired(Request("toy", "m", (Message("user", (result,), "/0"),), {}))
+    out = repaired(Request("toy", "m", (Message("user", (result,), "/0"),)))
     assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
 def test_an_added_result_is_for_the_same_kind_of_tool() -> None:
     call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
-    out = repaired(Request("toy", "m", (Message("assistant", (call,)),), {}))
+    out = repaired(Request("toy", "m", (Message("assistant", (call,)),)))
     assert out.messages[1].parts == (
         ToolResult("x", (Text(MISSING, path="/c"),), is_error=True, path="/c", hosted="shell"),
     )
@@ -165,7 +165,7 @@ LINES = st.tuples(st.sampled_from("auuas"), st.lists(PART_NAMES, max_size=4)).ma
 @given(st.lists(LINES, max_size=8).map(" | ".join))
 def test_every_history_becomes_valid_and_loses_nothing_silently(text: str) -> None:
     ledger = Ledger()
-    before = Request("toy", "m", history(text), {})
+    before = Request("toy", "m", history(text))
     after = repair_history(before, pass_context(before, ledger))
     assert repaired(after) is after
     ids = [part.call_id for each in after.messages for part in each.parts if isinstance(part, ToolCall)]
@@ -193,8 +193,8 @@ def test_the_new_history_is_a_prefix_of_the_next_one() -> None:
     """Prompt caches depend on it: the same repair is made again when the conversation continues."""
     turns = history("a:Cx Cx | u:Rx Rx | a:Cx | u:Rx | a:t | u:hi")
     for end in (2, 4, 6):
-        whole = repaired(Request("toy", "m", turns, {})).messages
-        part = repaired(Request("toy", "m", turns[:end], {})).messages
+        whole = repaired(Request("toy", "m", turns)).messages
+        part = repaired(Request("toy", "m", turns[:end])).messages
         assert whole[: len(part)] == part
     assert msgspec.structs.asdict(whole[0])["role"] == "assistant"
 
@@ -215,7 +215,7 @@ CONTINUE = "Continue your last message from exactly where it ends, without repea
 )
 def test_a_conversation_that_ends_with_the_assistant(prefill: bool, before: str, added: bool) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", history(before), {})
+    request = Request("toy", "m", history(before))
     out = end_with_user(request, pass_context(request, ledger, Capabilities(prefill=prefill)))
     assert (out is request) is not added
     assert out.messages[: len(request.messages)] == request.messages
@@ -228,6 +228,6 @@ def test_dropped_text_of_a_message_with_results_is_recorded() -> None:
     [call, text, result] = history("a:Cx | u:T | u:Rx")
     result = msgspec.structs.replace(result, extra={"more": 1})
     ledger = Ledger()
-    out = repaired(Request("toy", "m", (call, text, result), {}), ledger)
+    out = repaired(Request("toy", "m", (call, text, result)), ledger)
     assert reported(out.messages) == "a:Cx | u:Rx | u:T"
     assert (LossCode.UNKNOWN_FIELD, "/2/more") in [(loss.code, loss.path) for loss in ledger]

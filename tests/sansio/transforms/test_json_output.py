@@ -48,7 +48,7 @@ NONE = Capabilities(structured_output="none")
 
 def requested(form: ResponseFormat | None = FORM, **fields: Any) -> Request:
     messages = (Message("system", (Text("be"),)), Message("user", (Text("hi"),)))
-    return Request("toy", "m", messages, {}, response_format=form, **fields)
+    return Request("toy", "m", messages, response_format=form, **fields)
 
 
 @pytest.mark.parametrize(

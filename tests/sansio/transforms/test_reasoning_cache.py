@@ -34,7 +34,7 @@ def recalled(
         requested.append(calls)
         return CACHED if calls == known else None
 
-    request = Request("toy", "m", messages, {})
+    request = Request("toy", "m", messages)
     client = toy(clients_drop_signatures=True)
     out = restore_reasoning(request, pass_context(request, client=client, reasoning_lookup=look_up))
     assert (out is request) is (out.messages == messages)

@@ -145,7 +145,7 @@ def test_tool_choices(subtests: pytest.Subtests) -> None:
 
 
 def requested(form: Any = None, choice: Any = None, *tools: Tool) -> Request:
-    return Request("p", "m", (), {}, tools=tools, response_format=form, tool_choice=choice)
+    return Request("p", "m", (), tools=tools, response_format=form, tool_choice=choice)
 
 
 ENFORCES = Capabilities(enforces=frozenset({"schema", "tool_choice"}))

@@ -51,7 +51,7 @@ def test_a_signature_is_sent_only_to_its_model(
 ) -> None:
     ledger = Ledger()
     messages = (Message("user", (Text("hi"),)), Message("assistant", (reasoning(signature), Text("a"))))
-    request = Request("client", "big", messages, {})
+    request = Request("client", "big", messages)
     out = drop_foreign_signatures(request, pass_context(request, ledger, upstream=spec))
     assert out.messages == (messages[0], Message("assistant", (reasoning(left), Text("a"))))
     assert (out is request) is (left is signature)
@@ -66,7 +66,7 @@ def test_refused_reasoning_is_dropped_whatever_model_made_it(
     signature: Signature | None, left: Signature | None
 ) -> None:
     ledger = Ledger()
-    request = Request("client", "big", (Message("assistant", (reasoning(signature), Text("a"))),), {})
+    request = Request("client", "big", (Message("assistant", (reasoning(signature), Text("a"))),))
     out = drop_foreign_signatures(
         request, pass_context(request, ledger, upstream=UPSTREAM, signed_reasoning=False)
     )
@@ -80,7 +80,7 @@ def test_a_forged_signature_is_always_a_loss(spec: Any) -> None:
     ledger = Ledger()
     forged = Reasoning("hm", None, path="/t", forged=True)
     turns = (Message("assistant", (Text("a"),)), Message("assistant", (Text("a"), forged)))
-    request = Request("client", "big", turns, {})
+    request = Request("client", "big", turns)
     assert drop_foreign_signatures(request, pass_context(request, ledger, upstream=spec)) is request
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/t")]
 

@@ -226,7 +226,7 @@ def test_names_are_mapped_there_and_back() -> None:
         CustomTool("edit", namespace="fs"),
     )
     history = (Message("assistant", (ToolCall("c0", "a.b", "{}"),)),)
-    request = Request(protocol="toy", model="m", messages=history, raw={}, tools=tools)
+    request = Request(protocol="toy", model="m", messages=history, tools=tools)
     context = pass_context(request, limits=ToolLimits(custom=False))
     fitted, undo = fit_tools(request, context), context.undo
     events: list[Event] = []

@@ -40,7 +40,7 @@ def request(
     *tools: Tool, parts: tuple[ToolCall | ToolResult | Text, ...] = (), choice: ToolChoice | None = None
 ) -> Request:
     messages = (Message("assistant", parts),) if parts else ()
-    return Request(protocol="toy", model="m", messages=messages, raw={}, tools=tools, tool_choice=choice)
+    return Request(protocol="toy", model="m", messages=messages, tools=tools, tool_choice=choice)
 
 
 def fitted(
@@ -322,7 +322,7 @@ def test_a_longer_conversation_is_mapped_the_same_way(rule: ToolLimits) -> None:
 
     turns = (turn("c", "look"), turn("c.1", "lo.ok"), turn("d", "look", "fs"))
     user_turn = (Message("user", (Text("go on"),)),)
-    requested = Request(protocol="toy", model="m", messages=sum((*turns, user_turn, *turns), ()), raw={})
+    requested = Request(protocol="toy", model="m", messages=sum((*turns, user_turn, *turns), ()))
     out, undo, _ = fitted(requested, rule)
     assert out.messages[:6] == out.messages[7:]
     assert out.messages[6] is user_turn[0]

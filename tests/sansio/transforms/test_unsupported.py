@@ -47,7 +47,7 @@ def fitted(
     **capabilities: Any,
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
+    request = Request("toy", "m", (), params=params, param_paths=PATHS, reasoning=reasoning)
     context = pass_context(
         request, ledger, Capabilities(**capabilities), upstream=spec, max_fan_out=max_fan_out
     )
@@ -186,7 +186,7 @@ SEARCH = HostedTool("toy", "web_search", {})
 )
 def test_settings_of_tools(refuses: Any, fields: Any, left: Any, lost: list[str]) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, **fields)
+    request = Request("toy", "m", (), **fields)
     out = fit_tool_settings(request, pass_context(request, ledger, Capabilities(refuses=frozenset(refuses))))
     assert out == (request if left is None else msgspec.structs.replace(request, **left))
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]
@@ -227,7 +227,7 @@ def test_a_forced_call_and_reasoning(
     lost: list[str],
 ) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (), {}, tool_choice=choice, reasoning=reasoning)
+    request = Request("toy", "m", (), tool_choice=choice, reasoning=reasoning)
     out = fit_tool_settings(request, pass_context(request, ledger, capabilities))
     assert (out.tool_choice, out.reasoning) == (sent, thinking)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, path) for path in lost]
@@ -245,7 +245,7 @@ def test_a_forced_call_and_reasoning(
 def test_a_session_names_the_cache_of_the_prompt(
     keys: bool, params: dict[Param, Any], named: str | None, sent: str | None
 ) -> None:
-    request = Request("toy", "m", (), {}, params=params)
+    request = Request("toy", "m", (), params=params)
     out = add_cache_key(
         request, pass_context(request, None, Capabilities(cache_keys=keys), cache_key=lambda: named)
     )
@@ -264,7 +264,7 @@ def marked(path: str) -> CacheMark:
 
 
 def test_cache_marks_stay_where_they_are_accepted() -> None:
-    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),), {})
+    request = Request("toy", "m", (Message("user", (Text("a", marked("/p")),)),))
     assert fit_cache_marks(request, pass_context(request)) is request
 
 
@@ -296,7 +296,7 @@ def test_cache_marks_stay_where_they_are_accepted() -> None:
 )
 def test_refused_cache_marks_are_removed(part: Part, left: Part, lost: list[str]) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (Message("user", (part,)),), {})
+    request = Request("toy", "m", (Message("user", (part,)),))
     out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
     assert out.messages[0].parts == (left,)
     assert [(loss.code, loss.path) for loss in ledger] == [
@@ -311,7 +311,7 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
     )
     params: dict[Param, Any] = {"prompt_cache_options": {"mode": "implicit"}, "seed": 1}
     request = Request(
-        "toy", "m", (), {}, tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
+        "toy", "m", (), tools=tools, params=params, param_paths={"prompt_cache_options": "/all"}
     )
     ledger = Ledger()
     out = fit_cache_marks(request, pass_context(request, ledger, NO_MARKS))
@@ -342,7 +342,7 @@ PLACEHOLDER = Text("[image: left out, you cannot see images]", marked("/p/1"), p
 )
 def test_images_and_files_that_are_refused_become_text(part: Part, left: Part) -> None:
     ledger = Ledger()
-    request = Request("toy", "m", (Message("user", (part,)),), {})
+    request = Request("toy", "m", (Message("user", (part,)),))
     refusing = Capabilities(refuses=frozenset({"image", "file"}))
     out = fit_media(request, pass_context(request, ledger, refusing))
     assert out.messages[0].parts == (left,)

@@ -298,7 +298,7 @@ MOVED = [
         {"input": [*QUESTION, REASONING, CALL_R, RESULT_R], "store": False},
         [UNVERIFIED, RESPONSES_RESPONSE],
         ["input"],
-        [{"type": "message", **QUESTION[0]}, CALL_R, RESULT_R],
+        [QUESTION[0], CALL_R, RESULT_R],
         id="responses",
     ),
 ]

@@ -19,7 +19,6 @@ from dragoman_server.upstream.client import (
     UpstreamClient,
     UpstreamClientSettings,
     UpstreamError,
-    UpstreamErrorKind,
     UpstreamRequestInvalid,
     UpstreamTimeout,
     UpstreamTimeoutPhase,
@@ -28,6 +27,7 @@ from dragoman_server.upstream.client import (
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.content_coding import MAX_PORTION
+from dragoman_server.upstream.errors import UpstreamErrorKind
 from dragoman_server.upstream.transport import Http1Transport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.backends(*REAL_BACKENDS)]

@@ -13,6 +13,7 @@ from dragoman.protocols.anthropic_messages.errors import is_native_error, read_e
 from dragoman.protocols.anthropic_messages.observer import MessagesObserver
 from dragoman.protocols.anthropic_messages.request_in import read_request
 from dragoman.protocols.anthropic_messages.request_out import request_headers, write_request
+from dragoman.protocols.anthropic_messages.request_thinking import SIGNATURE_PLACES
 from dragoman.protocols.anthropic_messages.response_in import MessagesReader, read_whole
 from dragoman.protocols.anthropic_messages.response_out import MessagesWriter, write_whole
 from dragoman.protocols.anthropic_messages.tables import (
@@ -55,6 +56,7 @@ SPEC = UpstreamSpec(
     output_member="content",
     request_headers=request_headers,
     wrapped_markers=(WRAPPED_MARKER, f'"{SEARCH_ID_PREFIX}'.encode()),
+    signature_places=SIGNATURE_PLACES,
     shows_searches=True,
     usage_at_start=True,
     auth_header="x-api-key",

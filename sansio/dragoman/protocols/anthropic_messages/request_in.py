@@ -103,7 +103,6 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         protocol=NAME,
         model=model,
         messages=tuple(messages),
-        raw=body,
         tools=tuple(tools),
         tool_choice=choice,
         parallel_tool_calls=parallel,

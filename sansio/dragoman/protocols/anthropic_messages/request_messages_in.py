@@ -13,7 +13,7 @@ from typing import Any
 
 from dragoman._ir.events import Signature, ToolKind
 from dragoman._ir.request import Media, OpaquePart, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode_text
 from dragoman.protocols.anthropic_messages.checks import (
     KNOWN_DOCUMENT,
@@ -36,8 +36,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     NAME,
     SEARCH_ID_PREFIX,
     SOURCE_TYPES,
-    SUMMARY_ORIGIN,
-    SUMMARY_PREFIX,
 )
 
 _FUNCTION = ToolKind.FUNCTION  # looking up a member of an Enum is slow
@@ -218,19 +216,20 @@ def _read_tool_result(block: JSONObject, path: str, context: ReadContext) -> Par
 
 def _read_search(block: JSONObject, path: str, context: ReadContext) -> Part | None:
     """Return a search of the vendor as an opaque part, None for a block that Dragoman made of another one's search."""
-    if text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX):
-        return None
-    return OpaquePart(NAME, block["type"], block, path, render_text(block))
+    return None if is_made_search(block) else OpaquePart(NAME, block["type"], block, path, render_text(block))
+
+
+def is_made_search(block: JSONObject) -> bool:
+    """True for a block that Dragoman made of another vendor's search."""
+    return text_or_empty(block.get("id") or block.get("tool_use_id")).startswith(SEARCH_ID_PREFIX)
 
 
 def _read_compaction(block: JSONObject, path: str, context: ReadContext) -> Part:
     """Return Dragoman's own summary as text that replaces all before it, the vendor's as an opaque part."""
-    carrier = block.get("encrypted_content")
-    signature = context.signer.unwrap(carrier) if type(carrier) is str else None
-    if signature is not None and signature.origin == SUMMARY_ORIGIN and type(signature.native) is dict:
+    summary = unwrap_summary(block, context.signer)
+    if summary is not None:
         cache, extra = read_cache_mark(block, path, None)
-        text = f"{SUMMARY_PREFIX}{signature.native.get('summary')}"
-        context.summary = Text(text, cache, None, extra, path)
+        context.summary = Text(summary, cache, None, extra, path)
         return context.summary
     return OpaquePart(NAME, "compaction", block, path, render_text(block))
 

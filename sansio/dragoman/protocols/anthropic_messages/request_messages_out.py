@@ -28,6 +28,7 @@ from dragoman._ir.request import (
 from dragoman._ir.tools import CacheMark
 from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON, JSONObject, is_object_text
+from dragoman.protocols.anthropic_messages.request_thinking import MARKED, UNSIGNED
 from dragoman.protocols.anthropic_messages.tables import (
     CACHE_TTL_NAMES,
     IMAGE_TYPES,
@@ -43,7 +44,6 @@ class ConversationWriter:
     mid_system: the upstream takes the role system in mid-conversation.
     same_protocol: the request came in this protocol, so extra fields are written again.
     effort: path and value of the effort of a message in mid-conversation, for requests of this protocol.
-    unsigned: thinking blocks without a signature are written again.
     """
 
     __slots__ = (
@@ -53,7 +53,6 @@ class ConversationWriter:
         "_marks",
         "_mid_system",
         "_same_protocol",
-        "_unsigned",
         "turns",
     )
 
@@ -64,7 +63,6 @@ class ConversationWriter:
         mid_system: bool,
         same_protocol: bool = False,
         effort: tuple[str, str] | None = None,
-        unsigned: bool = False,
     ) -> None:
         self.turns: list[JSONObject] = []
         self._ledger = ledger
@@ -72,7 +70,6 @@ class ConversationWriter:
         self._same_protocol = same_protocol
         self._mid_system = mid_system
         self._effort = effort
-        self._unsigned = unsigned
         self._last = ""  # the role of the last turn
 
     def add(self, message: Message) -> None:
@@ -108,24 +105,6 @@ class ConversationWriter:
     def disallow_system(self) -> None:
         """Write the system messages that follow as text of the user."""
         self._mid_system = False
-
-    def needs_thinking(self) -> bool:
-        """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
-
-        With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found `text`"
-        (inspect_ai#3025, read 2026-11-22).
-        """
-        turns = self.turns
-        last = len(turns) - 1
-        while last >= 0 and turns[last]["role"] != "assistant":
-            last -= 1
-        if last < 0 or last + 1 == len(turns):
-            return False
-        after = turns[last + 1]["content"]
-        if type(after) is str or after[0]["type"] != "tool_result":
-            return False
-        # Results follow calls, so the content of the assistant turn is a list.
-        return turns[last]["content"][0]["type"] not in ("thinking", "redacted_thinking")
 
     # --- roles --------------------------------------------------------------------------------------------
 
@@ -241,10 +220,11 @@ class ConversationWriter:
 
     def _thinking_blocks(self, part: Reasoning) -> Iterable[JSONObject]:
         signature = part.signature
-        if signature is None and self._unsigned and part.text and not part.forged:
+        if signature is None and self._same_protocol and part.text and not part.forged:
+            # A server that signs nothing takes back its own reasoning.
             return ({"type": "thinking", "thinking": part.text, "signature": "", **(part.extra or {})},)
         if signature is None:
-            self._ledger.dropped(part.path, "unsigned reasoning: the upstream accepts only what it signed")
+            self._ledger.dropped(part.path, UNSIGNED)
             return ()
         if signature.origin != NAME:
             self._ledger.add(
@@ -254,9 +234,7 @@ class ConversationWriter:
             )
             return ()
         if self._same_protocol and part.extra:
-            self._ledger.dropped(
-                f"{part.path}/cache_control", "cache_control cannot be set on thinking blocks"
-            )
+            self._ledger.dropped(f"{part.path}/cache_control", MARKED)
         return (signature.native,)
 
     def _opaque_blocks(self, part: OpaquePart) -> Iterable[JSONObject]:

@@ -1,8 +1,8 @@
 """Write the neutral request as a body for an upstream, and the headers that the body needs.
 
 Leading system messages become `system`, all other messages turns (`messages_out`). Conflicts between settings are
-resolved at the end. A request of this protocol keeps the client's settings, and only its conversation is written again;
-with `Capabilities.relay` "rewrite" so is all that passes and capabilities may change.
+resolved at the end. A request of this protocol (`Capabilities.relay` "rewrite") keeps all of the client's settings that
+passes and capabilities do not change.
 """
 
 from __future__ import annotations
@@ -26,11 +26,7 @@ from dragoman.protocols.anthropic_messages.request_messages_out import (
     merge_extra,
     plain_or_blocks,
 )
-from dragoman.protocols.anthropic_messages.request_thinking import (
-    drop_thinking_in_tool_loop,
-    resolve_thinking_conflicts,
-    write_thinking,
-)
+from dragoman.protocols.anthropic_messages.request_thinking import resolve_thinking_conflicts, write_thinking
 from dragoman.protocols.anthropic_messages.tables import (
     BETA_HEADER,
     CACHE_OPTION_TTL_NAMES,
@@ -79,7 +75,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     out.update(tools)
     write_user_and_tier(request, out, ledger)
     write_thinking(request, capabilities, out, ledger)
-    resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
+    resolve_thinking_conflicts(request, capabilities, out, ledger)
     if response_format is not None and response_format.schema is not None:
         out.setdefault("output_config", {})["format"] = _write_format(response_format, ledger)
     marks.finish(out.get("cache_control"), ledger)
@@ -129,25 +125,23 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
 
 
 def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
-    """Return the client's body with its conversation written again, because passes change the conversation."""
-    out = dict(request.raw)
+    """Return the client's body with its conversation written again, and all that passes and capabilities change."""
+    out = dict(request.native)
     out["model"] = request.model
-    out.setdefault("max_tokens", capabilities.max_tokens)
     reasoning = request.reasoning
     effort = None
     if reasoning is not None and reasoning.effort is not None:
         effort = (reasoning.effort_path or reasoning.path, reasoning.effort)
-    rewrites_settings = capabilities.relay == "rewrite"
     marks = CacheControlWriter()
     conversation = ConversationWriter(
-        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort, unsigned=rewrites_settings
+        ledger, marks, capabilities.mid_system, same_protocol=True, effort=effort
     )
     out.pop("system", None)
     system: list[JSONObject] = []
     for message in request.messages:
-        if rewrites_settings and capabilities.thinking == "none":
+        if capabilities.thinking == "none":
             message = _without_reasoning(message, ledger)
-        is_first = rewrites_settings and message.role == "system" and not conversation.turns
+        is_first = message.role == "system" and not conversation.turns
         if message.path == "/system" or (is_first and not message.path.startswith("/messages/")):
             # The client's system text, and messages that a pass has put before it.
             system += conversation.system_blocks(message)
@@ -156,15 +150,9 @@ def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if system:
         out["system"] = plain_or_blocks(system)
     out["messages"] = conversation.turns
-    if rewrites_settings:
-        _rewrite_settings(request, capabilities, out, marks, ledger)
-        resolve_thinking_conflicts(request, capabilities, out, conversation.needs_thinking, ledger)
-        marks.finish(out.get("cache_control"), ledger)
-    else:
-        drop_thinking_in_tool_loop(request, out, conversation.needs_thinking, ledger)
-        for param in () if capabilities.sampling else SAMPLING_PARAMS:
-            if out.pop(param, None) is not None:
-                ledger.dropped(f"/{param}", "the upstream's models do not accept sampling settings")
+    _rewrite_settings(request, capabilities, out, marks, ledger)
+    resolve_thinking_conflicts(request, capabilities, out, ledger)
+    marks.finish(out.get("cache_control"), ledger)
     return out
 
 
@@ -185,7 +173,7 @@ def _rewrite_settings(
 ) -> None:
     """Write again what passes may have changed in the client's body, and what capabilities change."""
     params, extra = request.params, request.extra or {}
-    for param in read_settings(request.raw, {}):
+    for param in read_settings(request.native, {}):
         if param not in params:
             _remove(out, PARAM_PATHS[param])
     out.setdefault("max_tokens", capabilities.max_tokens)  # required

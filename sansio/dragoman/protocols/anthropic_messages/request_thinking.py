@@ -6,13 +6,16 @@ budget, because all protocols have it. Conflicts are resolved when the rest of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.parameters import BUDGETS, DEFAULT_EFFORT, EFFORTS, MIN_BUDGET, effort_of_budget, fit_effort
 from dragoman._ir.request import ReasoningConfig, Request
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
-from dragoman.codec import Capabilities
+from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.protocols.anthropic_messages.checks import text_or_empty
+from dragoman.protocols.anthropic_messages.request_messages_in import is_made_search
 from dragoman.protocols.anthropic_messages.tables import MIN_TOP_P, NATIVE_EFFORTS, SAMPLING_PARAMS
 
 
@@ -41,14 +44,11 @@ def write_thinking(request: Request, capabilities: Capabilities, out: JSONObject
 
 
 def resolve_thinking_conflicts(
-    request: Request,
-    capabilities: Capabilities,
-    out: JSONObject,
-    needs_thinking: Callable[[], bool],
-    ledger: Ledger,
+    request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger
 ) -> None:
-    """Drop settings that the API refuses together. needs_thinking: see drop_thinking_in_tool_loop."""
-    drop_thinking_in_tool_loop(request, out, needs_thinking, ledger)
+    """Drop settings that the API refuses together."""
+    if request.reasoning is not None:
+        drop_thinking_in_tool_loop(out, _path(request.reasoning), ledger)
     thinks = (out.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     for param in SAMPLING_PARAMS:
         value = out.get(param)
@@ -64,20 +64,36 @@ def resolve_thinking_conflicts(
             del out[param]
 
 
-def drop_thinking_in_tool_loop(
-    request: Request, out: JSONObject, needs_thinking: Callable[[], bool], ledger: Ledger
-) -> None:
-    """Drop a budget of thinking in the middle of a tool loop whose reasoning is missing.
-
-    needs_thinking: returns True if the conversation is in a tool loop that began without thinking.
-    """
-    config, thinking = request.reasoning, out.get("thinking") or {}
-    if config is not None and thinking.get("type") == "enabled" and needs_thinking():
+def drop_thinking_in_tool_loop(out: JSONObject, path: str, ledger: Ledger) -> None:
+    """Drop a budget of thinking in the middle of a tool loop whose reasoning is missing. path: of the setting."""
+    thinking = out.get("thinking")
+    if type(thinking) is dict and thinking.get("type") == "enabled" and _needs_thinking(out["messages"]):
         ledger.altered(
-            _path(config),
-            "reasoning was switched off: the request lacks the reasoning before the last tool calls",
+            path, "reasoning was switched off: the request lacks the reasoning before the last tool calls"
         )
         del out["thinking"]
+
+
+def _needs_thinking(messages: list[JSON]) -> bool:
+    """Return True if the conversation is in a tool loop whose last assistant turn begins without thinking.
+
+    With thinking enabled the API refuses that: "Expected `thinking` or `redacted_thinking`, but found `text`"
+    (inspect_ai#3025, read 2026-11-22).
+    """
+    last = len(messages) - 1
+    while last >= 0 and messages[last].get("role") != "assistant":
+        last -= 1
+    if last < 0 or last + 1 == len(messages) or _first_type(messages[last + 1]) != "tool_result":
+        return False
+    while last > 0 and messages[last - 1].get("role") == "assistant":
+        last -= 1  # the server joins them into one turn
+    return _first_type(messages[last]) not in ("thinking", "redacted_thinking")
+
+
+def _first_type(message: JSONObject) -> JSON:
+    content = message.get("content")
+    first = content[0] if type(content) is list and content else None
+    return first.get("type") if type(first) is dict else None
 
 
 # Values that the API refuses with thinking: any temperature but 1, any top_k, and a top_p below 0.95
@@ -167,3 +183,54 @@ def _path(config: ReasoningConfig) -> str:
 
 def _effort_path(config: ReasoningConfig) -> str:
     return config.effort_path or _path(config)
+
+
+# --- signatures in a body that is relayed, see SignaturePlaces --------------------------------------------
+
+_FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
+
+UNSIGNED = "unsigned reasoning: the upstream accepts only what it signed"
+MARKED = "cache_control cannot be set on thinking blocks"
+
+
+def _replace_signed_block(
+    block: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Sequence[JSON]:
+    """Return the vendor's own block, and nothing for blocks that the API would refuse."""
+    if native is not None:
+        if "cache_control" in block:
+            ledger.dropped(f"{path}/cache_control", MARKED)
+        return (native,)
+    if is_made_search(block):
+        return ()
+    field = _FIELDS.get(text_or_empty(block.get("type")))
+    if field is not None and not block.get(field):
+        ledger.dropped(path, UNSIGNED)
+        return ()
+    return (block,)
+
+
+def _finish_signatures(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+    """Start the conversation at its last summary, if Dragoman made it, and fit the settings to lost reasoning."""
+    body["messages"] = _from_summary(body["messages"], signer)
+    drop_thinking_in_tool_loop(body, "/thinking", ledger)
+
+
+def _from_summary(messages: list[JSON], signer: Signer) -> list[JSON]:
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        content = message.get("content")
+        for number in range(len(content) - 1, -1, -1) if type(content) is list else ():
+            summary = unwrap_summary(content[number], signer)
+            if summary is None:
+                continue
+            text = {key: value for key, value in content[number].items() if key == "cache_control"}
+            start = {"role": "user", "content": [{"type": "text", "text": summary, **text}]}
+            rest = content[number + 1 :]
+            return [start, *([{**message, "content": rest}] if rest else []), *messages[index + 1 :]]
+    return messages
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    members=("content",), fields=_FIELDS, replace=_replace_signed_block, finish=_finish_signatures
+)

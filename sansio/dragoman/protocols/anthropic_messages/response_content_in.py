@@ -96,7 +96,7 @@ class ContentBlockReader:
         block = self.open[index] = StreamedBlock(index, native["type"], native)
         kind = block.kind
         if kind == "text":
-            events = self._start_text(block, native.get("text"))
+            events = [*self._add_text(block, native.get("text"))]
             citations = native.get("citations")
             for citation in citations if type(citations) is list else ():
                 events += self._add_citation(block, citation)
@@ -104,7 +104,7 @@ class ContentBlockReader:
         if kind == "thinking":
             if self._context.request.protocol == NAME:  # for other clients the signature holds them
                 self._ledger.unknown_fields(f"/content/{index}", extra_fields(native, KNOWN_THINKING_BLOCK))
-            return self._start_thinking(block, native.get("thinking"))
+            return [*self._add_thinking(block, native.get("thinking"))]
         if kind == "tool_use":
             return [self._start_call(block)]
         return []
@@ -130,18 +130,26 @@ class ContentBlockReader:
         self.called = True
         return self._start_block(block, BlockKind.TOOL_CALL, ToolHead(call_id, name))
 
-    def _start_text(self, block: StreamedBlock, text: JSON) -> list[Event]:
-        """Return the first text of a block. MessagesReader.read() returns the rest."""
+    def _add_text(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
         if type(text) is not str or not text:
-            return []
-        return [self._start_block(block, BlockKind.TEXT), TextDelta(block.number, text)]
+            return ()
+        if block.number >= 0:
+            return (TextDelta(block.number, text),)
+        return (self._start_block(block, BlockKind.TEXT), TextDelta(block.number, text))
 
-    def _start_thinking(self, block: StreamedBlock, text: JSON) -> list[Event]:
-        """Return the first text of a block. MessagesReader.read() returns the rest."""
+    def _add_thinking(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
         if type(text) is not str or not text:
-            return []
+            return ()
         block.texts.append(text)
-        return [self._start_block(block, BlockKind.REASONING), ReasoningDelta(block.number, text)]
+        if block.number >= 0:
+            return (ReasoningDelta(block.number, text),)
+        return (self._start_block(block, BlockKind.REASONING), ReasoningDelta(block.number, text))
+
+    def _add_arguments(self, block: StreamedBlock, text: JSON) -> Sequence[Event]:
+        if type(text) is not str or not text:
+            return ()
+        block.texts.append(text)
+        return (ArgumentsDelta(block.number, text),)
 
     def _add_citation(self, block: StreamedBlock, citation: JSON) -> list[Event]:
         if type(citation) is not dict:
@@ -156,21 +164,24 @@ class ContentBlockReader:
         events.append(Annotation(block.number, NAME, citation, url, title, path=path))
         return events
 
-    def delta(self, block: StreamedBlock, delta_type: JSON, delta: JSONObject) -> Sequence[Event]:
-        """Return the events of a delta that MessagesReader.read() does not read itself."""
-        kind = block.kind
+    def delta(self, block: StreamedBlock, delta: JSONObject) -> Sequence[Event]:
+        """Return the events of content_block_delta."""
+        kind, delta_type = block.kind, delta.get("type")
         if kind == "text":
             if delta_type == "text_delta":
-                return self._start_text(block, delta.get("text"))
+                return self._add_text(block, delta.get("text"))
             if delta_type == "citations_delta":
                 return self._add_citation(block, delta.get("citation"))
         elif kind == "thinking":
             if delta_type == "thinking_delta":
-                return self._start_thinking(block, delta.get("thinking"))
+                return self._add_thinking(block, delta.get("thinking"))
             if delta_type == "signature_delta":
                 block.native = {**block.native, "signature": delta.get("signature")}
                 return ()
-        elif kind != "tool_use":
+        elif kind == "tool_use":
+            if delta_type == "input_json_delta":
+                return self._add_arguments(block, delta.get("partial_json"))
+        else:
             self._extend_opaque(block, delta_type, delta)
             return ()
         self._ledger.add(

@@ -85,31 +85,6 @@ class MessagesReader:
         if type(value) is not dict:
             raise unreadable_response("an event is not a JSON object")
         kind = value.get("type")
-        if kind == "content_block_delta":  # the hot path
-            delta = value.get("delta")
-            index = value.get("index", 0)
-            block = self._blocks.open.get(index) if type(index) is int else None
-            if block is None or type(delta) is not dict:
-                raise unreadable_response("a delta came for a block that is not open")
-            if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
-                self._blocks.note_fields(block, value, delta)
-            delta_type = delta.get("type")
-            if delta_type == "text_delta" and block.kind == "text":
-                text = delta.get("text")
-                if block.number >= 0 and type(text) is str and text:
-                    return (TextDelta(block.number, text),)
-            elif delta_type == "input_json_delta" and block.number >= 0:
-                text = delta.get("partial_json")
-                if type(text) is str and text:
-                    block.texts.append(text)
-                    return (ArgumentsDelta(block.number, text),)
-                return ()
-            elif delta_type == "thinking_delta" and block.number >= 0 and block.kind == "thinking":
-                text = delta.get("thinking")
-                if type(text) is str and text:
-                    block.texts.append(text)
-                    return (ReasoningDelta(block.number, text),)
-            return self._blocks.delta(block, delta_type, delta)
         if frame.event == b"error":
             kind = "error"
         elif type(kind) is not str:
@@ -203,6 +178,16 @@ class MessagesReader:
         events += blocks.start(index, value.get("content_block"))
         return events
 
+    def _block_delta(self, value: JSONObject) -> Sequence[Event]:
+        index = value.get("index", 0)
+        block = self._blocks.open.get(index) if type(index) is int else None
+        delta = value.get("delta")
+        if block is None or type(delta) is not dict:
+            raise unreadable_response("a delta came for a block that is not open")
+        if not (value.keys() <= EVENT_FIELDS and delta.keys() <= DELTA_FIELDS):
+            self._blocks.note_fields(block, value, delta)
+        return self._blocks.delta(block, delta)
+
     def _block_stop(self, value: JSONObject) -> Sequence[Event]:
         index = value.get("index", 0)
         block = self._blocks.open.pop(index, None) if type(index) is int else None
@@ -289,6 +274,7 @@ class MessagesReader:
 _HANDLERS = {
     "message_start": MessagesReader._message_start,
     "content_block_start": MessagesReader._block_start,
+    "content_block_delta": MessagesReader._block_delta,
     "content_block_stop": MessagesReader._block_stop,
     "message_delta": MessagesReader._message_delta,
     "message_stop": MessagesReader._message_stop,

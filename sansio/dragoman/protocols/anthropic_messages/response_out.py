@@ -40,7 +40,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, child
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, wrap_summary
 from dragoman._wire.json import JSON, JSONObject, encode, encode_text, is_object_text
 from dragoman._wire.sse import encode_frame
 from dragoman.codec import ResponseContext
@@ -54,7 +54,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     SEARCH_ID_PREFIX,
     STOP_REASON_NAMES,
     STREAMED_INPUT,
-    SUMMARY_ORIGIN,
 )
 from dragoman.protocols.anthropic_messages.usage import write_start_usage, write_usage
 
@@ -474,5 +473,4 @@ def write_search(search: Search, response_id: str, index: int) -> tuple[JSONObje
 
 def write_compaction(text: str, signer: Signer) -> JSONObject:
     """Return the block of a summary, which replaces the conversation before it."""
-    wrapped = signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": text}))
-    return {"type": "compaction", "content": text, "encrypted_content": wrapped}
+    return {"type": "compaction", "content": text, "encrypted_content": wrap_summary(text, signer)}

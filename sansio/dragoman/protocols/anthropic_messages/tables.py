@@ -95,10 +95,6 @@ TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_W
 
 # --- blocks -----------------------------------------------------------------------------------------------
 
-# Origin of the signatures of summaries that Dragoman made, see `_transforms.compaction`.
-SUMMARY_ORIGIN = "dragoman"
-SUMMARY_PREFIX = "Summary of the conversation so far:\n"
-
 # Start of the line that Claude Code puts into the system text for its provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
 

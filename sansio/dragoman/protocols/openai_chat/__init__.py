@@ -10,6 +10,7 @@ from dragoman._wire.sse import encode_comment
 from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, UpstreamSpec
 from dragoman.protocols.openai_chat.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_chat.observer import ChatObserver
+from dragoman.protocols.openai_chat.reasoning import SIGNATURE_PLACES
 from dragoman.protocols.openai_chat.request_in import read_request
 from dragoman.protocols.openai_chat.request_out import write_request
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
@@ -48,6 +49,8 @@ SPEC = UpstreamSpec(
     error_markers=(b"error", b'"detail"', b'"message"'),
     output_member="choices",
     max_stop_sequences=MAX_STOPS,
+    echoed_members=("functions", "tools"),
+    signature_places=SIGNATURE_PLACES,
     # Signatures are in a member that no official type has, and many clients drop such members.
     clients_drop_signatures=True,
     needs_usage=False,

@@ -10,22 +10,27 @@ string and its calls in one list, so only the ids of our own entries show where 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import SignaturePlaces
 from dragoman.protocols.openai_chat.checks import (
     KNOWN_REASONING_ENTRY,
     extra_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
+    CALL_EXTRAS,
+    EXTRA_CONTENT,
     NAME,
     REASONING_FIELDS,
 )
+from dragoman.protocols.openai_chat.tools import deep_merge
 
 # The members of an entry that are text and grow piece by piece.
 _TEXT_KEYS = ("text", "summary", "thinking")
@@ -171,13 +176,6 @@ class ReasoningFields:
         return fields
 
 
-def is_wrapped_entry(entry: JSON) -> bool:
-    """True if an entry has a wrapped signature of ours."""
-    return type(entry) is dict and any(
-        type(entry.get(key)) is str and Signer.is_wrapped(entry[key]) for key in CLOSING_KEYS
-    )
-
-
 # The protocols whose signatures travel inside Chat, named as signatures name them.
 _MESSAGES = "anthropic_messages"
 _RESPONSES = "openai_responses"
@@ -194,7 +192,7 @@ def position_id(position: Position) -> str | None:
     return None if position == _START else f"drg-{position[0]}-{position[1]}"
 
 
-def _position_of(entry: JSONObject) -> Position:
+def position_of(entry: JSONObject) -> Position:
     found = _POSITION_ID.fullmatch(entry["id"]) if type(entry.get("id")) is str else None
     return _START if found is None else (int(found[1]), int(found[2]))
 
@@ -291,7 +289,7 @@ def _signed_entry(
         if type(value) is str and Signer.is_wrapped(value):
             text, signature = before + entry_text(entry), signer.unwrap(value)
             block = Reasoning(text, signature, extra=extra, path=f"{path}/{key}", forged=signature is None)
-            return block, _position_of(entry)
+            return block, position_of(entry)
     signature = _vendor_signature(entry, before)
     if signature is None:
         return None
@@ -320,18 +318,6 @@ def _vendor_signature(entry: JSONObject, before: str) -> Signature | None:
     return None
 
 
-def unwrapped_fields(raw: JSONObject) -> JSONObject:
-    """Return the reasoning members of a raw message, without entries that have wrapped signatures of ours."""
-    fields: JSONObject = {}
-    for key in REASONING_FIELDS:
-        value = raw.get(key)
-        if type(value) is list:
-            value = [entry for entry in value if not is_wrapped_entry(entry)]
-        if value:
-            fields[key] = value
-    return fields
-
-
 def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
     """Add reasoning that is plain text to the member that the upstream reads."""
     before = fields.get(field)
@@ -342,10 +328,6 @@ def add_texts(fields: JSONObject, field: str, texts: list[str]) -> None:
         fields[field] = entries
     else:
         fields[field] = "\n\n".join([before, *texts] if type(before) is str else texts)
-
-
-# The path of reasoning with a wrapped signature ends with the member that held it.
-_WRAPPED = ("/data", "/signature")
 
 
 def native_reasoning(block: Reasoning) -> JSONObject:
@@ -359,7 +341,7 @@ def native_reasoning(block: Reasoning) -> JSONObject:
 def stands_in_fields(block: Reasoning) -> bool:
     """True if reasoning of a Chat request is written with the raw members of its message."""
     steps = block.path.split("/", 4)
-    return len(steps) > 3 and steps[3] in REASONING_FIELDS and not block.path.endswith(_WRAPPED)
+    return len(steps) > 3 and steps[3] in REASONING_FIELDS
 
 
 def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[JSONObject]]:
@@ -386,3 +368,63 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
                 value = f"{before}\n\n{value}"
             fields[key] = value
     return fields, leading
+
+
+# --- signatures in the client's body, see SignaturePlaces ---------------------------------------------------
+
+LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
+
+
+def call_extras(native: JSONObject) -> Iterable[tuple[str, JSONObject]]:
+    """Yield the ids of calls and the members that go back onto them."""
+    extras = native.get(CALL_EXTRAS)
+    for call_id, extra in extras.items() if type(extras) is dict else ():
+        if type(extra) is dict:
+            yield call_id, extra
+
+
+def put_on_call(calls: list[JSON], call_id: str, position: int, extra: JSONObject) -> bool:
+    """Put members back onto their call: by id or, because ids may have changed, by position. False if there is none."""
+    ids = [call.get("id") if type(call) is dict else None for call in calls]
+    at = ids.index(call_id) if call_id in ids else position
+    if at >= len(calls):
+        return False
+    calls[at] = deep_merge(extra, calls[at])
+    return True
+
+
+def _replace_signed_entry(
+    entry: JSONObject, native: JSONObject | None, message: JSONObject, path: str, ledger: Ledger
+) -> Iterable[JSON]:
+    """Return the server's own entries, and put what else it signed into the message."""
+    if native is None:
+        return (entry,)
+    fields, leading = join_native_reasoning([native])
+    entries: list[JSON] = fields.pop("reasoning_details", [])
+    for key, value in fields.items():
+        message.setdefault(key, value)
+    if leading:
+        content = message.get("content")
+        message["content"] = leading + (
+            [{"type": "text", "text": content}] if type(content) is str else content or []
+        )
+    extra_content = native.get(EXTRA_CONTENT)
+    if type(extra_content) is dict:
+        message[EXTRA_CONTENT] = deep_merge(message.get(EXTRA_CONTENT), extra_content)
+    calls = message.get("tool_calls")
+    for call_id, extra in call_extras(native):
+        if type(calls) is not list or not put_on_call(calls, call_id, position_of(entry)[1], extra):
+            ledger.dropped(path, LOST_CALL)
+    return entries
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    members=("reasoning_details", "thinking_blocks"),
+    fields={
+        "reasoning.encrypted": "data",
+        "reasoning.text": "signature",
+        "redacted_thinking": "data",
+        "thinking": "signature",
+    },
+    replace=_replace_signed_entry,
+)

@@ -96,7 +96,6 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         protocol=NAME,
         model=model,
         messages=_read_messages(body.get("messages"), signer),
-        raw=body,
         tools=tools,
         tool_choice=tool_choice,
         parallel_tool_calls=parallel,

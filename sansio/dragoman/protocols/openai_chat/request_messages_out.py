@@ -17,11 +17,13 @@ from dragoman._ir.tools import CacheMark
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.reasoning import (
+    LOST_CALL,
     add_texts,
+    call_extras,
     join_native_reasoning,
     native_reasoning,
+    put_on_call,
     stands_in_fields,
-    unwrapped_fields,
 )
 from dragoman.protocols.openai_chat.tables import (
     BREAKPOINT_TTL_NAMES,
@@ -30,6 +32,7 @@ from dragoman.protocols.openai_chat.tables import (
     EXTRA_CONTENT,
     MAX_CACHE_MARKS,
     NAME,
+    REASONING_FIELDS,
 )
 from dragoman.protocols.openai_chat.tools import deep_merge, write_cache_control
 
@@ -51,17 +54,15 @@ class PartWriter:
     """Writes the parts of one request.
 
     same_protocol: the request came as Chat Completions, so its own members are sent on.
-    exact: it did, and its forms and boundaries of messages are kept as well.
     """
 
-    __slots__ = ("_cache_marks", "_request", "capabilities", "exact", "ledger", "same_protocol")
+    __slots__ = ("_cache_marks", "_request", "capabilities", "ledger", "same_protocol")
 
     def __init__(
         self, request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
     ) -> None:
         self._request = request
         self.same_protocol = same_protocol
-        self.exact = same_protocol and capabilities.relay == "exact"
         self.capabilities = capabilities
         self.ledger = ledger
         self._cache_marks: list[tuple[JSONObject, str, CacheMark]] = []  # in order
@@ -91,22 +92,17 @@ class PartWriter:
             return
         if len(content) > start:
             last = content[-1]
-            self.write_mark(part.cache, message, last)
+            self.write_mark(part.cache, last)
             if self.same_protocol and part.extra:
-                content[-1] = deep_merge(last, part.extra)
+                last.update(deep_merge(last, part.extra))
         elif part.cache is not None:
             self.ledger.dropped(part.cache.path, "the marked part was left out")
 
-    def write_mark(self, mark: CacheMark | None, message: Message | None, part: JSONObject) -> None:
-        """Put a cache mark on a wire part, or record its loss. `write_message_fields` writes that of a message."""
+    def write_mark(self, mark: CacheMark | None, part: JSONObject) -> None:
+        """Put a cache mark on a wire part, or record its loss."""
         if mark is None:
             return
-        if self.exact:
-            if not mark.path.endswith("/cache_control"):
-                part["prompt_cache_breakpoint"] = _breakpoint(mark)
-            elif message is None or mark.path != f"{message.path}/cache_control":
-                part["cache_control"] = write_cache_control(mark)
-        elif self.capabilities.cache_marks == "none":
+        if self.capabilities.cache_marks == "none":
             self.ledger.dropped(mark.path, "the upstream does not accept cache marks")
         else:
             name, form = _MARKS[self.capabilities.cache_marks]
@@ -135,23 +131,22 @@ class PartWriter:
             self.ledger.dropped(f"{message.path}/phase", "Chat Completions has no message phases")
         if not self.same_protocol:
             return
-        raw = self.raw_message(message)
-        for key in ("cache_control", "annotations"):
-            if raw.get(key) is not None and (self.exact or key == "annotations"):
-                body[key] = raw[key]
+        annotations = self.raw_message(message).get("annotations")
+        if annotations is not None:
+            body["annotations"] = annotations
         if message.extra:
             body.update(message.extra)
 
     def write_content(self, parts: list[JSONObject]) -> JSON:
         """Return the parts, as one string if that is enough."""
-        if len(parts) < 2 or (self.capabilities.text_content == "string" and not self.exact):
+        if len(parts) < 2 or self.capabilities.text_content == "string":
             return join_plain_texts(parts)
         return parts
 
     def raw_message(self, message: Message) -> JSONObject:
         """Return the message as the client sent it, {} for one that a pass has added."""
         head, _, index = message.path.rpartition("/")
-        found: JSONObject = self._request.raw["messages"][int(index)] if head == "/messages" else {}
+        found: JSONObject = self._request.native["messages"][int(index)] if head == "/messages" else {}
         return found
 
     def _media(self, part: Media, content: list[JSONObject]) -> None:
@@ -186,7 +181,7 @@ class PartWriter:
         if part.filename is not None:
             file["filename"] = part.filename
         if part.source == "base64":
-            if not self.exact and part.filename is None:
+            if part.filename is None:
                 # "The name of the file, used when passing the file to the model as a string." (openai-python 3.54.0)
                 file["filename"] = "document.pdf" if part.media_type == "application/pdf" else "document"
             file["file_data"] = part.data if part.media_type is None else _data_uri(part)
@@ -308,7 +303,7 @@ class _TurnWriter:
     def add(self, part: Part, message: Message) -> None:
         same_protocol = self._writer.same_protocol
         if isinstance(part, ToolCall):
-            self._add_call(part, message)
+            self._add_call(part)
         elif isinstance(part, Reasoning):
             self._add_reasoning(part, message)
         elif isinstance(part, Refusal):
@@ -328,23 +323,19 @@ class _TurnWriter:
         before = self.content.pop(-2)
         self.content[-1]["text"] = before["text"] + self.content[-1]["text"]
 
-    def _add_call(self, call: ToolCall, message: Message) -> None:
+    def _add_call(self, call: ToolCall) -> None:
         writer = self._writer
-        if writer.exact and call.path.endswith("/function_call"):  # the legacy form
-            function = {"name": call.name, "arguments": call.input}
-            self.body["function_call"] = deep_merge(function, call.extra or {})
-            return
         body = _tool_call(call)
         mark = call.cache
         if mark is not None:
-            if writer.exact or writer.capabilities.cache_marks == "none":
-                writer.write_mark(mark, message, body)
+            if writer.capabilities.cache_marks == "none":
+                writer.write_mark(mark, body)
             elif self.content and self.content[-1].keys() >= TEXT_PART_KEYS:
                 writer.ledger.altered(
                     mark.path,
                     "tool calls cannot have cache marks in Chat Completions: moved to the text before",
                 )
-                writer.write_mark(mark, message, self.content[-1])
+                writer.write_mark(mark, self.content[-1])
             else:
                 writer.ledger.dropped(mark.path, "there is no text before the tool call to put the mark on")
         self.calls.append(deep_merge(body, call.extra) if writer.same_protocol and call.extra else body)
@@ -352,13 +343,12 @@ class _TurnWriter:
     def _add_reasoning(self, reasoning: Reasoning, message: Message) -> None:
         self.reasoning.append(reasoning)
         # Reasoning that a pass has added replaces the client's members.
-        if self._writer.same_protocol and (self._writer.exact or stands_in_fields(reasoning)):
-            self.client_fields[message.path] = unwrapped_fields(self._writer.raw_message(message))
+        if self._writer.same_protocol and stands_in_fields(reasoning):
+            raw = self._writer.raw_message(message)
+            self.client_fields[message.path] = {key: raw[key] for key in REASONING_FIELDS if raw.get(key)}
         native = native_reasoning(reasoning)
-        extras = native.get(CALL_EXTRAS)
-        for call_id, extra in extras.items() if type(extras) is dict else ():
-            if type(extra) is dict:
-                self.call_extras.append((reasoning, len(self.calls), call_id, extra))
+        for call_id, extra in call_extras(native):
+            self.call_extras.append((reasoning, len(self.calls), call_id, extra))
         extra_content = native.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
             self.body[EXTRA_CONTENT] = deep_merge(self.body.get(EXTRA_CONTENT), extra_content)
@@ -367,19 +357,19 @@ class _TurnWriter:
         """Return the wire message, None if nothing is left of it. message: the first one of the turn."""
         fields, leading = self._reasoning_fields()
         self._restore_call_extras()
-        if not self._writer.exact:
-            self._add_dummy_signature()
+        self._add_dummy_signature()
         content = leading + self.content
         calls, body = self.calls, self.body
-        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER or self._writer.exact):
+        if not (content or self.refusals or calls or fields or body.keys() - _SPEAKER):
             return None
-        optional = bool(self.refusals or calls or body.get("audio") or body.get("function_call"))
-        body["content"] = self._content(content, optional, message)
+        optional = bool(self.refusals or calls or body.get("audio"))
+        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
+        body["content"] = self._writer.write_content(content) if content else None if optional else ""
         if self.refusals:
             body["refusal"] = "".join(self.refusals)
         if calls:
             body["tool_calls"] = calls
-        if not (fields or leading or self._writer.exact):
+        if not (fields or leading):
             self._add_placeholder(fields, message, in_loop)
         return {**body, **fields}
 
@@ -405,35 +395,17 @@ class _TurnWriter:
         if self._writer.capabilities.thought_signatures and self.calls:
             self.calls[0] = deep_merge(DUMMY_THOUGHT_SIGNATURE, self.calls[0])
 
-    def _content(self, content: list[JSONObject], optional: bool, message: Message) -> JSON:
-        """Return the content, None or "" if there is none."""
-        # "Required unless `tool_calls` or `function_call` is specified." (openai-python 3.54.0)
-        raw = self._writer.raw_message(message).get("content") if self._writer.exact else None
-        if not content:
-            return raw if self._writer.exact else None if optional else ""
-        if type(raw) is str and all(part.keys() == TEXT_PART_KEYS for part in content):
-            # The client sent one text, which was split where reasoning belongs.
-            return "".join([part["text"] for part in content])
-        return self._writer.write_content(content)
-
     def _restore_call_extras(self) -> None:
-        """Put members back onto their calls: by id or, because ids may have changed, by position."""
-        ids = [call["id"] for call in self.calls]
         for reasoning, position, call_id, extra in self.call_extras:
-            at = ids.index(call_id) if call_id in ids else position
-            if at < len(self.calls):
-                self.calls[at] = deep_merge(extra, self.calls[at])
-            else:
-                self._writer.ledger.dropped(
-                    reasoning.path, "the tool call that it belongs to is no longer in the conversation"
-                )
+            if not put_on_call(self.calls, call_id, position, extra):
+                self._writer.ledger.dropped(reasoning.path, LOST_CALL)
 
     def _reasoning_fields(self) -> tuple[JSONObject, list[JSONObject]]:
         """Return the earlier reasoning of the turn: members of the message, and parts at the start of its content."""
-        exact, ledger = self._writer.exact, self._writer.ledger
+        ledger = self._writer.ledger
         field = self._writer.capabilities.reasoning_field
         # Whether the client's own members are sent on.
-        returns_fields = exact or (self._writer.same_protocol and field is not None)
+        returns_fields = self._writer.same_protocol and field is not None
         natives: list[JSONObject] = []
         texts: list[str] = []
         if returns_fields:
@@ -452,7 +424,7 @@ class _TurnWriter:
                 ledger.add(
                     LossCode.FOREIGN_SIGNATURE, reasoning.path, "only its vendor can read this reasoning"
                 )
-            if reasoning.text and not exact:
+            if reasoning.text:
                 if field is None or field == "thinking_blocks":
                     # Such blocks need a signature, and we forge none.
                     ledger.dropped(
@@ -463,7 +435,7 @@ class _TurnWriter:
         fields, leading = join_native_reasoning(natives)
         if texts and field is not None:
             add_texts(fields, field, texts)
-        if returns_fields and not exact and field in _PLAIN_FIELDS:
+        if returns_fields and field in _PLAIN_FIELDS:
             for other in (_PLAIN_FIELDS - {field}) & fields.keys():
                 if fields.setdefault(field, fields[other]) == fields[other]:
                     del fields[other]  # the same text under the upstream's name for it

@@ -5,8 +5,8 @@ assistant message holds all calls of a turn, and "messages with role 'tool' must
 with 'tool_calls'" (ogx-ai/ogx#6367). So all results between two turns come first, then the media that they held (a tool
 message has only text), then the rest, in one user message: "conversation roles must alternate user and assistant"
 (llama.cpp#19851). Texts are one string where possible, because many servers accept nothing else: "invalid type:
-sequence, expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat keep their members and, unless they
-are repaired for the upstream (`Capabilities.relay`), their message boundaries and settings.
+sequence, expected a string" (DeepSeek, qwen-code#2320). Requests that came as Chat keep their members
+(`Capabilities.relay` "rewrite").
 
 All three threads were read on 2026-11-22.
 """
@@ -27,7 +27,6 @@ from dragoman.protocols.openai_chat.request_messages_out import (
     write_turn,
 )
 from dragoman.protocols.openai_chat.request_settings import (
-    write_native_settings,
     write_reasoning,
     write_response_format,
     write_settings,
@@ -36,7 +35,7 @@ from dragoman.protocols.openai_chat.tables import (
     NAME,
     REJECTED_PARAMS,
 )
-from dragoman.protocols.openai_chat.tools import deep_merge, write_native_tools, write_tools
+from dragoman.protocols.openai_chat.tools import deep_merge, write_tools
 
 
 def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
@@ -54,22 +53,16 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
                 code="unsupported_value",
             )
     same_protocol = request.protocol == NAME
-    exact = same_protocol and capabilities.relay == "exact"
-    messages = _messages(request, same_protocol, exact, capabilities, ledger)
+    messages = _messages(request, same_protocol, capabilities, ledger)
     out: JSONObject = {"model": request.model, "messages": messages}
     if request.stream:
         out["stream"] = True
-        if not exact or request.include_usage:
-            # Always requested. A writer for a client that did not request it leaves it out.
-            out["stream_options"] = {"include_usage": True}
-    if exact:
-        write_native_tools(request, out)
-        write_native_settings(request, out, ledger)
-    else:
-        write_tools(request, same_protocol, capabilities, out, ledger)
-        write_response_format(request, same_protocol, messages, out, ledger)
-        write_reasoning(request, same_protocol, capabilities, out, ledger)
-        write_settings(request, same_protocol, capabilities, out, ledger)
+        # Always requested. A writer for a client that did not request it leaves it out.
+        out["stream_options"] = {"include_usage": True}
+    write_tools(request, same_protocol, capabilities, out, ledger)
+    write_response_format(request, same_protocol, messages, out, ledger)
+    write_reasoning(request, same_protocol, capabilities, out, ledger)
+    write_settings(request, same_protocol, capabilities, out, ledger)
     if same_protocol:
         for key, value in (request.extra or {}).items():
             out[key] = deep_merge(out.get(key), value)
@@ -77,7 +70,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
 
 
 def _messages(
-    request: Request, same_protocol: bool, exact: bool, capabilities: Capabilities, ledger: Ledger
+    request: Request, same_protocol: bool, capabilities: Capabilities, ledger: Ledger
 ) -> list[JSONObject]:
     writer = MessageWriter(request, same_protocol, capabilities, ledger)
     messages = request.messages
@@ -87,7 +80,7 @@ def _messages(
     while index < count:
         end = index + 1
         if messages[index].role == "assistant":
-            while not exact and end < count and messages[end].role == "assistant":
+            while end < count and messages[end].role == "assistant":
                 end += 1
             writer.write_assistant_turn(messages[index:end], index > last_user)
         else:
@@ -123,7 +116,6 @@ class MessageWriter:
 
     __slots__ = (
         "_capabilities",
-        "_exact",
         "_ledger",
         "_out",
         "_same_protocol",
@@ -139,7 +131,6 @@ class MessageWriter:
         self._capabilities = capabilities
         self._ledger = ledger
         self._writer = PartWriter(request, same_protocol, capabilities, ledger)
-        self._exact = self._writer.exact
         # True if no turn needs reasoning or signatures.
         self._simple_turns = (
             not same_protocol
@@ -164,7 +155,7 @@ class MessageWriter:
         if body is None:
             body = write_turn(run, self._writer, in_loop)
         if body is not None:
-            if self._capabilities.turn_order == "alternate" and not self._exact and self._is_at_start():
+            if self._capabilities.turn_order == "alternate" and self._is_at_start():
                 self._out.append({"role": "user", "content": _FIRST_USER_TEXT})
                 self._ledger.add(
                     LossCode.REPAIRED,
@@ -219,7 +210,7 @@ class MessageWriter:
 
     def _add(self, body: JSONObject, message: Message) -> None:
         """Append a message, or merge it into the last one if the upstream requires that."""
-        before = self._out[-1] if self._out and not self._exact else None
+        before = self._out[-1] if self._out else None
         if before is None or before["role"] == "assistant":
             self._out.append(body)
         elif before["role"] == "tool" and body["role"] == "user" and self._capabilities.turn_order != "any":
@@ -265,7 +256,7 @@ class MessageWriter:
         result["content"] = self._writer.write_content([*_as_parts(result["content"]), *parts])
 
     def _system_role(self, message: Message) -> str:
-        if self._started and not self._exact and not self._capabilities.mid_system:
+        if self._started and not self._capabilities.mid_system:
             path = f"{message.path}/role"
             self._ledger.altered(
                 path, "sent as marked user text: the upstream does not accept the system role here"
@@ -282,7 +273,7 @@ class MessageWriter:
         content: list[JSONObject] = []
         for part in parts:
             self._writer.write_part(part, message, content)
-        if not content and not self._exact:
+        if not content:
             return None
         if role == "user" and message.role != "user":
             _tag_texts(content, "system")
@@ -294,7 +285,7 @@ class MessageWriter:
         """Return a tool message. Media that it cannot hold are appended to `media`."""
         content: list[JSONObject] = []
         for part in result.parts:
-            if self._exact or not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
+            if not isinstance(part, Media) or part.source == "text" or self._fits_result(part):
                 self._writer.write_part(part, message, content)
                 continue
             before = len(media)
@@ -307,20 +298,16 @@ class MessageWriter:
             self._ledger.altered(f"{result.path}/is_error", 'sent as the text "Error: " before the output')
         body: JSONObject = {"role": "tool", "tool_call_id": result.call_id}
         mark = result.cache
-        if mark is not None and not (self._exact and mark.path == f"{result.path}/cache_control"):
+        if mark is not None:
             texts = [part for part in content if part.get("type") == "text"]
             if texts:
-                self._writer.write_mark(mark, None, texts[-1])
+                self._writer.write_mark(mark, texts[-1])
             else:
                 self._ledger.dropped(mark.path, "the result has no text to put the cache mark on")
         body["content"] = self._writer.write_content(content)
         self._writer.write_message_fields(message, body)
         if self._same_protocol:
             body.update(result.extra or {})
-            raw = self._writer.raw_message(message)
-            if self._exact and raw["role"] == "function":  # the legacy form, paired by name
-                del body["tool_call_id"]
-                body.update(role="function", name=raw["name"])
         return body
 
     def _fits_result(self, part: Media) -> bool:

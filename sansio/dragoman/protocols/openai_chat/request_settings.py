@@ -150,7 +150,7 @@ def write_reasoning(
         and capabilities.reasoning_setting == "reasoning_effort"
     ):
         # Only the client has the template of the model, and with it the names of its settings.
-        out[CHAT_TEMPLATE_KWARGS] = request.raw[CHAT_TEMPLATE_KWARGS]
+        out[CHAT_TEMPLATE_KWARGS] = request.native[CHAT_TEMPLATE_KWARGS]
         config = msgspec.structs.replace(config, mode=None, path=config.effort_path)
     path = config.path or "/reasoning"
     if config.display is not None:
@@ -306,17 +306,6 @@ def write_settings(
         write_params(request, PARAM_NAMES[capabilities.max_tokens_field], converters, out, ledger)
         if not same_protocol:
             _derived_settings(request, capabilities, out, ledger)
-
-
-def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Put all settings of a Chat request into `out`, with limit, reasoning and format as they came."""
-    newer = request.raw.get("max_completion_tokens") is not None
-    write_params(request, PARAM_NAMES["max_completion_tokens" if newer else "max_tokens"], {}, out, ledger)
-    for key in REASONING_SETTINGS:
-        if request.raw.get(key) is not None:
-            out[key] = request.raw[key]
-    if request.response_format is not None:
-        out["response_format"] = request.raw["response_format"]
 
 
 def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:

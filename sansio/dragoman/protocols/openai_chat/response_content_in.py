@@ -140,7 +140,8 @@ class ChoiceReader:
             or delta.get("thinking_blocks")
         )
         if reasoning:
-            self._open(BlockKind.REASONING, out)
+            if self.kind is not BlockKind.REASONING:
+                self._open(BlockKind.REASONING, out)
             self._emit_reasoning(self.reasoning.add(delta), out)
         annotations = delta.get("annotations")
         if type(annotations) is list:
@@ -164,7 +165,8 @@ class ChoiceReader:
         """Read a part of content that is a list, as Mistral's servers send it."""
         kind = part.get("type") if type(part) is dict else None
         if kind == "thinking":
-            self._open(BlockKind.REASONING, out)
+            if self.kind is not BlockKind.REASONING:
+                self._open(BlockKind.REASONING, out)
             self._emit_reasoning(self.reasoning.add_part(part), out)
             return
         text = entry_text(part)
@@ -175,7 +177,8 @@ class ChoiceReader:
             out.append(Opaque(NAME, str(kind), part, path, self.index, round_trip=False))
 
     def _emit_text(self, kind: BlockKind, text: str, out: list[Event]) -> None:
-        self._open(kind, out)
+        if self.kind is not kind:
+            self._open(kind, out)
         if self._pending_citations and kind is BlockKind.TEXT:
             self._emit_citations(out)
         out.append(TextDelta(self.block, text))
@@ -230,9 +233,7 @@ class ChoiceReader:
                 self._ledger.dropped(path, "log probabilities of something other than text")
 
     def _open(self, kind: BlockKind, out: list[Event]) -> None:
-        """Open a block of this kind, if none is open."""
-        if self.kind is kind:
-            return
+        """Open a block of this kind."""
         self._end_block(out)
         self._emit_deferred(out)
         self.calls.end_complete(out)

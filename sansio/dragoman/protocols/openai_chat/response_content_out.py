@@ -30,8 +30,7 @@ NO_PHASE = "Chat Completions has no message phases"
 
 def uses_legacy_functions(context: ResponseContext) -> bool:
     """True if the client sent the legacy `functions`, and therefore reads only `function_call`."""
-    raw = context.request.raw
-    return context.request.protocol == NAME and bool(raw.get("functions")) and not raw.get("tools")
+    return bool(context.echo.get("functions")) and not context.echo.get("tools")
 
 
 def write_service_tier(tier: str | None, ledger: Ledger) -> str | None:

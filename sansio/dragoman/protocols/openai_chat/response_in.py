@@ -2,7 +2,7 @@
 
 `ChatReader` reads the members of a chunk and leaves its choices to `ChoiceReader`. The finish reason is held back until
 [DONE] or the end of the stream, because later chunks may correct it and bring the usage. A whole response is read as
-one chunk. There is a shortcut for the three deltas that make up nearly all frames.
+one chunk.
 """
 
 from __future__ import annotations
@@ -35,13 +35,9 @@ from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
 from dragoman.protocols.openai_chat.tables import (
-    CALL_SHAPE,
     CHOICE_SHAPE,
     CHUNK_FIELDS,
     ERROR_FINISH_REASONS,
-    FUNCTION_SHAPE,
-    IGNORABLE_CHOICE_FIELDS,
-    IGNORABLE_CHUNK_FIELDS,
     NAME,
     RESPONSE_SHAPE,
     RESPONSE_TIER_ALIASES,
@@ -50,6 +46,7 @@ from dragoman.protocols.openai_chat.tables import (
 from dragoman.protocols.openai_chat.usage import read_usage
 
 _NO_EVENTS: tuple[Event, ...] = ()
+_NO_FIELDS: JSONObject = {}
 _PADDING = b"obfuscation"
 
 
@@ -104,8 +101,7 @@ class ChatReader:
             if frame.event != b"error":
                 raise unreadable_response(f"a chunk is {kind_of(chunk)}")
             chunk = {"error": chunk}
-        events = self._read_simple(chunk)
-        return self._read_chunk(chunk, frame.event) if events is None else events
+        return self._read_chunk(chunk, frame.event)
 
     def eof(self) -> Sequence[Event]:
         if self._ended:
@@ -134,55 +130,24 @@ class ChatReader:
             out += self._finish(certain=True)
         return out
 
-    def _read_simple(self, chunk: JSONObject) -> Sequence[Event] | None:
-        """Read a chunk whose one delta has one member of the kind that is open, None for any other chunk."""
-        try:
-            [choice] = chunk["choices"]
-            delta = choice["delta"]
-            state = self._choices[choice["index"]]
-            size = len(delta)
-        except (KeyError, TypeError, ValueError):
-            return None
-        if choice.get("finish_reason") or choice.get("logprobs"):
-            return None
-        if not (chunk.keys() <= IGNORABLE_CHUNK_FIELDS and choice.keys() <= IGNORABLE_CHOICE_FIELDS):
-            return None
-        if type(delta) is not dict or (size != 1 and (size != 2 or "role" not in delta)):
-            return None
-        usage = chunk.get("usage")
-        if usage is not None:
-            self._note_usage(chunk, with_choices=True)
-        kind = state.kind
-        if kind is BlockKind.TEXT:
-            content = delta.get("content")
-            return (TextDelta(state.block, content),) if type(content) is str and content else None
-        if kind is None:
-            calls = delta.get("tool_calls")
-            return None if calls is None else _read_simple_call(calls, state)
-        if kind is BlockKind.REASONING:
-            for field, pieces in state.reasoning.texts.items():
-                reasoning = delta.get(field)
-                if type(reasoning) is str and reasoning:
-                    pieces.append(reasoning)
-                    state.reasoning.emitted.append(reasoning)
-                    return (ReasoningDelta(state.block, reasoning),)
-        return None
-
     def _read_chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:
         """Read any chunk."""
         out: list[Event] = []
         if has_error(chunk) or event == b"error":
             return self._fail(parse_error(chunk, None), chunk)
         choices = chunk.get("choices")
-        extra: JSONObject = {}
         if self._context.rewritten:
             extra = {
                 key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
             }
-        unread = {key: value for key, value in chunk.items() if key not in extra} if extra else chunk
+            unread = {key: value for key, value in chunk.items() if key not in extra}
+        else:
+            extra, unread = _NO_FIELDS, chunk
         note_unread(unread, RESPONSE_SHAPE, "", self._ledger)
-        self._note_usage(chunk, bool(choices))
-        self._note_tier(chunk)
+        if chunk.get("usage") is not None or "x_groq" in chunk:
+            self._note_usage(chunk, bool(choices))
+        if chunk.get("service_tier") is not None:
+            self._note_tier(chunk)
         if not self._started and (choices or chunk.get("id")):
             self._start(chunk, out)
         if type(choices) is list:
@@ -193,7 +158,7 @@ class ChatReader:
         moderation = chunk.get("moderation")
         if moderation is not None and self._started:
             out.append(Opaque(NAME, "moderation", moderation, "/moderation", round_trip=False))
-        if self._started:
+        if extra and self._started:
             for key, value in extra.items():
                 out.append(Opaque(NAME, key, value, f"/{key}", round_trip=False))
         if "citations" in chunk or "search_results" in chunk:
@@ -264,12 +229,12 @@ class ChatReader:
         if type(index) is not int or index < 0:
             index = position
         state = self._choices.get(index)
-        note_unread(choice, CHOICE_SHAPE, f"/choices/{index}", self._ledger)
         delta = choice.get("delta")
         if state is None:
             state = self._choices[index] = ChoiceReader(index, self._ids, self._model, self._ledger)
             if delta is None:
                 delta = choice.get("message")
+        note_unread(choice, CHOICE_SHAPE, state.path, self._ledger)
         start = len(out)
         if type(delta) is dict:
             state.read_delta(delta, whole="delta" not in choice, out=out)
@@ -290,7 +255,7 @@ class ChatReader:
         if type(stop) is str and stop in self._stop_sequences:
             state.sequence = stop
         elif type(stop) is str:
-            self._ledger.dropped(f"/choices/{index}/stop_reason", "not a requested stop sequence")
+            self._ledger.dropped(f"{state.path}/stop_reason", "not a requested stop sequence")
 
     def _finish(self, *, certain: bool) -> list[Event]:
         """Close the response. `certain` is true after [DONE] or a whole body, false at the bare end of a stream."""
@@ -317,28 +282,6 @@ class ChatReader:
 def read_whole(body: JSONObject, context: ResponseContext, ledger: Ledger) -> list[Event]:
     """Return the events of a whole response. Raises RemoteProtocolError (502) if it cannot be read."""
     return ChatReader(context, ledger).whole(body)
-
-
-def _read_simple_call(calls: JSON, state: ChoiceReader) -> Sequence[Event] | None:
-    """Read one more piece of the arguments of a call whose block is open, None for anything else."""
-    if type(calls) is not list or len(calls) != 1:
-        return None
-    fragment = calls[0]
-    if type(fragment) is not dict or fragment.get("id") or "custom" in fragment:
-        return None
-    call = state.calls.open_call(fragment.get("index"))
-    function = fragment.get("function")
-    if call is None or type(function) is not dict or function.get("name"):
-        return None
-    if not (fragment.keys() <= CALL_SHAPE.keys() and function.keys() <= FUNCTION_SHAPE.keys()):
-        return None
-    piece = function.get("arguments")
-    if type(piece) is not str:
-        return None
-    if not piece:
-        return _NO_EVENTS
-    call.pieces.append(piece)
-    return (ArgumentsDelta(call.block, piece),)
 
 
 def _truncated(how: str, certain: bool) -> RemoteProtocolError:

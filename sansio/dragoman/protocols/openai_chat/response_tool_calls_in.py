@@ -23,7 +23,13 @@ from dragoman._ir.events import (
 from dragoman._wire.exceptions import unreadable_response
 from dragoman._wire.json import JSON, JSONObject, is_object_text, kind_of
 from dragoman.protocols.openai_chat.checks import arguments_text
-from dragoman.protocols.openai_chat.tables import CALL_EXTRAS, CALL_SHAPE, CUSTOM_SHAPE, FUNCTION_SHAPE, NAME
+from dragoman.protocols.openai_chat.tables import (
+    CALL_EXTRAS,
+    CALL_FIELDS,
+    CUSTOM_FIELDS,
+    FUNCTION_FIELDS,
+    NAME,
+)
 
 
 class StreamedCall:
@@ -87,11 +93,6 @@ class ToolCallReader:
         self._by_index: dict[int, StreamedCall] = {}
         self._last: StreamedCall | None = None
 
-    def open_call(self, index: JSON) -> StreamedCall | None:
-        """Return the call at this index if its block is open."""
-        call = self._by_index.get(index) if type(index) is int else None
-        return call if call is not None and call.block >= 0 and not call.ended else None
-
     def read_fragment(self, fragment: JSON, out: list[Event], *, default_index: int | None = None) -> None:
         """Read one element of `tool_calls`.
 
@@ -99,17 +100,17 @@ class ToolCallReader:
         """
         if type(fragment) is not dict:
             raise unreadable_response(f"a tool call is {kind_of(fragment)}")
-        custom = fragment.get("custom")
-        kind = ToolKind.CUSTOM if type(custom) is dict else ToolKind.FUNCTION
-        inner = custom if kind is ToolKind.CUSTOM else fragment.get("function")
-        if inner is None:
-            inner = {}
-        elif type(inner) is not dict:
-            raise unreadable_response(f"a tool call's function is {kind_of(inner)}")
+        kind, member, inner = ToolKind.CUSTOM, "input", fragment.get("custom")
+        if type(inner) is not dict:
+            kind, member, inner = ToolKind.FUNCTION, "arguments", fragment.get("function")
+            if inner is None:
+                inner = {}
+            elif type(inner) is not dict:
+                raise unreadable_response(f"a tool call's function is {kind_of(inner)}")
         call_id, name = fragment.get("id"), inner.get("name")
         call_id = call_id if type(call_id) is str else "" if call_id is None else str(call_id)
         name = name if type(name) is str else ""
-        piece = arguments_text(inner.get("input" if kind is ToolKind.CUSTOM else "arguments"))
+        piece = arguments_text(inner.get(member))
         index = fragment.get("index")
         if type(index) is not int:
             index = default_index
@@ -118,7 +119,9 @@ class ToolCallReader:
             if not (call_id or name or piece.strip()):
                 return  # an empty fragment before any call
             call = self._start(kind, index, out)
-        call.extra.update(_extra_members(fragment, inner, kind))
+        extra = _extra_members(fragment, inner, kind)
+        if extra:
+            call.extra.update(extra)
         if call.ended:
             # Its arguments were complete. Blanks do not change them, nor does a repetition of the whole.
             if piece.strip() and piece != call.text:
@@ -222,9 +225,9 @@ def signature_events(native: JSONObject, choice: int, ids: IdAllocator, model: s
 
 def _extra_members(fragment: JSONObject, inner: JSONObject, kind: ToolKind) -> JSONObject:
     """Return the members of a call that the protocol does not have, nested as they came."""
-    known = CUSTOM_SHAPE if kind is ToolKind.CUSTOM else FUNCTION_SHAPE
-    if fragment.keys() <= CALL_SHAPE.keys() and inner.keys() <= known.keys():
+    known = CUSTOM_FIELDS if kind is ToolKind.CUSTOM else FUNCTION_FIELDS
+    if fragment.keys() <= CALL_FIELDS and inner.keys() <= known:
         return {}
-    extra = {key: value for key, value in fragment.items() if key not in CALL_SHAPE and value is not None}
+    extra = {key: value for key, value in fragment.items() if key not in CALL_FIELDS and value is not None}
     within = {key: value for key, value in inner.items() if key not in known and value is not None}
     return {**extra, kind.value: within} if within else extra

@@ -100,7 +100,7 @@ REASONING_FIELDS = (
 )
 # What open servers pass to the model's template.
 CHAT_TEMPLATE_KWARGS = "chat_template_kwargs"
-# The settings for reasoning, which are sent unchanged to an upstream of this protocol.
+# The settings for reasoning.
 REASONING_SETTINGS = (
     "reasoning_effort",
     "reasoning",
@@ -198,15 +198,6 @@ SIGNATURE_FORMAT = "dragoman-v1"
 _NO_FIELD = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
-FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
-CUSTOM_SHAPE: dict[str, Shape] = {"name": None, "input": None}
-CALL_SHAPE: dict[str, Shape] = {
-    "index": None,
-    "id": None,
-    "type": None,
-    "function": FUNCTION_SHAPE,
-    "custom": CUSTOM_SHAPE,
-}
 _PART: Shape = {"type": None, "text": None}
 _FILTER_RESULTS = DroppedUnless(
     "other protocols report only that a response was stopped, not what was found in it", frozenset({"safe"})
@@ -405,6 +396,10 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "vertex_ai_url_context_metadata": _NO_FIELD,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
+# The official members of a tool call. Any other goes to the client in a signature.
+CALL_FIELDS = frozenset({"index", "id", "type", "function", "custom"})
+FUNCTION_FIELDS = frozenset({"name", "arguments"})
+CUSTOM_FIELDS = frozenset({"name", "input"})
 # Members of a chunk that its reader reads, and padding. The others are kept for a client of this protocol.
 CHUNK_FIELDS = frozenset(
     (
@@ -423,14 +418,3 @@ CHUNK_FIELDS = frozenset(
         "usage",
     )
 )
-
-
-def _ignored(shape: dict[str, Shape]) -> frozenset[str]:
-    return frozenset(name for name, row in shape.items() if row is None)
-
-
-# Members of a chunk and of its choice that a frame with a text may have in the shortcut, which does not read them.
-IGNORABLE_CHUNK_FIELDS = _ignored(RESPONSE_SHAPE) - {"citations", "error", "moderation", "search_results"} | {
-    "usage"
-}
-IGNORABLE_CHOICE_FIELDS = _ignored(CHOICE_SHAPE) - {"matched_stop", "stop_reason"} | {"logprobs"}

@@ -268,37 +268,6 @@ def write_tools(
         out["parallel_tool_calls"] = False
 
 
-def write_native_tools(request: Request, out: JSONObject) -> None:
-    """Put the tools of a Chat request into `out` in the form in which they came, legacy or not."""
-    for tool in request.tools:
-        if isinstance(tool, HostedTool):
-            if tool.kind == WEB_SEARCH_OPTIONS:
-                out[WEB_SEARCH_OPTIONS] = tool.native
-            else:
-                out.setdefault("tools", []).append(tool.native)
-        elif tool.path.startswith("/functions/"):
-            out.setdefault("functions", []).append(
-                deep_merge(_native_tool(tool)["function"], tool.extra or {})
-            )
-        else:
-            out.setdefault("tools", []).append(deep_merge(_native_tool(tool), tool.extra or {}))
-    for key in ("tool_choice", "function_call", "parallel_tool_calls"):
-        if request.raw.get(key) is not None:
-            out[key] = request.raw[key]
-
-
-def _native_tool(tool: FunctionTool | CustomTool) -> JSONObject:
-    body = _tool_body(tool)
-    if isinstance(tool, FunctionTool):
-        if tool.parameters is not None:
-            body["function"]["parameters"] = tool.parameters
-        if tool.strict is not None:
-            body["function"]["strict"] = tool.strict
-    if tool.cache is not None:
-        body["cache_control"] = write_cache_control(tool.cache)
-    return body
-
-
 def _tool_body(tool: FunctionTool | CustomTool) -> JSONObject:
     """Return the members that both kinds of tool have."""
     inner: JSONObject = {"name": tool.name}

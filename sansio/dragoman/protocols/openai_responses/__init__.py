@@ -7,7 +7,8 @@ from dragoman.codec import Endpoint, ModelList, RateLimitHeaders, ToolLimits, Up
 from dragoman.protocols.openai_responses.errors import is_native_error, read_error, write_error
 from dragoman.protocols.openai_responses.observer import END_MARKERS, ResponsesObserver
 from dragoman.protocols.openai_responses.request_in import read_request
-from dragoman.protocols.openai_responses.request_out import write_request
+from dragoman.protocols.openai_responses.request_out import SIGNATURE_PLACES, write_request
+from dragoman.protocols.openai_responses.response_content_out import ECHOED_MEMBERS
 from dragoman.protocols.openai_responses.response_in import ResponsesReader, read_whole
 from dragoman.protocols.openai_responses.response_out import ResponsesWriter, write_whole
 from dragoman.protocols.openai_responses.tables import FORWARDED_HEADERS, NAME, TOKEN_COUNT
@@ -39,7 +40,9 @@ SPEC = UpstreamSpec(
     end_markers=END_MARKERS,
     output_member="output",
     max_stop_sequences=0,
+    signature_places=SIGNATURE_PLACES,
     shows_searches=True,
+    echoed_members=ECHOED_MEMBERS,
     failed_bodies=True,
     stored_responses=True,
     forwarded_headers=FORWARDED_HEADERS,

@@ -48,7 +48,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
     model = body.get("model")
     if type(model) is not str or not model:
         raise missing_field("/model") if model is None else wrong_type("/model", "a string", model)
-    body, repairs = repair_request(body)
+    repairs = repair_request(body)
     _check_types(body)
     namespaces: list[Namespace] = []
     reader = InputReader(signer, read_tools(body.get("tools") or [], "/tools", namespaces), namespaces)
@@ -68,7 +68,6 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         protocol=NAME,
         model=model,
         messages=tuple(reader.messages),
-        raw=body,
         tools=tuple(reader.tools),
         namespaces=tuple(namespaces),
         tool_choice=read_tool_choice(body.get("tool_choice"), reader.tools, extra),
@@ -207,16 +206,15 @@ def _read_reasoning(value: JSONObject | None, later: tuple[str, str] | None) -> 
 _NESTED = "in the form of Chat Completions: it was converted"
 
 
-def repair_request(body: JSONObject) -> tuple[JSONObject, tuple[Loss, ...]]:
-    """Return the body with known mistakes repaired, and the repairs. A body without mistakes is returned as it is."""
+def repair_request(body: JSONObject) -> tuple[Loss, ...]:
+    """Repair known mistakes in the body. Return the repairs."""
     repairs: list[Loss] = []
     tools = _flat_tools(body.get("tools"), repairs)
     choice = _flat_choice(body.get("tool_choice"), repairs)
     items = _calls_with_ids(body.get("input"), repairs)
-    if not repairs:
-        return body, ()
     fields = {"tools": tools, "tool_choice": choice, "input": items}
-    return {**body, **{name: value for name, value in fields.items() if name in body}}, tuple(repairs)
+    body.update({name: value for name, value in fields.items() if repairs and name in body})
+    return tuple(repairs)
 
 
 def _flat_tools(tools: JSON, repairs: list[Loss]) -> JSON:

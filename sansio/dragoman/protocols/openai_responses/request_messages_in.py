@@ -25,7 +25,7 @@ from dragoman._ir.request import (
     ToolCall,
     ToolResult,
 )
-from dragoman._ir.signatures import Signer
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._ir.tools import CacheMark, FunctionTool, HostedTool, Namespace, Tool
 from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, text_or_none, wrong_type
@@ -64,8 +64,6 @@ from dragoman.protocols.openai_responses.tables import (
     PLAIN_MARKS,
     PROVIDER_OUTPUTS,
     ROLES,
-    SUMMARY_ORIGIN,
-    SUMMARY_PREFIX,
     USER_ITEMS,
 )
 from dragoman.protocols.openai_responses.tools import read_tools
@@ -173,13 +171,11 @@ class InputReader:
         self.messages.append(Message("assistant", (reasoning,), path))
 
     def _compaction(self, item: JSONObject, path: str, kind: str) -> None:
-        signature = self._signer.unwrap(text_or_none(item.get("encrypted_content")) or "")
-        native = signature.native if signature is not None and signature.origin == SUMMARY_ORIGIN else None
-        summary = text_or_none(native.get("summary")) if type(native) is dict else None
+        summary = unwrap_summary(item, self._signer)
         if summary is None:
             self._opaque(item, path, kind)
             return
-        text = Text(SUMMARY_PREFIX + summary, path=f"{path}/encrypted_content")
+        text = Text(summary, path=f"{path}/encrypted_content")
         self.messages.append(Message("user", (text,), path, extra=extra_fields(item, KNOWN_COMPACTION)))
 
     def _web_search(self, item: JSONObject, path: str, kind: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 
-from dragoman._ir.events import Signature, ToolKind
+from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import (
     Media,
@@ -111,7 +111,7 @@ class InputWriter:
 
     def _skip_to(self, index: int | None) -> None:
         """Write the client's items before `index` that have no message: tools, settings, repetitions."""
-        raw = self._request.raw.get("input")
+        raw = self._request.native.get("input")
         if type(raw) is list:
             end = len(raw) if index is None else index
             # A pass has removed the others, which have no message any more.
@@ -125,7 +125,7 @@ class InputWriter:
         index = _item_index(path)
         if index is None:
             return {}
-        item: JSONObject = self._request.raw["input"][index]
+        item: JSONObject = self._request.native["input"][index]
         return item
 
     def _restore(self, item: JSONObject, path: str, item_id: str | None, extra: JSONObject | None) -> None:
@@ -342,26 +342,14 @@ class InputWriter:
         if part.signature is None:
             self._ledger.dropped(part.path, "reasoning without a signature cannot be sent back")
             return
-        native = _signed_item(part.signature)
-        if native is None:
-            self._ledger.add(LossCode.FOREIGN_SIGNATURE, part.path, "only its vendor can read this reasoning")
-        elif self._same_protocol and self._raw(part.path) is native:
+        native: JSON = part.signature.native if part.signature.origin == NAME else None
+        if native is not None and self._same_protocol:
             self._items.append(native)
-        elif native["type"] != "reasoning":
-            # An item that the client's protocol had no form for.
-            self._put_signed(part, native)
-        elif not native.get("encrypted_content"):
-            # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
-            # content refers to nothing.
-            self._ledger.dropped(part.path, "the reasoning came without its encrypted content")
-        else:
-            # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
-            self._put_signed(part, {name: value for name, value in native.items() if value not in (None, "")})
-
-    def _put_signed(self, part: Reasoning, native: JSONObject) -> None:
-        item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
-        self._items.append(item)
-        self._signed[id(item)] = part.path
+            return
+        item = unwrapped_item(native, part.path, self._ledger)
+        if item is not None:
+            self._items.append(item)
+            self._signed[id(item)] = part.path
 
     def _drop_dangling(self) -> None:
         """Drop reasoning of interrupted turns: "Item 'rs_...' of type 'reasoning' was provided without its required
@@ -399,13 +387,23 @@ def _is_native_item(part: Part, path: str) -> bool:
     return isinstance(part, OpaquePart) and part.path == path
 
 
-def _signed_item(signature: Signature) -> JSONObject | None:
-    """Return the item in a signature, None if it is none of this protocol. Items with a form in the document never
-    travel in signatures, so one that claims to be such an item was not signed here.
-    """
-    native: JSON = signature.native if signature.origin == NAME else None
+def unwrapped_item(native: JSON, path: str, ledger: Ledger) -> JSONObject | None:
+    """Return the item of a signature as the server accepts it, None if it does not. native: None if it is foreign."""
     kind = native.get("type") if type(native) is dict else None
-    return native if type(kind) is str and kind not in TRANSLATED_ITEMS else None
+    # Items with a form in the document never travel in signatures: one that seems to do so was not signed here.
+    if type(kind) is not str or kind in TRANSLATED_ITEMS:
+        ledger.add(LossCode.FOREIGN_SIGNATURE, path, "only its vendor can read this reasoning")
+        return None
+    item = {name: value for name, value in native.items() if name not in RESPONSE_ONLY_FIELDS}
+    if kind != "reasoning":
+        return item  # an item that the client's protocol had no form for
+    if not item.get("encrypted_content"):
+        # "Items are not persisted when `store` is set to false." (vercel/ai#7543, read 2026-11-22): an id without
+        # content refers to nothing.
+        ledger.dropped(path, "the reasoning came without its encrypted content")
+        return None
+    # "Invalid 'input[5].id': ''" (mweinbach/open-grok#23, read 2026-11-22): servers send such ids all the same.
+    return {name: value for name, value in item.items() if value not in (None, "")}
 
 
 def _plain_message(message: Message, part: Text) -> JSONObject:

@@ -7,7 +7,7 @@ they request it, and reasoning comes back encrypted, so that it can travel throu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.parameters import (
@@ -19,10 +19,15 @@ from dragoman._ir.parameters import (
     write_params,
 )
 from dragoman._ir.request import Message, Param, ReasoningConfig, Request, ResponseFormat, Text
+from dragoman._ir.signatures import Signer, unwrap_summary
 from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
-from dragoman.codec import Capabilities
-from dragoman.protocols.openai_responses.request_messages_out import BreakpointWriter, InputWriter
+from dragoman.codec import Capabilities, SignaturePlaces
+from dragoman.protocols.openai_responses.request_messages_out import (
+    BreakpointWriter,
+    InputWriter,
+    unwrapped_item,
+)
 from dragoman.protocols.openai_responses.tables import (
     EFFORT_IMPLIES_SUMMARY,
     INCLUDE_LOGPROBS,
@@ -56,10 +61,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     Raises RemoteProtocolError for audio, because a response without it would be a response to something else.
     """
     same_protocol = request.protocol == NAME
-    rewrites = same_protocol and capabilities.relay == "rewrite"
-    marks = BreakpointWriter(
-        (same_protocol and not rewrites) or capabilities.cache_marks == "breakpoint", ledger
-    )
+    marks = BreakpointWriter(capabilities.cache_marks == "breakpoint", ledger)
     out: JSONObject = {"model": request.model}
     messages = request.messages
     if messages and _is_instructions(messages, same_protocol):
@@ -67,16 +69,16 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
         assert isinstance(text, Text)
         out["instructions"] = text.text
         messages = messages[1:]
-    elif same_protocol and request.raw.get("instructions") == "":
+    elif same_protocol and request.native.get("instructions") == "":
         out["instructions"] = ""
     items = InputWriter(request, capabilities, marks, ledger).items(messages)
+    marks.finish()
     if not same_protocol:
-        marks.finish()
         _add_word_json(request, items, ledger)
         out["input"] = items
-    elif type(request.raw.get("input")) is str and len(items) == 1:
-        out["input"] = request.raw["input"]
-    elif request.raw.get("input") is not None:
+    elif type(request.native.get("input")) is str and len(items) == 1:
+        out["input"] = request.native["input"]
+    elif request.native.get("input") is not None:
         out["input"] = items
     _write_tools(request, capabilities, out, ledger)
     if request.parallel_tool_calls is not None:
@@ -84,10 +86,7 @@ def write_request(request: Request, capabilities: Capabilities, ledger: Ledger) 
     if request.stream:
         out["stream"] = True
     if same_protocol:
-        write_native_settings(request, out, ledger)
-        if rewrites:
-            marks.finish()
-            rewrite_settings(request, capabilities, out, ledger)
+        rewrite_settings(request, capabilities, out, ledger)
     else:
         write_settings(request, capabilities, out, ledger)
     return out
@@ -193,11 +192,11 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         )
 
 
-def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> None:
-    """Write the same for a request of this protocol. Fields with several forms in the document are copied from the
-    body.
+def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
+    """Write the same for a request of this protocol: the client's own settings without what passes have removed, and
+    its reasoning as the capabilities have it.
     """
-    raw = request.raw
+    raw = request.native
     write_params(request, NATIVE_PARAM_NAMES, _NATIVE_CONVERTERS, out, ledger)
     for name in VERBATIM_FIELDS:
         if raw.get(name) is not None:
@@ -208,10 +207,6 @@ def write_native_settings(request: Request, out: JSONObject, ledger: Ledger) -> 
     if "previous_response_id" not in raw:
         out.pop("previous_response_id", None)  # it was made from a reference among the items
     out.update({name: value for name, value in (request.extra or {}).items() if name not in VERBATIM_FIELDS})
-
-
-def rewrite_settings(request: Request, capabilities: Capabilities, out: JSONObject, ledger: Ledger) -> None:
-    """Remove from a client's own settings what passes removed, and fit its reasoning to the capabilities."""
     for name in (*NO_OP_VALUES, "include"):
         if name in capabilities.refuses:
             out.pop(name, None)
@@ -380,3 +375,33 @@ _NATIVE_CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _written_elsewhere,
     "verbosity": _written_elsewhere,
 }
+
+
+# Signatures in the client's body, see SignaturePlaces.
+
+
+def _replace_signed_item(
+    item: JSONObject, native: JSONObject | None, body: JSONObject, path: str, ledger: Ledger
+) -> Sequence[JSON]:
+    """Return the vendor's own item, nothing if it does not take it back."""
+    if native is None:
+        return (item,)
+    unwrapped = unwrapped_item(native, path, ledger)
+    return () if unwrapped is None else (unwrapped,)
+
+
+def _write_summaries(body: JSONObject, signer: Signer, ledger: Ledger) -> None:
+    """Write summaries that Dragoman made as messages."""
+    for index, item in enumerate(body["input"]):
+        summary = unwrap_summary(item, signer)
+        if summary is not None:
+            content = [{"type": "input_text", "text": summary}]
+            body["input"][index] = {"type": "message", "role": "user", "content": content}
+
+
+SIGNATURE_PLACES = SignaturePlaces(
+    conversation="input",
+    fields={"reasoning": "encrypted_content"},
+    replace=_replace_signed_item,
+    finish=_write_summaries,
+)

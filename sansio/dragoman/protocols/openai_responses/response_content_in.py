@@ -115,10 +115,6 @@ class OutputItem:
         self.ledger = ledger
         self.finished = False
 
-    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        """Return the event for a delta of an open part, None if the general path must read it."""
-        return None
-
     def open_pieces(self, block: int) -> list[str] | None:
         """Return the text so far of the open part that is this block, None if the item has none."""
         return None
@@ -173,13 +169,6 @@ class MessageItem(OutputItem):
         self.phase = text_or_none(item.get("phase"))
         self.parts = _PartTexts()
         self.annotations: dict[int, int] = {}
-
-    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        emitted = self.parts.get(content)
-        if emitted is None or emitted.ended or kind != "response.output_text.delta":
-            return None
-        emitted.pieces.append(text)
-        return TextDelta(emitted.block, text)
 
     def open_pieces(self, block: int) -> list[str] | None:
         emitted = self._open()
@@ -299,13 +288,6 @@ class ReasoningItem(OutputItem):
         self.summaries = _PartTexts()
         self.texts = _PartTexts()
 
-    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        emitted = self.summaries.get(summary)
-        if emitted is None or kind != "response.reasoning_summary_text.delta" or self.finished:
-            return None
-        emitted.pieces.append(text)
-        return ReasoningDelta(emitted.block, text, summary, ReasoningForm.SUMMARY)
-
     def open_pieces(self, block: int) -> list[str] | None:
         """Return the text so far, only while there is one part: a block does not identify its parts."""
         parts = [*self.summaries.values(), *self.texts.values()]
@@ -355,9 +337,6 @@ class ReasoningItem(OutputItem):
         return self.block
 
 
-_INPUT_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
-
-
 class CallItem(OutputItem):
     """A call of a function or a custom tool."""
 
@@ -368,12 +347,6 @@ class CallItem(OutputItem):
         self.custom = self.kind == "custom_tool_call"
         self.emitted = _EmittedText(number())
         self.started = False
-
-    def short_delta(self, kind: str, content: int, summary: int, text: str) -> Event | None:
-        if self.finished or not self.started or kind not in _INPUT_DELTAS:
-            return None
-        self.emitted.pieces.append(text)
-        return ArgumentsDelta(self.emitted.block, text)
 
     def open_pieces(self, block: int) -> list[str] | None:
         return self.emitted.pieces if block == self.emitted.block and not self.finished else None

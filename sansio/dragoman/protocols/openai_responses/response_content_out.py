@@ -19,7 +19,6 @@ from dragoman._ir.events import (
     Compacted,
     Opaque,
     ReasoningForm,
-    Signature,
     Started,
     Stopped,
     ToolHead,
@@ -27,6 +26,7 @@ from dragoman._ir.events import (
     Usage,
 )
 from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.signatures import wrap_summary
 from dragoman._wire.json import JSON, JSONObject, text_or_none
 from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_responses.checks import objects_in, write_url_citation
@@ -44,7 +44,6 @@ from dragoman.protocols.openai_responses.tables import (
     SERVICE_TIERS,
     STOP_REASON_NAMES,
     STOP_REASONS,
-    SUMMARY_ORIGIN,
 )
 from dragoman.protocols.openai_responses.usage import write_tool_usage, write_usage
 
@@ -173,7 +172,7 @@ def write_search_call(event: Opaque, item_id: str, ledger: Ledger) -> JSONObject
 
 def write_compaction(event: Compacted, item_id: str, context: ResponseContext) -> JSONObject:
     """Write a summary that was made here, wrapped so that only this gateway can read it."""
-    encrypted = context.signer.wrap(Signature(SUMMARY_ORIGIN, {"summary": event.text}))
+    encrypted = wrap_summary(event.text, context.signer)
     return {"id": item_id, "type": "compaction", "encrypted_content": encrypted}
 
 
@@ -407,20 +406,23 @@ class ResponseBuilder:
         }
 
 
+ECHOED_MEMBERS = (*_ECHO, "prompt_cache_retention", "reasoning", "text", "tools")
+
+
 def _fixed_fields(context: ResponseContext) -> JSONObject:
-    raw = context.request.raw if context.request.protocol == NAME else {}
+    echo = context.echo
     out: JSONObject = {"access_programs": None, "background": False, "store": context.stored}
     out["service_tier"] = DEFAULT_TIER
-    if raw.get("prompt_cache_retention") is not None:
-        out["prompt_cache_retention"] = raw["prompt_cache_retention"]
+    if echo.get("prompt_cache_retention") is not None:
+        out["prompt_cache_retention"] = echo["prompt_cache_retention"]
     for name, default in _ECHO.items():
-        value = raw.get(name)
+        value = echo.get(name)
         out[name] = default if value is None else value
-    out["reasoning"] = {"effort": None, "summary": None, **(raw.get("reasoning") or {})}
+    out["reasoning"] = {"effort": None, "summary": None, **(echo.get("reasoning") or {})}
     text: JSONObject = {"format": {"type": "text"}}
-    text.update({name: value for name, value in (raw.get("text") or {}).items() if value is not None})
+    text.update({name: value for name, value in (echo.get("text") or {}).items() if value is not None})
     out["text"] = text
-    out["tools"] = [_echo_tool(tool) for tool in raw.get("tools") or ()]
+    out["tools"] = [_echo_tool(tool) for tool in echo.get("tools") or ()]
     return out
 
 

@@ -2,14 +2,12 @@
 
 Each output item takes its text from deltas, from its `done` events, from `output_item.done` and from the final
 response, in any selection that the server sends; each source adds only what the earlier ones lacked. A whole response
-is a final response without earlier events. Text and argument deltas, nearly all frames of a stream, have a typed fast
-path.
+is a final response without earlier events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -56,34 +54,6 @@ from dragoman.protocols.openai_responses.usage import read_usage
 _DONE = b"[DONE]"
 
 
-class _DeltaEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """A delta event of the fast path. Without its indexes, or with an unknown member, an event is read by the general
-    path.
-    """
-
-    type: str
-    delta: str
-    output_index: int = -1
-    content_index: int = 0
-    summary_index: int = 0
-    logprobs: list[Any] | None = None
-    sequence_number: Any = None
-    item_id: Any = None
-    obfuscation: Any = None
-
-
-_decode_delta = msgspec.json.Decoder(_DeltaEvent).decode
-_FAST_EVENTS = {
-    name.encode("ascii"): name
-    for name in (
-        "response.output_text.delta",
-        "response.function_call_arguments.delta",
-        "response.custom_tool_call_input.delta",
-        "response.reasoning_summary_text.delta",
-    )
-}
-
-
 class ResponsesReader:
     """Reads one stream. See StreamReader."""
 
@@ -112,22 +82,6 @@ class ResponsesReader:
 
     def read(self, frame: Frame) -> Sequence[Event]:
         """Return the events of one frame. Raises RemoteProtocolError (502) for a frame that is no JSON object."""
-        kind = _FAST_EVENTS.get(frame.event)
-        if kind is not None:
-            try:
-                delta = _decode_delta(frame.data)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                pass  # the general path accepts more
-            else:
-                item = self._items.get(delta.output_index)
-                text = delta.delta
-                if item is not None and text and not delta.logprobs and delta.type == kind:
-                    event = item.short_delta(kind, delta.content_index, delta.summary_index, text)
-                    if event is not None:
-                        return (event,)
-        return self._read(frame)
-
-    def _read(self, frame: Frame) -> Sequence[Event]:
         if self._ended or frame.data.strip() == _DONE:
             return ()
         try:

@@ -199,9 +199,6 @@ PLAIN_MARKS: tuple[JSON, ...] = (
 
 # Items that belong to the user's turn. All others are the assistant's, except for results.
 USER_ITEMS = frozenset(("mcp_approval_response", "compaction_trigger"))
-# The origin in the wrapped signature of a summary that was made here, and the text before it when it comes back.
-SUMMARY_ORIGIN = "dragoman"
-SUMMARY_PREFIX = "Summary of the conversation so far:\n"
 CALL_ITEMS = frozenset(("function_call", "custom_tool_call"))
 CALL_OUTPUT_ITEMS = frozenset(("function_call_output", "custom_tool_call_output"))
 # Items that have a form in the document, so that they never travel in a signature.

@@ -242,7 +242,7 @@ def write_tools(
         else:
             written = _write_custom(tool)
         if same_protocol:
-            _restore(written, _object_at(request.raw, tool.path))
+            _restore(written, _object_at(request.native, tool.path))
             written.update(tool.extra or {})
         if tool.cache is not None:
             ledger.dropped(tool.cache.path, "tools cannot have cache breakpoints in Responses")
@@ -257,7 +257,7 @@ def write_tools(
                 "type": "namespace",
                 "name": tool.namespace,
                 "description": "",
-                **_object_at(request.raw, path),
+                **_object_at(request.native, path),
             }
             out.append({**head, "tools": open_namespace[1]})
         open_namespace[1].append(written)
@@ -421,7 +421,7 @@ def write_tool_choice(
     if choice.mode not in ("named", "allowed"):
         return choice.mode
     if request.protocol == NAME and (choice.hosted or any(ref.hosted for ref in choice.allowed)):
-        return request.raw["tool_choice"]
+        return request.native["tool_choice"]
     if choice.mode == "named":
         named = _write_ref(
             ToolRef(choice.name or "", choice.namespace, choice.kind, choice.hosted), tools, capabilities

@@ -37,7 +37,6 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         protocol=NAME,
         model=model or "",
         messages=_messages(body.get("messages")),
-        raw=body,
         include_usage=False,  # responses have no field for it
         params=read_params(body, PARAMS),
         param_paths=PARAM_PATHS,

@@ -1,4 +1,4 @@
-"""Responses requests for Responses upstreams: returned whole, and fitted to upstreams that take less."""
+"""Responses requests fitted to a Responses upstream: fields of the protocol stay, and capabilities are obeyed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from core.own_requests import read_own
 from core.passes import pass_context
 
 from dragoman._ir.events import Signature
@@ -130,9 +131,12 @@ RICH: dict[str, Any] = {
 }
 
 
+MARKS = Capabilities(cache_marks="breakpoint")
+
+
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(SPEC.read_request(body, Signer()), Capabilities(), ledger)
+    out = SPEC.write_request(read_own(SPEC, body), MARKS, ledger)
     assert list(ledger) == []
     return out
 
@@ -201,21 +205,18 @@ def test_a_signature_of_another_protocol_is_a_loss() -> None:
         "encrypted_content": Signer().wrap(signature),
     }
     ledger = Ledger()
-    request = SPEC.read_request({"model": "m", "input": [wrapped]}, Signer())
+    request = read_own(SPEC, {"model": "m", "input": [wrapped]})
     assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/input/0")]
 
 
 def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
-    request = SPEC.read_request({"model": "m", "input": "hi", "tools": [custom]}, Signer())
+    request = read_own(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
     assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
         {"type": "function", "name": "c"}
     ]
-
-
-# Upstreams with `relay = "rewrite"`: fields of the protocol stay, and capabilities are obeyed.
 
 
 HI = {"type": "message", "role": "user", "content": "Hi"}
@@ -233,7 +234,7 @@ JSON = {"type": "json_schema", "name": "n", "schema": {}, "new": 1}
 
 
 def read(**body: Any) -> Request:
-    return SPEC.read_request({"model": "m", "input": [HI], **body}, Signer())
+    return read_own(SPEC, {"model": "m", "input": [HI], **body})
 
 
 def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
@@ -316,6 +317,9 @@ def test_marks_are_removed_for_an_upstream_without_them() -> None:
     out, lost = written(read(input=[item]))
     assert out["input"] == [{**item, "content": [{"type": "input_text", "text": "a"}]}]
     assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
+    assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
+    said = {**text, "type": "output_text", "annotations": []}
+    item = {**item, "role": "assistant", "content": [said]}
     assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
 
 

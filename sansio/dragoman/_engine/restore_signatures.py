@@ -1,0 +1,73 @@
+"""Signatures in a request that is relayed to an upstream of the client's own protocol.
+
+A conversation that went through upstreams of other protocols has their signatures in wrapped form. The decoded body is
+edited in place: a signature that the upstream's vendor made is put back, and that of any other is dropped. Every other
+value stays as the client sent it, so that the upstream's prompt cache still matches.
+"""
+
+from __future__ import annotations
+
+from dragoman._ir.events import Signature
+from dragoman._ir.losses import Ledger, LossCode
+from dragoman._ir.signatures import Signer
+from dragoman._transforms.signatures import FORGED, unreadable_reason
+from dragoman._wire.json import JSON, JSONObject
+from dragoman.codec import UpstreamSpec
+
+
+def restore_signatures(
+    body: JSONObject,
+    model: JSON,
+    upstream: UpstreamSpec,
+    signer: Signer,
+    ledger: Ledger,
+    signed_reasoning: bool,
+    *,
+    rewritten: bool = False,
+) -> None:
+    """Put back the signatures that this upstream's vendor made, and drop those of others. Every drop is recorded.
+
+    model: that is requested from the upstream.
+    signed_reasoning: False if the upstream has refused signatures. Then its own are dropped too.
+    rewritten: The body is read and written afterwards, which makes all other changes.
+    """
+    places = upstream.signature_places
+    conversation = body.get(places.conversation)
+    if type(conversation) is not list or any(type(item) is not dict for item in conversation):
+        return  # the upstream will refuse it
+
+    def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
+        out: list[JSON] = []
+        for index, found in enumerate(objects):
+            at = f"{path}/{index}"
+            kind = found.get("type") if type(found) is dict else None
+            value = found.get(places.fields.get(kind)) if type(kind) is str else None
+            native: JSON = None
+            if type(value) is str and value:
+                wrapped = signer.is_wrapped(value)
+                signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
+                if signature is None or type(signature.native) is not dict:
+                    reason: str | None = FORGED
+                else:
+                    reason = unreadable_reason(signature, upstream, model, signed_reasoning)
+                    native = signature.native if wrapped else None
+                if reason is not None:
+                    ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)
+                    continue
+            is_kept = type(found) is not dict or (rewritten and native is None)
+            out += (found,) if is_kept else places.replace(found, native, message, at, ledger)
+        return out
+
+    path = f"/{places.conversation}"
+    if not places.members:
+        conversation = restored(conversation, body, path)
+    for index, message in enumerate(conversation if places.members else ()):
+        for name in places.members:
+            if message.get(name) and type(message[name]) is list:
+                message[name] = restored(message[name], message, f"{path}/{index}/{name}")
+                if not message[name]:
+                    del message[name]
+    # A message with nothing but a role had only what was dropped.
+    body[places.conversation] = [item for item in conversation if item.keys() != {"role"}]
+    if not rewritten:
+        places.finish(body, signer, ledger)

@@ -1,0 +1,16 @@
+"""Requests for an upstream of the client's own protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dragoman._ir.request import Request
+from dragoman._ir.signatures import Signer
+from dragoman.codec import UpstreamSpec
+
+
+def read_own(spec: UpstreamSpec, body: dict[str, Any], signer: Signer = Signer()) -> Request:
+    """Read a body as RequestTranslator does if it fits it to such an upstream."""
+    return msgspec.structs.replace(spec.read_request(body, signer), native=body)

@@ -1,0 +1,59 @@
+"""Whole frames of a stream come out with the bytes that went in, however the stream was cut."""
+
+import itertools
+
+import pytest
+
+from dragoman._wire.frame_cutter import (
+    FrameCutter,
+    last_raw_events,
+    parse_frames,
+    raw_events_of,
+    split_frames,
+)
+from dragoman._wire.sse import Frame
+from dragoman.testing import chop
+
+ENDINGS = (b"\n", b"\r\n", b"\r")
+
+
+def frames_of(*endings: bytes) -> list[bytes]:
+    """Three frames whose lines end in turn with one of these."""
+    ending = itertools.cycle(endings)
+    return [
+        b"event: e" + next(ending) + b"data: %d" % number + next(ending) + next(ending) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("endings", [*((each,) for each in ENDINGS), (b"\n", b"\r\n"), (b"\r\n", b"\n")])
+def test_whole_frames_are_passed_on_unchanged(endings: tuple[bytes, ...]) -> None:
+    frames = frames_of(*endings)
+    unfinished = b"data: 3"
+    data = b"".join(frames) + unfinished
+    for pieces in chop(data):
+        cutter = FrameCutter()
+        whole = [cutter.receive_data(piece) for piece in pieces]
+        assert cutter.held_bytes == len(unfinished), pieces
+        assert b"".join(whole) + cutter.take_held() == data, pieces
+        assert cutter.held_bytes == 0
+    assert list(split_frames(data)) == [*frames, unfinished]
+
+
+def test_held_bytes_can_be_replaced() -> None:
+    cutter = FrameCutter()
+    assert cutter.receive_data(b"data: 1\n\ndata: se") == b"data: 1\n\n"
+    assert cutter.take_held() == b"data: se"
+    cutter.hold(b"data: **")
+    assert (cutter.held_bytes, cutter.take_held(), cutter.take_held()) == (8, b"data: **", b"")
+
+
+def test_frames_without_a_last_blank_line_are_parsed_too() -> None:
+    assert parse_frames(b": x\n\ndata: 1\n\nevent: e\ndata: 2") == [Frame(b"", b"1"), Frame(b"e", b"2")]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_raw_events_of_whole_frames(ending: bytes) -> None:
+    data = b"".join(frames_of(ending))
+    raw_events = [b"event: e\ndata: %d" % number for number in range(3)]
+    assert [each for each in raw_events_of(data) if each] == raw_events
+    assert [each for each in last_raw_events(data, 2) if each][-1] == raw_events[-1]
