@@ -51,7 +51,7 @@ def test_no_events_yet() -> None:
 
 
 @pytest.mark.promise("R4")
-def test_in_any_pieces() -> None:
+def test_in_any_chunks() -> None:
     data = stream_of(HELLO)
     for chunks in all_ways(data):
         events = reader()

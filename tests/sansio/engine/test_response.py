@@ -83,7 +83,7 @@ def machine(
 
 
 def run(translator: ResponseTranslator, chunks: list[bytes]) -> bytes:
-    """Return the bytes for the client, read after every piece and after the end."""
+    """Return the bytes for the client, read after every chunk and after the end."""
     out = b""
     for chunk in chunks:
         translator.receive_data(chunk)
@@ -122,7 +122,7 @@ def test_frames_of_no_events_and_of_several() -> None:
         assert events_of(run(machine(), chunks)) == HELLO
 
 
-def test_a_reader_without_a_fast_lane() -> None:
+def test_a_reader_without_a_fast_path() -> None:
     class Slow(ToyReader):
         def template_for(self, delta: object) -> None:
             return None
@@ -175,7 +175,7 @@ def test_usage_is_complete_and_consistent() -> None:
 
 @PROPERTY
 @given(responses(choices=2, origin="client"), places)
-def test_any_pieces_give_the_same_bytes(upstream_response: list[Event], cuts: list[int]) -> None:
+def test_any_chunks_give_the_same_bytes(upstream_response: list[Event], cuts: list[int]) -> None:
     data = stream_of(upstream_response)
     whole = run(machine(), [data])
     assert run(machine(), cut_at(data, cuts)) == whole
@@ -413,7 +413,7 @@ def test_a_whole_response() -> None:
         (whole_of(HELLO)[:-9], "it is not valid JSON"),
     ],
 )
-def test_a_bad_whole_answer(body: bytes, message: str) -> None:
+def test_an_invalid_whole_response(body: bytes, message: str) -> None:
     for streams in (True, False):
         translator = machine(upstream_streams=False, client_streams=streams)
         out = run(translator, [body])
@@ -579,7 +579,7 @@ def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None
 
 
 def with_undo(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
-    """Return the bytes for a streaming client; check that pieces of all sizes give the same."""
+    """Return the bytes for a streaming client; check that chunks of all sizes give the same."""
     response_context = msgspec.structs.replace(
         context_of(), undo=undo, upstream_model="asked", prompt_tokens=7
     )
