@@ -7,10 +7,10 @@ the bytes on without decoding them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 
 import msgspec
 
+from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.sinks import Sink, sink_for
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import (
@@ -23,7 +23,6 @@ from dragoman._ir.events import (
     ReasoningDelta,
     Started,
     Stopped,
-    StopReason,
     TextDelta,
     Usage,
 )
@@ -45,20 +44,8 @@ CHARS_PER_TOKEN = 4
 _FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
 
-class Outcome(Enum):
-    """How a response ended."""
-
-    OPEN = "open"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-class ResponseTranslator:
+class ResponseTranslator(ResponseMachine):
     r"""Translates one response, streamed or whole, as its bytes arrive.
-
-    Call receive_data() with the upstream's bytes and receive_eof() at their end, and send what data_to_send() returns
-    after each. If the upstream cannot go on (timeout, reset), call fail(). If the outcome is COMPLETED before the
-    upstream's end (a stop sequence was found), close the upstream.
 
     A whole body for the client comes at once, after the end. If the response fails instead, there are no bytes, and
     `error` is for a plain HTTP error.
@@ -83,14 +70,9 @@ class ResponseTranslator:
         store_response: whole_body() returns a streamed response as well.
 
     Attributes:
-        losses: What the client does not get.
-        outcome: How the response ended, OPEN until then.
-        error: Why it FAILED, else None.
         usage: The tokens that were reported so far, or estimates at the end.
-        stop_reason: Why the first choice ended, None until then.
-        upstream_model: The model that the upstream reported, None until then.
-        upstream_id: The upstream's id of the response, None until then.
-        committed: Content was received. Until then an error can be a plain HTTP error.
+
+    The other attributes are those of ResponseMachine.
     """
 
     def __init__(
@@ -106,12 +88,6 @@ class ResponseTranslator:
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.error: WireError | None = None
-        self.usage = Usage()
-        self.stop_reason: StopReason | None = None
-        self.upstream_model: str | None = None
-        self.upstream_id: str | None = None
-        self.committed = False
         self._client = client = client_spec(client)
         self._upstream = upstream = upstream_spec(upstream)
         self._context = context
@@ -136,7 +112,7 @@ class ResponseTranslator:
         )
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the upstream's body. Never raises for what the upstream did: see `outcome` and `error`."""
+        """Take bytes of the upstream's body."""
         if self.outcome is not Outcome.OPEN:
             return
         if self._sse is None:
@@ -155,7 +131,6 @@ class ResponseTranslator:
             self._break(self._sse.error)
 
     def receive_eof(self) -> None:
-        """Take the clean end of the upstream's body. A response without its end event becomes an error."""
         if self.outcome is not Outcome.OPEN:
             return
         try:
@@ -188,32 +163,20 @@ class ResponseTranslator:
             self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
 
     def fail(self, error: WireError) -> None:
-        """End the response with an error, in the client's own form. No effect once it has ended."""
-        if self.outcome is not Outcome.OPEN:
-            return
-        self._pass(Failed(error))
+        if self.outcome is Outcome.OPEN:
+            self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
-        """Return the response as one document once it is COMPLETED, of a stream only with `store_response`.
-
-        A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
-        """
         return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
-
-        None if there is none. A later request gets it by `reasoning_lookup` of RequestTranslator.translate().
-        """
         reasoning_cache = self._pipeline.reasoning_cache
         return None if reasoning_cache is None else reasoning_cache.cached_reasoning()
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the client: whole frames, or a whole body at the end. b"" if nothing is ready."""
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        """Return bytes that keep the client's connection alive, legal now between two frames. b"" if there are none."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
     def _read(self, raw_events: Iterable[bytes]) -> None:

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman._engine import response as _response
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.assembly import AssembledResponse, Fold
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
