@@ -25,10 +25,16 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 def build(tree: Path, target: Path, umask: int = 0o022, **environ: str) -> dict[str, Path]:
     """The files of a release, by the end of their names."""
-    kept = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
+    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
     subprocess.run(
-        command, cwd=tree, env=kept | environ, umask=umask, check=True, capture_output=True, timeout=120
+        command,
+        cwd=tree,
+        env=environment | environ,
+        umask=umask,
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
     return {path.suffix: path for path in target.iterdir()}
 
@@ -118,12 +124,12 @@ class Lock(dict[str, Version]):
             line for line in self.text.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")
         ]
         for line in lines:
-            requirement, *hashes = line.split(" --hash=")
-            wanted = Requirement(requirement)
-            [specifier] = wanted.specifier
+            locked, *hashes = line.split(" --hash=")
+            requirement = Requirement(locked)
+            [specifier] = requirement.specifier
             assert specifier.operator == "==", line
-            self[canonicalize_name(wanted.name)] = Version(specifier.version)
-            self.hashes[canonicalize_name(wanted.name)] = {each.strip() for each in hashes}
+            self[canonicalize_name(requirement.name)] = Version(specifier.version)
+            self.hashes[canonicalize_name(requirement.name)] = {each.strip() for each in hashes}
 
 
 @pytest.mark.promise("S17")
@@ -166,7 +172,7 @@ def test_developers_run_the_same_gateway() -> None:
     assert all(dev.hashes[name] == hashes for name, hashes in server.hashes.items())
 
 
-def wanted_of(name: str, extras: set[str]) -> list[Requirement]:
+def requirements_of(name: str, extras: set[str]) -> list[Requirement]:
     """Return the requirements of an installed package on this platform."""
     found = [Requirement(each) for each in requires(name) or ()]
     return [
@@ -193,7 +199,7 @@ def test_every_package_of_the_checkout_is_locked() -> None:
     groups = PROJECT["dependency-groups"]
     locked, seen = Lock("dev"), set[tuple[str, ...]]()
     left = [Requirement(each) for each in (*groups["build"], *groups["dev"]) if isinstance(each, str)]
-    left += wanted_of("dragoman", set(PROJECT["project"]["optional-dependencies"]))
+    left += requirements_of("dragoman", set(PROJECT["project"]["optional-dependencies"]))
     while left:
         requirement = left.pop()
         name = canonicalize_name(requirement.name)
@@ -202,7 +208,7 @@ def test_every_package_of_the_checkout_is_locked() -> None:
         assert version(name) == str(locked[name]), f"{name}: the environment is not the locked one"
         if (name, *requirement.extras) not in seen:
             seen.add((name, *requirement.extras))
-            left += wanted_of(name, requirement.extras)
+            left += requirements_of(name, requirement.extras)
     assert locked.keys() - {name for name, *_ in seen} <= ELSEWHERE, "nobody needs them"
 
 
@@ -244,11 +250,11 @@ def test_the_sbom_names_each_dependency_direct_or_not(sbom: dict[str, Any]) -> N
     assert needs["dragoman"] == names(direct)
     assert needs.keys() - {"dragoman"} == {each["name"] for each in sbom["components"]}
     # All that is installed here by way of them, and nothing that they do not lead to.
-    left, found = wanted_of("dragoman", set(PROJECT["project"]["optional-dependencies"])), set[str]()
+    left, found = requirements_of("dragoman", set(PROJECT["project"]["optional-dependencies"])), set[str]()
     while left:
         requirement = left.pop()
         found.add(canonicalize_name(requirement.name))
-        left += wanted_of(requirement.name, requirement.extras)
+        left += requirements_of(requirement.name, requirement.extras)
     assert needs.keys() - {"dragoman"} >= found
     assert needs.keys() - {"dragoman"} - set().union(*needs.values()) == set()
 

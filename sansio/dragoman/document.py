@@ -1,4 +1,4 @@
-"""The request document: one request of a client in a form of no protocol, with its messages, tools and settings.
+"""The request document: one request in a form that belongs to no protocol, with its messages, tools and settings.
 
 ProtocolSpec.read_request makes it, the passes change it, UpstreamSpec.write_request takes it.
 """

@@ -1,4 +1,4 @@
-"""Errors that cross the wire, in a form of no protocol, and the masking of what their reader may not see.
+"""Errors that cross the wire, in a form that belongs to no protocol, and the masking of secrets in them.
 
 A spec's read_error makes a WireError of an upstream's response, its write_error makes a client's response of one.
 """

@@ -34,8 +34,8 @@ PLACES = 64
 def chop(data: bytes, *, places: int = PLACES) -> Iterator[list[bytes]]:
     """Give ways to cut `data`, as a network might: whole, byte by byte, in pieces of some sizes, and in two.
 
-    The pieces of each way, joined, are `data`. In two it is cut at every place, the ends included, when there
-    are at most `places` of them, else at so many places, evenly spread. The same data gives the same ways.
+    The pieces of each way, joined, are `data`. `data` is cut in two at every place, both ends included, or at about
+    `places` of them, evenly spread, if there are more. The same data gives the same ways.
     """
     yield [data]
     for size in _SIZES:

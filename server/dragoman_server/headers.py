@@ -158,13 +158,13 @@ def _moment(now: float, until: float) -> str:
 _RESETS: Mapping[str, Callable[[float, float], str]] = {"duration": _duration, "time": _moment}
 
 
-def request_id_headers(upstream_headers: Iterable[tuple[str, str]], own_id: str) -> HeaderList:
+def request_id_headers(upstream_headers: Iterable[tuple[str, str]], gateway_id: str) -> HeaderList:
     """Return the id to quote to support, under both vendors' names: the upstream's, else ours; and always ours.
 
-    own_id: the gateway's id of the request.
+    gateway_id: the gateway's id of the request.
     """
-    request_id = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), own_id)
-    return [*((name, request_id) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", own_id)]
+    request_id = next((value for name, value in upstream_headers if name in REQUEST_ID_HEADERS), gateway_id)
+    return [*((name, request_id) for name in REQUEST_ID_HEADERS), ("dragoman-request-id", gateway_id)]
 
 
 def remaining_share(headers: Iterable[tuple[str, str]], protocol: UpstreamSpec) -> float | None:

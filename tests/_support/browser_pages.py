@@ -84,15 +84,15 @@ class PageServer:
                 data += more
             path = data.split(b" ")[1].decode()
             if path in self.pages:
-                self._answer(connection, _PAGE.replace("SCRIPT", self.pages[path]).encode(), "text/html")
+                self._respond(connection, _PAGE.replace("SCRIPT", self.pages[path]).encode(), "text/html")
             elif path == "/report":
                 self._take(connection, data)
             elif path == "/favicon.ico":
-                self._answer(connection, b"", "image/x-icon")
+                self._respond(connection, b"", "image/x-icon")
             else:
                 self._forward(connection, data)
 
-    def _answer(self, connection: socket.socket, body: bytes, kind: str) -> None:
+    def _respond(self, connection: socket.socket, body: bytes, kind: str) -> None:
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         connection.sendall(head.encode() + body)
 
@@ -105,7 +105,7 @@ class PageServer:
         )
         while len(body) < length:
             body += connection.recv(65536)
-        self._answer(connection, (self.next.pop(0) if self.next else "").encode(), "text/plain")
+        self._respond(connection, (self.next.pop(0) if self.next else "").encode(), "text/plain")
         self.reports.put(json.loads(body))
 
     def _forward(self, connection: socket.socket, data: bytes) -> None:

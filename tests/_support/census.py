@@ -291,7 +291,7 @@ def _leave(address: tuple[str, int], numbers: range, upstream: Upstream) -> None
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
             client.connect(address)
             with contextlib.suppress(TimeoutError, BlockingIOError, ConnectionError):
-                (_ask_http2 if draw.random() < 0.4 else _ask)(client, number, draw)
+                (_send_http2 if draw.random() < 0.4 else _send_http1)(client, number, draw)
             if draw.random() < 0.5:
                 reset_at_close(client)
             if draw.random() < 0.7:
@@ -307,7 +307,7 @@ def _drawn(number: int, draw: random.Random) -> tuple[str, str, bytes]:
     return phase, path, json.dumps(body).encode()
 
 
-def _ask(client: socket.socket, number: int, draw: random.Random) -> None:
+def _send_http1(client: socket.socket, number: int, draw: random.Random) -> None:
     phase, path, body = _drawn(number, draw)
     request = post(path, body, {"x-api-key": _KEY})
     if phase == "sending the head":
@@ -320,7 +320,7 @@ def _ask(client: socket.socket, number: int, draw: random.Random) -> None:
     _look(client, phase, draw)
 
 
-def _ask_http2(client: socket.socket, number: int, draw: random.Random) -> None:
+def _send_http2(client: socket.socket, number: int, draw: random.Random) -> None:
     peer = Peer(client)
     peer.begin()
     phase = ""

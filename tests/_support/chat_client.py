@@ -92,28 +92,28 @@ def whole(
     return body
 
 
-def text(block: int, *pieces: str, choice: int = 0, kind: BlockKind = TEXT) -> list[Event]:
+def text(block: int, *texts: str, choice: int = 0, kind: BlockKind = TEXT) -> list[Event]:
     return [
         BlockStarted(block, kind, choice),
-        *[TextDelta(block, each) for each in pieces],
+        *[TextDelta(block, each) for each in texts],
         BlockEnded(block),
     ]
 
 
 def call(
-    block: int, call_id: str, name: str, *pieces: str, kind: ToolKind = ToolKind.FUNCTION
+    block: int, call_id: str, name: str, *fragments: str, kind: ToolKind = ToolKind.FUNCTION
 ) -> list[Event]:
     return [
         BlockStarted(block, CALL, 0, ToolHead(call_id, name, kind)),
-        *[ArgumentsDelta(block, each) for each in pieces],
+        *[ArgumentsDelta(block, each) for each in fragments],
         BlockEnded(block),
     ]
 
 
-def first_piece(index: int, call_id: str, name: str) -> dict[str, Any]:
+def first_fragment(index: int, call_id: str, name: str) -> dict[str, Any]:
     function = {"name": name, "arguments": ""}
     return {"tool_calls": [{"index": index, "id": call_id, "type": "function", "function": function}]}
 
 
-def next_piece(index: int, arguments: str) -> dict[str, Any]:
+def next_fragment(index: int, arguments: str) -> dict[str, Any]:
     return {"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}

@@ -59,13 +59,13 @@ def stream_of(*deltas: dict[str, Any], done: bool = True) -> bytes:
 def events(
     stream: bytes, response_context: ResponseContext | None = None, ledger: Ledger | None = None, cut: int = 0
 ) -> list[Event]:
-    """Return all events of a stream, checked for their order. cut: read it in pieces of so many bytes."""
+    """Return all events of a stream, checked for their order. cut: read it in chunks of so many bytes."""
     parser, checker = SSEParser(), EventOrderChecker()
     reader = SPEC.stream_reader(response_context or context(), Ledger() if ledger is None else ledger)
     out: list[Event] = []
-    pieces = [stream] if not cut else [stream[at : at + cut] for at in range(0, len(stream), cut)]
-    for piece in pieces:
-        for frame in parser.receive_data(piece):
+    chunks = [stream] if not cut else [stream[at : at + cut] for at in range(0, len(stream), cut)]
+    for data in chunks:
+        for frame in parser.receive_data(data):
             out += reader.read(frame)
     for frame in parser.receive_eof():
         out += reader.read(frame)
@@ -101,7 +101,9 @@ def call(
     return BlockStarted(block, CALL, choice, ToolHead(call_id, name, kind))
 
 
-def piece(index: Any = None, call_id: Any = None, name: Any = None, arguments: Any = None) -> dict[str, Any]:
+def fragment(
+    index: Any = None, call_id: Any = None, name: Any = None, arguments: Any = None
+) -> dict[str, Any]:
     members = {"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}
     return {key: value for key, value in members.items() if value is not None}
 

@@ -183,11 +183,11 @@ class Upstream:
 
     def wait_for(self, count: int) -> Conversation:
         """The count-th conversation, once it has a request. Fails after a while."""
-        wait_until(lambda: len(self.asked) >= count, what=f"{count} conversations with a request")
-        return self.asked[count - 1]
+        wait_until(lambda: len(self.with_request) >= count, what=f"{count} conversations with a request")
+        return self.with_request[count - 1]
 
     @property
-    def asked(self) -> list[Conversation]:
+    def with_request(self) -> list[Conversation]:
         """The conversations that have a request."""
         return [each for each in self.conversations if each.requests]
 
@@ -197,7 +197,7 @@ class Upstream:
         assert conversation.closed_at is not None
         return conversation.closed_at
 
-    def begin_anew(self, script: Script) -> None:
+    def restart(self, script: Script) -> None:
         """Close what is open, forget it, and run this script from now on."""
         for conversation in self.conversations:
             conversation.close()
@@ -348,7 +348,7 @@ class Gateways:
             upstream = self._open.enter_context(Upstream())
             gateway = EdgeGateway(self._make_directory(), upstream, backend=backend, server=server, more=more)
             running = self._running[key] = Running(upstream, self._open.enter_context(gateway).ready())
-        running.upstream.begin_anew(script)
+        running.upstream.restart(script)
         known = len(running.gateway.output)
         yield running
         for line in running.gateway.output[known:]:

@@ -31,16 +31,16 @@ _BATCH = 200
 
 
 def run(
-    judge: Callable[..., None],
+    check: Callable[..., None],
     *inputs: st.SearchStrategy[Any],
     examples: int,
     after: Callable[[], None] = lambda: None,
     shrinks: bool = True,
 ) -> None:
-    """Give a judge inputs.
+    """Run a check with generated inputs.
 
     examples: how many in a run of the suite. after: what to look at behind each batch. shrinks: what fails is made
-    small, for judges that take no time.
+    small, for checks that take no time.
     """
     rules = settings(
         deadline=None,
@@ -53,7 +53,7 @@ def run(
     )
     deadline = time.monotonic() + SECONDS
     while True:
-        batch = rules(given(*inputs)(judge))
+        batch = rules(given(*inputs)(check))
         if SECONDS:
             batch = seed(random.getrandbits(64))(batch)
         batch()
@@ -65,14 +65,14 @@ def run(
 def fuzz(
     *inputs: st.SearchStrategy[Any], examples: int
 ) -> Callable[[Callable[..., None]], Callable[[], None]]:
-    """Make a test of a judge."""
+    """Make a test of a check."""
 
-    def decorate(judge: Callable[..., None]) -> Callable[[], None]:
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
         def test() -> None:
-            run(judge, *inputs, examples=examples)
+            run(check, *inputs, examples=examples)
 
-        test.__name__ = judge.__name__
-        test.__doc__ = judge.__doc__
+        test.__name__ = check.__name__
+        test.__doc__ = check.__doc__
         return pytest.mark.fuzz(test)
 
     return decorate
@@ -130,7 +130,7 @@ ODD: dict[str, Json] = {
     "wide": list(range(300)),
 }
 # Values of all protocols for types, roles and reasons.
-WORDS = tuple(
+WIRE_VALUES = tuple(
     word
     for line in (
         "text image image_url input_text input_image input_file output_text refusal thinking redacted_thinking",
@@ -173,7 +173,7 @@ def _replace(holder: Holder, other: Holder, value: Json, word: str) -> None:
     holder[0][holder[1]] = value
 
 
-def _say(holder: Holder, other: Holder, value: Json, word: str) -> None:
+def _set(holder: Holder, other: Holder, value: Json, word: str) -> None:
     holder[0][holder[1]] = word
 
 
@@ -217,7 +217,7 @@ def _add(holder: Holder, other: Holder, value: Json, word: str) -> None:
 
 JSON_STEPS = {
     "replace": _replace,
-    "say": _say,
+    "say": _set,
     "drop": _drop,
     "repeat": _repeat,
     "swap": _swap,
@@ -227,7 +227,7 @@ JSON_STEPS = {
 }
 
 Step = tuple[str, int, int, str, str]
-steps = st.tuples(st.sampled_from(sorted(JSON_STEPS)), _places, _places, _names, st.sampled_from(WORDS))
+steps = st.tuples(st.sampled_from(sorted(JSON_STEPS)), _places, _places, _names, st.sampled_from(WIRE_VALUES))
 
 
 def change(document: Json, plan: Sequence[Step]) -> Json:
@@ -252,12 +252,12 @@ def as_bytes(document: Json) -> bytes:
 
 
 def mutated_json(
-    fixtures: Mapping[str, Sequence[Json]], most: int = 4
+    fixtures: Mapping[str, Sequence[Json]], max_steps: int = 4
 ) -> st.SearchStrategy[tuple[str, bytes]]:
     """The name of a protocol and the bytes of one of its documents, changed. Seldom no JSON any more."""
 
     def of(name: str) -> st.SearchStrategy[tuple[str, bytes]]:
-        documents = st.tuples(st.sampled_from(fixtures[name]), st.lists(steps, max_size=most))
+        documents = st.tuples(st.sampled_from(fixtures[name]), st.lists(steps, max_size=max_steps))
         bodies = documents.map(lambda drawn: as_bytes(change(*drawn)))
         cut = st.tuples(bodies, st.lists(cuts, max_size=2)).map(lambda drawn: damage(*drawn))
         return st.tuples(st.just(name), st.one_of(bodies, bodies, bodies, cut))
@@ -294,7 +294,7 @@ def damage(data: bytes, plan: Sequence[Cut]) -> bytes:
     return data
 
 
-def pieces(data: bytes, places: Sequence[int]) -> list[bytes]:
+def chunks(data: bytes, places: Sequence[int]) -> list[bytes]:
     """The bytes, cut at these places, whatever their length."""
     ends = sorted({place % (len(data) + 1) for place in places} | {len(data)})
     return [data[a:b] for a, b in zip([0, *ends], ends, strict=False)]

@@ -18,7 +18,7 @@ from edge import (
 from http_certificate import Certificate
 
 # For a response to others, on a busy machine.
-MOST_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Served:
@@ -35,10 +35,10 @@ class Served:
             open_yet.enter_context(self.gateway)
             self.gateway.ready()
             self._tls = {name: self._context(name) for name in ("http/1.1", "h2")}
-            self._asked = http.client.HTTPSConnection(
-                "127.0.0.1", self.gateway.port, timeout=MOST_S, context=self._certificate.client()
+            self._health_client = http.client.HTTPSConnection(
+                "127.0.0.1", self.gateway.port, timeout=TIMEOUT_S, context=self._certificate.client()
             )
-            open_yet.callback(self._asked.close)
+            open_yet.callback(self._health_client.close)
             self.is_alive()
             self._descriptors = self.gateway.descriptors
             self._close = open_yet.pop_all().close
@@ -52,10 +52,10 @@ class Served:
         context.set_alpn_protocols([protocol])
         return context
 
-    def send(self, protocol: str, parts: Sequence[bytes], answers: bool) -> bytes:
-        """Send bytes over a new connection and leave it. responses: wait a moment for what comes back, and give it."""
+    def send(self, protocol: str, parts: Sequence[bytes], reads_response: bool) -> bytes:
+        """Send bytes over a new connection and leave it. reads_response: return what comes back within 50 ms."""
         found = b""
-        plain = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=MOST_S)
+        plain = socket.create_connection(("127.0.0.1", self.gateway.port), timeout=TIMEOUT_S)
         # The gateway may close at any byte.
         with (
             self._tls[protocol].wrap_socket(plain, server_hostname="127.0.0.1") as client,
@@ -64,14 +64,14 @@ class Served:
             for part in parts:
                 client.sendall(part)
             client.settimeout(0.05)
-            while answers and (data := client.recv(65536)):
+            while reads_response and (data := client.recv(65536)):
                 found += data
         return found
 
     def is_alive(self) -> None:
-        """It answers others, and has written nothing of an error of its own."""
-        self._asked.request("GET", "/healthz")
-        response = self._asked.getresponse()
+        """Assert that it responds to others, and has logged no exception of its own."""
+        self._health_client.request("GET", "/healthz")
+        response = self._health_client.getresponse()
         assert (response.status, response.read()) == (200, b'{"status":"ok"}')
         lines, self._seen = self.gateway.output[self._seen :], len(self.gateway.output)
         for line in lines:
@@ -81,5 +81,5 @@ class Served:
     def is_well(self) -> None:
         """It is alive, and has let go of all connections."""
         self.is_alive()
-        most = self._descriptors
-        wait_until(lambda: self.gateway.descriptors <= most, MOST_S, f"{most} descriptors")
+        expected = self._descriptors
+        wait_until(lambda: self.gateway.descriptors <= expected, TIMEOUT_S, f"{expected} descriptors")

@@ -164,7 +164,7 @@ class Peer:
             found.append(frame)
         return found
 
-    def answer(self, stream_id: int) -> str:
+    def status_of(self, stream_id: int) -> str:
         """Read a stream to its end: its status, or what it was reset with."""
         last = self.until(lambda frame: is_end(frame, stream_id))[-1]
         return code_of(last) if isinstance(last, RstStreamFrame) else self.responses[stream_id][":status"]

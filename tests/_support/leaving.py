@@ -37,7 +37,7 @@ from h2_client import Peer, data, headers, over_tls, reset
 from http_certificate import Certificate
 
 # What is never reached is a failure after this time.
-MOST_S = 30.0
+TIMEOUT_S = 30.0
 # Of [server].
 SERVER = "account_wait_s = 3600"
 # "fin" and "rst" end a connection of HTTP/1.1; "close" one of HTTP/2, of which "reset" ends one stream.
@@ -61,10 +61,10 @@ _WHOLE = {"in a whole answer", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
 _HELLO = b"\x16\x03"  # a record of TLS's handshake
 _CLOSE = "connection: close\r\n"
-_PIECE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
+_UNFINISHED_RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n{"
 
 
-def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxyType({})) -> None:
+def play(conversation: Conversation, responses: Mapping[str, bytes] = MappingProxyType({})) -> None:
     """The upstream's side of all phases, one request a connection. responses: whole ones, in phases beside PHASES."""
     request = conversation.read()
     if request is None:
@@ -80,11 +80,11 @@ def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxy
     if phase == "in a fallback" and b'"first"' in request:
         conversation.send(whole({"error": {"message": "broken"}}, "503 No", _CLOSE))
         return
-    if phase in answers:
-        conversation.send(answers[phase])
+    if phase in responses:
+        conversation.send(responses[phase])
         return
     if phase == "in a whole answer":
-        conversation.send(_PIECE)
+        conversation.send(_UNFINISHED_RESPONSE)
     elif phase == "mid-stream" or phase.startswith("with an empty line"):
         conversation.send(STREAM_HEAD + chunk("Hello"))
     elif phase == "not reading":
@@ -98,10 +98,10 @@ def play(conversation: Conversation, answers: Mapping[str, bytes] = MappingProxy
     conversation.until_closed()
 
 
-def body_of(path: str, model: str, said: str, stream: bool) -> dict[str, Any]:
+def body_of(path: str, model: str, text: str, stream: bool) -> dict[str, Any]:
     if path == RESPONSES_PATH:
-        return {"model": model, "input": said, "stream": stream, "store": False}
-    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": said}], "stream": stream}
+        return {"model": model, "input": text, "stream": stream, "store": False}
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": text}], "stream": stream}
     return body | {"max_tokens": 9} if path == MESSAGES_PATH else body
 
 
@@ -211,12 +211,12 @@ class World:
         self, phase: str, way: str, path: str, client: socket.socket, to_close: contextlib.ExitStack
     ) -> tuple[bytes, Callable[[], None]]:
         """Send a request. What it says, and what makes its client leave."""
-        said = f"phase {phase} number {next(self._numbers)}"
-        body = json.dumps(body_of(path, PHASES[phase], said, phase not in _WHOLE)).encode()
+        text = f"phase {phase} number {next(self._numbers)}"
+        body = json.dumps(body_of(path, PHASES[phase], text, phase not in _WHOLE)).encode()
         if way in ("fin", "rst"):
-            return said.encode(), self._ask(client, way, phase, path, body)
+            return text.encode(), self._send_http1(client, way, phase, path, body)
         client = to_close.enter_context(over_tls(client, self._certificate.client()))
-        return said.encode(), self._ask_http2(client, way, phase, path, body)
+        return text.encode(), self._send_http2(client, way, phase, path, body)
 
     def _tire(self, gateway: EdgeGateway) -> None:
         """One request whose account is told to wait; the next ones find it resting."""
@@ -228,11 +228,13 @@ class World:
                     client = to_close.enter_context(
                         self._certificate.client().wrap_socket(client, server_hostname="127.0.0.1")
                     )
-                said = "phase waiting for an account number 0"
-                client.sendall(post(CHAT_PATH, body_of(CHAT_PATH, "resting/m", said, False)))
+                text = "phase waiting for an account number 0"
+                client.sendall(post(CHAT_PATH, body_of(CHAT_PATH, "resting/m", text, False)))
                 assert b"429" in client.recv(65536)
 
-    def _ask(self, client: socket.socket, way: str, phase: str, path: str, body: bytes) -> Callable[[], None]:
+    def _send_http1(
+        self, client: socket.socket, way: str, phase: str, path: str, body: bytes
+    ) -> Callable[[], None]:
         request = post(path, body)
         if phase == "sending the body":
             request = request[:-5]
@@ -251,7 +253,7 @@ class World:
 
         return leave
 
-    def _ask_http2(
+    def _send_http2(
         self, client: socket.socket, way: str, phase: str, path: str, body: bytes
     ) -> Callable[[], None]:
         peer = Peer(client)
@@ -274,16 +276,16 @@ class World:
         """Wait until all have got there. Of each: what makes it leave, and what then tells when nothing is kept."""
         if phase in ("connecting", "sending the body", "waiting for an account"):
             if phase == "connecting":
-                wait_until(lambda: self._connecting() == len(clients), MOST_S)
+                wait_until(lambda: self._connecting() == len(clients), TIMEOUT_S)
             else:
                 # Nobody but the gateway sees it there. What leaves before it was read has never been a request.
-                wait_until(lambda: all(_is_read(port) for port in ports), MOST_S)
+                wait_until(lambda: all(_is_read(port) for port in ports), TIMEOUT_S)
                 time.sleep(0.05)
             for number, (_, leave) in enumerate(clients, 1):
                 yield leave, partial(_logged, gateway, lines, number)
             return
         if phase == "in the TLS handshake":
-            wait_until(lambda: len(self._shaking_hands()) == len(clients), MOST_S)
+            wait_until(lambda: len(self._shaking_hands()) == len(clients), TIMEOUT_S)
             waiting = self._shaking_hands()
             for left, (_, leave) in zip(reversed(range(len(clients))), clients, strict=True):
                 yield leave, partial(_closed, waiting, left)
@@ -294,10 +296,10 @@ class World:
 
         def are_there() -> bool:
             last = self.upstream.conversations[-100:]
-            those_of[:] = [[each for each in last if _waits(each, said)] for said, _ in clients]
+            those_of[:] = [[each for each in last if _waits(each, text)] for text, _ in clients]
             return all(len(each) >= attempts for each in those_of)
 
-        wait_until(are_there, MOST_S)
+        wait_until(are_there, TIMEOUT_S)
         time.sleep(0.1 if phase == "not reading" else 0.02)  # what the upstream sends at once has come
         for (_, leave), conversations in zip(clients, those_of, strict=True):
             yield leave, partial(_closed, conversations, 0)
@@ -334,20 +336,20 @@ def _port(address: str) -> int:
     return int(address.partition(":")[2], 16)
 
 
-def _waits(conversation: Conversation, said: bytes) -> bool:
+def _waits(conversation: Conversation, text: bytes) -> bool:
     """Whether an attempt at this request waits here for the rest of its response."""
     last = conversation.requests[-1] if conversation.requests else b""
-    return said in last and b'"first"' not in last
+    return text in last and b'"first"' not in last
 
 
 def _logged(gateway: EdgeGateway, start: int, count: int) -> float:
     """When the log said of so many that they have left."""
     return wait_until(
-        lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count, MOST_S
+        lambda: sum('"client_left"' in line for line in gateway.output[start:]) >= count, TIMEOUT_S
     )
 
 
 def _closed(conversations: list[Conversation], left: int) -> float:
     """When all but so many of them were closed."""
-    wait_until(lambda: sum(each.closed_at is None for each in conversations) <= left, MOST_S)
+    wait_until(lambda: sum(each.closed_at is None for each in conversations) <= left, TIMEOUT_S)
     return max(each.closed_at for each in conversations if each.closed_at is not None)

@@ -1,6 +1,6 @@
 """Responses for Responses clients, checked as they are written.
 
-Every response is judged three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
+Every response is checked three times: by the order rules and types of the oracle, by the vendor's own pydantic types,
 and by the accumulator of the vendor's SDK. Streamed and whole responses must be the same.
 """
 
@@ -55,14 +55,14 @@ ENDS_WELL = Stopped(StopReason.END)
 SDK_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
-def own(**body: Any) -> ResponseContext:
+def responses_context(**body: Any) -> ResponseContext:
     return ResponseContext(Request(ORIGIN, "alias", (), {"model": "alias", **body}), "x1", 7, "alias", SIGNER)
 
 
 def stream(
     *events: Event, context: ResponseContext = FOREIGN, ledger: Ledger | None = None
 ) -> list[dict[str, Any]]:
-    """The payloads of a stream, after all judges had their say."""
+    """Return the payloads of a stream, checked in three ways."""
     writer = SPEC.stream_writer(context, Ledger() if ledger is None else ledger)
     frames, problems = strict_frames(b"".join(writer.send(event) for event in events))
     order, state = ResponsesOrder(), ResponseStreamState(input_tools=omit, text_format=omit)
@@ -120,14 +120,14 @@ def output(payloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return items
 
 
-def text(number: int = 0, *pieces: str, **head: Any) -> list[Event]:
-    deltas = [TextDelta(number, piece) for piece in pieces or ("Hel", "lo")]
+def text(number: int = 0, *texts: str, **head: Any) -> list[Event]:
+    deltas = [TextDelta(number, each) for each in texts or ("Hel", "lo")]
     return [BlockStarted(number, BlockKind.TEXT, **head), *deltas, BlockEnded(number)]
 
 
-def call(number: int = 0, *pieces: str, complete: bool = True, **head: Any) -> list[Event]:
+def call(number: int = 0, *fragments: str, complete: bool = True, **head: Any) -> list[Event]:
     tool = ToolHead(**{"call_id": f"c{number}", "name": "f", **head})
-    deltas = [ArgumentsDelta(number, piece) for piece in pieces]
+    deltas = [ArgumentsDelta(number, each) for each in fragments]
     return [BlockStarted(number, BlockKind.TOOL_CALL, tool=tool), *deltas, BlockEnded(number, complete)]
 
 
@@ -135,12 +135,12 @@ def reasoning_block(*inside: Event, complete: bool = True, **head: Any) -> list[
     return [BlockStarted(0, BlockKind.REASONING, **head), *inside, BlockEnded(0, complete)]
 
 
-def message_item(item_id: str, said: str, **fields: Any) -> dict[str, Any]:
+def message_item(item_id: str, text: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": item_id,
         "type": "message",
         "status": "completed",
         "role": "assistant",
-        "content": [{"type": "output_text", "text": said, "annotations": [], "logprobs": []}],
+        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}],
         **fields,
     }

@@ -123,7 +123,7 @@ def call_done(text: str, **fields: Any) -> dict[str, Any]:
 CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": []}
 REASONING_ADDED = event("output_item.added", item=REASONING)
-SEALED = {
+ENCRYPTED = {
     **REASONING,
     "summary": [{"type": "summary_text", "text": "ab"}, {"type": "summary_text", "text": "c"}],
     "encrypted_content": "gA",
@@ -139,6 +139,6 @@ def reasoning_delta(text: str, part: int = 0, form: ReasoningForm = ReasoningFor
     return ReasoningDelta(0, text, part, form)
 
 
-SIGNATURE_END: list[Event] = [SignatureDelta(0, Signature(ORIGIN, SEALED, "gpt")), BlockEnded(0)]
-WRAPPED_DONE = event("output_item.done", item=SEALED)
+SIGNATURE_END: list[Event] = [SignatureDelta(0, Signature(ORIGIN, ENCRYPTED, "gpt")), BlockEnded(0)]
+WRAPPED_DONE = event("output_item.done", item=ENCRYPTED)
 SEARCH = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}

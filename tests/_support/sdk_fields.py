@@ -26,23 +26,23 @@ def fields(kind: Any) -> set[str]:
     return set(typing.get_type_hints(kind))
 
 
-def words(kind: Any, key: str = "type") -> set[str]:
+def literals(kind: Any, key: str = "type") -> set[str]:
     """The literals of a union, and what its members say under `key`."""
-    return set(_words(kind, key))
+    return set(_literals(kind, key))
 
 
-def _words(kind: Any, key: str) -> Iterator[str]:
+def _literals(kind: Any, key: str) -> Iterator[str]:
     if typing.get_origin(kind) is typing.Literal:
         yield from typing.get_args(kind)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         if key in kind.model_fields:
-            yield from _words(kind.model_fields[key].annotation, key)
+            yield from _literals(kind.model_fields[key].annotation, key)
     elif hasattr(kind, "__required_keys__"):  # a TypedDict, of typing or of its backport
-        yield from _words(typing.get_type_hints(kind).get(key), key)
+        yield from _literals(typing.get_type_hints(kind).get(key), key)
     else:
         for member in typing.get_args(kind):
             if not isinstance(member, str):
-                yield from _words(member, key)
+                yield from _literals(member, key)
 
 
 def _event_fields(kind: Any) -> set[str]:
@@ -56,40 +56,40 @@ def _event_fields(kind: Any) -> set[str]:
 # protocol's request or response -> what its rows must name.
 REQUESTS: dict[str, set[str]] = {
     "chat fields": fields(CompletionCreateParamsBase) | {"stream"},
-    "chat roles": words(chat.ChatCompletionMessageParam, "role"),
+    "chat roles": literals(chat.ChatCompletionMessageParam, "role"),
     "chat assistants": fields(chat.ChatCompletionAssistantMessageParam) - {"content", "role"},
-    "chat parts": words(chat.ChatCompletionContentPartParam)
-    | words(chat.ChatCompletionContentPartRefusalParam),
-    "chat tools": words(chat.ChatCompletionToolUnionParam),
-    "chat choices": words(chat.ChatCompletionToolChoiceOptionParam),
-    "chat formats": words(ResponseFormat),
+    "chat parts": literals(chat.ChatCompletionContentPartParam)
+    | literals(chat.ChatCompletionContentPartRefusalParam),
+    "chat tools": literals(chat.ChatCompletionToolUnionParam),
+    "chat choices": literals(chat.ChatCompletionToolChoiceOptionParam),
+    "chat formats": literals(ResponseFormat),
     "messages fields": fields(MessageCreateParamsBase) | {"stream"},
-    "messages blocks": words(messages.BetaContentBlockParam),
-    "messages citations": words(messages.BetaTextCitationParam),
-    "messages tools": words(messages.BetaToolUnionParam),
-    "messages choices": words(messages.BetaToolChoiceParam),
+    "messages blocks": literals(messages.BetaContentBlockParam),
+    "messages citations": literals(messages.BetaTextCitationParam),
+    "messages tools": literals(messages.BetaToolUnionParam),
+    "messages choices": literals(messages.BetaToolChoiceParam),
     "responses fields": fields(ResponseCreateParamsBase) | {"stream"},
-    "responses items": words(responses.ResponseInputItemParam),
-    "responses parts": words(responses.ResponseInputContentParam) | {"output_text", "refusal"},
-    "responses annotations": words(Annotation),
-    "responses tools": words(responses.ToolParam),
-    "responses choices": words(ToolChoice),
-    "responses includes": words(responses.ResponseIncludable),
+    "responses items": literals(responses.ResponseInputItemParam),
+    "responses parts": literals(responses.ResponseInputContentParam) | {"output_text", "refusal"},
+    "responses annotations": literals(Annotation),
+    "responses tools": literals(responses.ToolParam),
+    "responses choices": literals(ToolChoice),
+    "responses includes": literals(responses.ResponseIncludable),
 }
 WHOLE_RESPONSES: dict[str, set[str]] = {
     "chat chunks": _event_fields(chat.ChatCompletionChunk),
     "chat deltas": fields(ChoiceDelta),
-    "chat reasons": words(Choice.model_fields["finish_reason"].annotation) - {"function_call"},
+    "chat reasons": literals(Choice.model_fields["finish_reason"].annotation) - {"function_call"},
     "chat usage": (fields(CompletionUsage) | fields(CompletionTokensDetails) | fields(PromptTokensDetails)),
-    "messages events": words(messages.BetaRawMessageStreamEvent),
+    "messages events": literals(messages.BetaRawMessageStreamEvent),
     "messages message": _event_fields(messages.BetaMessage),
-    "messages blocks": words(messages.BetaContentBlock),
-    "messages deltas": words(messages.BetaRawContentBlockDelta),
-    "messages citations": words(messages.BetaTextCitation),
-    "messages reasons": words(messages.BetaStopReason),
+    "messages blocks": literals(messages.BetaContentBlock),
+    "messages deltas": literals(messages.BetaRawContentBlockDelta),
+    "messages citations": literals(messages.BetaTextCitation),
+    "messages reasons": literals(messages.BetaStopReason),
     "messages usage": fields(messages.BetaUsage),
-    "responses events": words(responses.ResponseStreamEvent),
-    "responses items": words(responses.ResponseOutputItem),
+    "responses events": literals(responses.ResponseStreamEvent),
+    "responses items": literals(responses.ResponseOutputItem),
     "responses response": _event_fields(responses.Response),
     "responses usage": fields(ResponseUsage),
 }

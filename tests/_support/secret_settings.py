@@ -22,7 +22,7 @@ from dragoman_server.settings.secret import Secret
 
 SECRET_KINDS = frozenset({SettingKind.SECRET, SettingKind.PROXY, SettingKind.HEADERS})
 
-_STORE, _PROXY, _OWN_PROXY = "canary/of+the store", "canary-of-the-proxy", "canary-of-an-accounts-proxy"
+_STORE, _PROXY, _ACCOUNT_PROXY = "canary/of+the store", "canary-of-the-proxy", "canary-of-an-accounts-proxy"
 _CREDENTIALS = base64.b64encode(b"team:canary-of-basic-credentials").decode()
 
 # By table and key: what is set there.
@@ -38,11 +38,11 @@ CANARIES: dict[tuple[str, str], Any] = {
     },
     ("UpstreamSettings", "proxy"): Secret(f"http://me:{_PROXY}@127.0.0.1:1"),
     ("AccountSettings", "api_key"): Secret("sk-canary-of-an-account-0123456789"),
-    ("AccountSettings", "proxy"): Secret(f"http://me:{_OWN_PROXY}@127.0.0.1:1"),
+    ("AccountSettings", "proxy"): Secret(f"http://me:{_ACCOUNT_PROXY}@127.0.0.1:1"),
 }
 
 # What each of them is known by, also where a part of it is missing. No text may have any.
-WORDS = (
+CANARY_TEXTS = (
     "canary-of-the-secret",
     "canary-of-the-admin",
     _STORE,
@@ -54,7 +54,7 @@ WORDS = (
     "canary-of-a-bearer",
     _PROXY,
     "canary-of-an-account-",
-    _OWN_PROXY,
+    _ACCOUNT_PROXY,
     base64.b64encode(f"me:{_PROXY}".encode()).decode()[:16],
 )
 
@@ -67,7 +67,7 @@ WHOLE = (
     _CREDENTIALS,
     "canary-of-a-bearer",
     _PROXY,
-    _OWN_PROXY,
+    _ACCOUNT_PROXY,
 )
 
 
@@ -125,14 +125,14 @@ def repeated() -> str:
     """The words of a server that repeats all that it can have received, in all forms that it may give them."""
     key = CANARIES["UpstreamSettings", "api_key"].reveal()
     proxy = f"me:{_PROXY}"
-    said = [
+    texts = [
         *all_values(),
         *WHOLE,
         *sorted(_forms_of(key)),
         base64.b64encode(f"{key}:".encode()).decode(),
         base64.b64encode(proxy.encode()).decode(),
     ]
-    return "no: " + " ".join(said)
+    return "no: " + " ".join(texts)
 
 
 def _forms_of(text: str) -> set[str]:
@@ -154,4 +154,4 @@ def leaked(text: str | bytes) -> list[str]:
     """The secrets in a text."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
-    return sorted(form for word in WORDS for form in _forms_of(word) if form in text)
+    return sorted(form for word in CANARY_TEXTS for form in _forms_of(word) if form in text)

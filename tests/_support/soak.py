@@ -42,14 +42,14 @@ from http_certificate import Certificate
 from leaving import body_of
 
 # Nobody who wants a response waits longer: the upstream's silence ends after READ_S.
-MOST_S = 20.0
+TIMEOUT_S = 20.0
 READ_S = 1.0
 # What a run may cost. Its memory has a level that the largest responses bring it to; in minutes it does not grow.
-MOST_RESIDENT_MB = 200.0
-MOST_GROWTH_MB = 12.0
+MAX_RESIDENT_MB = 200.0
+MAX_GROWTH_MB = 12.0
 GROWTH_AFTER_S = 60.0
-MOST_HEALTH_P99_MS = 1000.0
-MOST_LEAVING_P50_MS = 250.0
+MAX_HEALTH_P99_MS = 1000.0
+MAX_LEAVING_P50_MS = 250.0
 
 _CLOSE = "connection: close\r\n"
 _BOMB = gzip.compress(b"\n" * 3_000_000 + CHAT_STREAM, mtime=0)
@@ -142,10 +142,10 @@ class Figures:
         return _failing(
             (
                 (f"{self.outcomes['stuck']} requests without an end", not self.outcomes["stuck"]),
-                (f"{self.memory[-1][1]:.0f} MB resident", self.memory[-1][1] < MOST_RESIDENT_MB),
+                (f"{self.memory[-1][1]:.0f} MB resident", self.memory[-1][1] < MAX_RESIDENT_MB),
                 (
                     f"memory has grown by {self.growth:.1f} MB",
-                    self.growth < MOST_GROWTH_MB or self.seconds < GROWTH_AFTER_S,
+                    self.growth < MAX_GROWTH_MB or self.seconds < GROWTH_AFTER_S,
                 ),
                 (f"descriptors {self.descriptors}", self.descriptors[2] <= self.descriptors[0] + 2),
                 (f"{self.open_upstreams} upstream connections are open", not self.open_upstreams),
@@ -157,8 +157,8 @@ class Figures:
         """The bounds on time that do not hold. In a short run a pause of the machine is enough for that."""
         return _failing(
             (
-                (f"healthz p99 {_p(self.health, 99):.0f} ms", _p(self.health, 99) < MOST_HEALTH_P99_MS),
-                (f"leaving p50 {_p(self.leaving, 50):.0f} ms", _p(self.leaving, 50) < MOST_LEAVING_P50_MS),
+                (f"healthz p99 {_p(self.health, 99):.0f} ms", _p(self.health, 99) < MAX_HEALTH_P99_MS),
+                (f"leaving p50 {_p(self.leaving, 50):.0f} ms", _p(self.leaving, 50) < MAX_LEAVING_P50_MS),
             )
         )
 
@@ -224,11 +224,11 @@ class Soak:
             threads = [threading.Thread(target=self._guarded, args=(task,), daemon=True) for task in tasks]
             for thread in threads:
                 thread.start()
-            most = self._watch(plain, seconds, before)
+            maximum = self._watch(plain, seconds, before)
             self._over.set()
             for thread in threads:
-                thread.join(MOST_S * 2)
-            figures.descriptors = (before, most, self._settled(plain, before))
+                thread.join(TIMEOUT_S * 2)
+            figures.descriptors = (before, maximum, self._settled(plain, before))
             figures.memory.append((figures.requests, plain.resident_bytes / 1e6))
             figures.open_upstreams = len(self._playing)
             log = [*plain.output, *tls.output]
@@ -265,18 +265,18 @@ class Soak:
 
     def _watch(self, gateway: EdgeGateway, seconds: float, before: int) -> int:
         """Look at the process until the time is up. The most descriptors."""
-        begun, most = time.monotonic(), before
+        begun, maximum = time.monotonic(), before
         while (passed := time.monotonic() - begun) < seconds:
             time.sleep(min(0.25, seconds / 20))
             self.figures.memory.append((self.figures.requests, gateway.resident_bytes / 1e6))
-            most = max(most, gateway.descriptors)
+            maximum = max(maximum, gateway.descriptors)
             if passed < seconds * 0.4:
                 self.figures.warm = len(self.figures.memory) - 1
-        return most
+        return maximum
 
     def _settled(self, gateway: EdgeGateway, before: int) -> int:
         """The descriptors, once what has ended has been let go of."""
-        deadline = time.monotonic() + MOST_S
+        deadline = time.monotonic() + TIMEOUT_S
         while (gateway.descriptors > before or self._playing) and time.monotonic() < deadline:
             time.sleep(0.05)
         return gateway.descriptors
@@ -366,7 +366,7 @@ class Soak:
     def _client(self, number: int, plain: EdgeGateway, tls: EdgeGateway) -> None:
         draw = random.Random(f"{self._seed} {number}")
         ways = (
-            [self._whole_answer] * 6
+            [self._whole_response] * 6
             + [self._leaves] * 4
             + [self._does_not_read, self._pipelines, self._closes_its_half, self._sends_slowly]
         )
@@ -375,7 +375,7 @@ class Soak:
                 self._over_http2(tls, draw)
             else:
                 with plain.connect() as client:
-                    client.settimeout(MOST_S)
+                    client.settimeout(TIMEOUT_S)
                     draw.choice(ways)(client, draw)
 
     def _drawn(self, draw: random.Random) -> tuple[int, bytes, str]:
@@ -384,16 +384,16 @@ class Soak:
         number, request = self._request(path, play, play != "whole")
         return number, request, play
 
-    def _whole_answer(self, client: socket.socket, draw: random.Random) -> None:
+    def _whole_response(self, client: socket.socket, draw: random.Random) -> None:
         _, request, play = self._drawn(draw)
         client.sendall(request)
         self._read(client, play)
 
-    def _read(self, client: socket.socket, play: str, answers: int = 1) -> None:
+    def _read(self, client: socket.socket, play: str, responses: int = 1) -> None:
         """Read until the responses are there, or the gateway has ended."""
         found = b""
         try:
-            while found.count(b"\r\n0\r\n\r\n") + _whole_ones(found) < answers:
+            while found.count(b"\r\n0\r\n\r\n") + _whole_ones(found) < responses:
                 more = client.recv(65536)
                 found = found[-100_000:] + more
                 if not more:
@@ -457,7 +457,7 @@ class Soak:
 
     def _over_http2(self, gateway: EdgeGateway, draw: random.Random) -> None:
         with gateway.connect() as client, over_tls(client, self._certificate.client()) as secure:
-            secure.settimeout(MOST_S)
+            secure.settimeout(TIMEOUT_S)
             peer = Peer(secure)
             peer.begin()
             peer.send(window(0, 2**30))  # the streams that it resets shall not take it all

@@ -71,12 +71,12 @@ class ValkeyServer:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def command(self, *words: str) -> bytes:
+    def command(self, *arguments: str) -> bytes:
         """What it answers, empty when it cannot be reached."""
         with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
             client.settimeout(_START_S)
             client.connect(str(self.socket))
-            client.sendall(" ".join(words).encode() + b"\r\n")
+            client.sendall(" ".join(arguments).encode() + b"\r\n")
             return client.recv(65_536)
         return b""
 

@@ -33,7 +33,7 @@ from dragoman.sse import SSEParser
 
 DELTAS = 2000
 EVENTS_A_READ = 20  # about what a fast upstream puts into one socket read
-WORDS = (
+DELTA_TEXTS = (
     "the",
     " quick",
     " brown",
@@ -67,10 +67,10 @@ def stream(protocol: str, kind: str) -> bytes:
     events = [Started("up_1", "m", 1_700_000_000)]
     if kind == "text":
         events.append(BlockStarted(0, BlockKind.TEXT))
-        events += [TextDelta(0, WORDS[n % len(WORDS)]) for n in range(DELTAS)]
+        events += [TextDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(DELTAS)]
     elif kind == "reasoning":
         events.append(BlockStarted(0, BlockKind.REASONING))
-        events += [ReasoningDelta(0, WORDS[n % len(WORDS)]) for n in range(DELTAS)]
+        events += [ReasoningDelta(0, DELTA_TEXTS[n % len(DELTA_TEXTS)]) for n in range(DELTAS)]
     else:
         events.append(BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("call_1", "write")))
         events.append(ArgumentsDelta(0, '{"text":"'))
@@ -165,8 +165,8 @@ def conversation(protocol: str, messages: int, *, tools: bool = True) -> bytes:
             result = "def f(x):\n    return x\n" * 20
             chat.append({"role": "tool", "tool_call_id": f"call_{n - 1}", "content": result})
         else:
-            said = "It defines a function that gives its argument back. " * 3
-            chat.append({"role": "assistant", "content": said})
+            text = "It defines a function that gives its argument back. " * 3
+            chat.append({"role": "assistant", "content": text})
     body: dict[str, object] = {
         "model": "m",
         "stream": True,

@@ -120,7 +120,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--seconds", type=float, default=1.0)
     options.add_argument("--rounds", type=int, default=3)
-    given = options.parse_args()
+    arguments = options.parse_args()
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs,), daemon=True)
     server.start()
@@ -130,21 +130,21 @@ def main() -> None:
         for backend, (library, backend_options) in BACKENDS.items():
             for load in (bulk, paced):
                 taken: dict[str, list[float]] = {name: [] for name in TRANSPORTS}
-                for _ in range(given.rounds):
+                for _ in range(arguments.rounds):
                     for name, values in taken.items():
                         values.append(
                             anyio.run(
                                 measure,
                                 name,
                                 base,
-                                given.seconds,
+                                arguments.seconds,
                                 load,
                                 backend=library,
                                 backend_options=backend_options,
                             )
                         )
-                other, own = (statistics.median(taken[name]) for name in ("httpx2", "ours"))
-                print(f"{backend + ', ' + load.__name__:24}{other:10.2f}{own:10.2f}{other / own:9.1f}x")
+                other, mine = (statistics.median(taken[name]) for name in ("httpx2", "ours"))
+                print(f"{backend + ', ' + load.__name__:24}{other:10.2f}{mine:10.2f}{other / mine:9.1f}x")
     finally:
         server.terminate()
 

@@ -20,7 +20,7 @@ from edge import BACKENDS
 from http_certificate import make_certificate
 from leaving import PHASES, World
 
-MOST_MS = 250.0
+MAX_MS = 250.0
 # Clients that are there at the same time; they leave one after the other.
 _TOGETHER = 20
 
@@ -31,11 +31,11 @@ def main() -> int:
         "--times", type=int, default=200, help="clients in each phase, for each version of HTTP"
     )
     parser.add_argument("--backend", choices=BACKENDS, help="by default all, one after the other")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     late = 0
-    for backend in [asked.backend] if asked.backend else BACKENDS:
+    for backend in [arguments.backend] if arguments.backend else BACKENDS:
         with tempfile.TemporaryDirectory(prefix="dragoman-leaving-") as directory:
-            late += measure(Path(directory), backend, asked.times)
+            late += measure(Path(directory), backend, arguments.times)
     return bool(late)
 
 
@@ -58,7 +58,7 @@ def measure(directory: Path, backend: str, times: int) -> int:
                 p50, p99 = (taken[len(taken) * percent // 100] for percent in (50, 99))
                 name = f"{phase}, {version}"
                 print(f"  {name:36} {len(taken):6} {p50:7.1f} {p99:7.1f} {taken[-1]:7.1f}", flush=True)
-                late += sum(each > MOST_MS for each in taken)
+                late += sum(each > MAX_MS for each in taken)
     if len(cores) > 1:
         os.sched_setaffinity(0, cores)
     return late

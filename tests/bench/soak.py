@@ -27,18 +27,18 @@ def main() -> int:
     parser.add_argument(
         "--aborts", type=int, help="clients that leave a server in this process; by default 1000 a minute"
     )
-    asked = parser.parse_args()
-    if asked.backend is None:
+    arguments = parser.parse_args()
+    if arguments.backend is None:
         runs = [subprocess.Popen([sys.executable, *sys.argv, "--backend", each]) for each in BACKENDS]
         return max([run.wait() for run in runs])
     directory = Path(tempfile.mkdtemp(prefix="dragoman-soak-"))
     certificate = make_certificate(directory)
-    soak = Soak(directory, asked.backend, certificate, clients=asked.clients, seed=asked.seed)
-    figures = soak.run(asked.minutes * 60)
+    soak = Soak(directory, arguments.backend, certificate, clients=arguments.clients, seed=arguments.seed)
+    figures = soak.run(arguments.minutes * 60)
     print(f"{figures.table()}\n  {'log':15} {directory}/log", flush=True)
-    aborts = round(1000 * asked.minutes) if asked.aborts is None else asked.aborts
-    behind = left_behind(asked.backend, aborts, directory)
-    print(f"[{asked.backend}] {behind.line()}", flush=True)
+    aborts = round(1000 * arguments.minutes) if arguments.aborts is None else arguments.aborts
+    behind = left_behind(arguments.backend, aborts, directory)
+    print(f"[{arguments.backend}] {behind.line()}", flush=True)
     return bool(figures.broken() or figures.slow() or behind.found)
 
 

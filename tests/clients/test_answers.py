@@ -35,7 +35,7 @@ def usage_of(response: SdkResponse) -> Usage:
 @each_way
 def test_text(pair: Pair, sdk: Sdk, way: Way) -> None:
     response = send(sdk, pair.client, way, body_of(pair.client, pair.model("echo"), TEXT))
-    assert response.meaning.said(Kind.TEXT) == TEXT
+    assert response.meaning.text(Kind.TEXT) == TEXT
     assert response.meaning.stop is Stop.END
     word_count = len(TEXT.split())
     usage = usage_of(response)
@@ -57,7 +57,7 @@ def test_a_tool_loop_with_two_parallel_calls(pair: Pair, sdk: Sdk, way: Way) -> 
     ]
     assert len({call.id for call in first.meaning.calls}) == 2
     second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["one thing", "another"]))
-    assert second.meaning.said(Kind.TEXT) == "look returned: one thing\nsee returned: another"
+    assert second.meaning.text(Kind.TEXT) == "look returned: one thing\nsee returned: another"
     assert second.meaning.stop is Stop.END
     assert not second.meaning.calls
     # Input before the assistant's turn is cached: the user's three words.
@@ -105,7 +105,7 @@ def test_reasoning_is_shown_and_comes_back_unchanged(pair: Pair, sdk: Sdk, way: 
     assert usage_of(first).reasoning
     # The model returns 400 unless its reasoning comes back unchanged.
     second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["found"]))
-    assert second.meaning.said(Kind.TEXT) == "look returned: found"
+    assert second.meaning.text(Kind.TEXT) == "look returned: found"
     assert REASONING_TEXT.fullmatch(shown_reasoning(pair.client, second))
 
 
@@ -153,4 +153,4 @@ def test_a_custom_tool(pair: Pair, sdk: Sdk, way: Way) -> None:
     assert (call.custom, call.name, call.text) == (True, "patch", CUSTOM_INPUT)
     assert first.meaning.stop is Stop.TOOL
     second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["patched"]))
-    assert second.meaning.said(Kind.TEXT) == "patch returned: patched"
+    assert second.meaning.text(Kind.TEXT) == "patch returned: patched"

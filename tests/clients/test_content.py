@@ -19,17 +19,17 @@ from dragoman_server.simulator.scripts import REFUSAL_TEXT
 pytestmark = pytest.mark.process
 
 
-class Leg(BaseModel):
+class Stage(BaseModel):
     start: str
     days: int
 
 
 class Journey(BaseModel):
     city: str
-    legs: list[Leg]
+    stages: list[Stage]
 
 
-JOURNEY = Journey(city="some city", legs=[Leg(start="some start", days=1)])
+JOURNEY = Journey(city="some city", stages=[Stage(start="some start", days=1)])
 
 # The name under which each SDK's helpers take a type.
 TYPED = {CHAT: "response_format", MESSAGES: "output_format", RESPONSES: "text_format"}
@@ -54,7 +54,7 @@ def test_an_image_arrives_byte_for_byte(pair: Pair, sdk: Sdk, way: Way) -> None:
     response = send(sdk, pair.client, way, body)
     digest = hashlib.sha256(IMAGE).hexdigest()[:8]
     expected = f"1. [image, image/png, {len(IMAGE)} bytes, sha256 {digest}]"
-    assert response.meaning.said(Kind.TEXT) == expected
+    assert response.meaning.text(Kind.TEXT) == expected
 
 
 @pytest.mark.parametrize("way", [Way.WHOLE, Way.EVENTS], ids=["whole", "events"])
@@ -63,10 +63,10 @@ def test_a_refusal(pair: Pair, sdk: Sdk, way: Way) -> None:
     response = send(sdk, pair.client, way, body_of(pair.client, pair.model("refusal"), "Help me"))
     meaning = response.meaning
     if MESSAGES in pair:
-        assert meaning.said(Kind.TEXT) == REFUSAL_TEXT
+        assert meaning.text(Kind.TEXT) == REFUSAL_TEXT
         assert meaning.stop is Stop.FILTER
     else:
-        assert meaning.said(Kind.REFUSAL) == REFUSAL_TEXT
+        assert meaning.text(Kind.REFUSAL) == REFUSAL_TEXT
         assert meaning.stop is Stop.END
 
 
@@ -75,7 +75,7 @@ def test_a_response_that_ends_early(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, stop, output in (("length", Stop.LENGTH, 50), ("filter", Stop.FILTER, 20)):
         response = send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Tell me all"))
         assert response.meaning.stop is stop
-        assert response.meaning.said(Kind.TEXT).startswith("A stood court")
+        assert response.meaning.text(Kind.TEXT).startswith("A stood court")
         assert response.meaning.usages[0].output == output
 
 
@@ -98,7 +98,7 @@ def test_the_stream_helper_sees_the_limit(pair: Pair, sdk: Sdk) -> None:
 def test_the_clients_limit_holds(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("count"), "Count to 50", max_tokens=20)
     response = send(sdk, pair.client, Way.WHOLE, body)
-    assert response.meaning.said(Kind.TEXT) == " ".join(map(str, range(1, 21)))
+    assert response.meaning.text(Kind.TEXT) == " ".join(map(str, range(1, 21)))
     assert response.meaning.stop is Stop.LENGTH
 
 
@@ -111,7 +111,7 @@ STOPS: dict[str, Body] = {CHAT: {"stop": ["STOP"]}, MESSAGES: {"stop_sequences":
 def test_a_stop_sequence(pair: Pair, sdk: Sdk, way: Way) -> None:
     body = body_of(pair.client, pair.model("stop"), "one two STOP three") | STOPS[pair.client]
     response = send(sdk, pair.client, way, body)
-    assert response.meaning.said(Kind.TEXT) == "one two "
+    assert response.meaning.text(Kind.TEXT) == "one two "
     assert (response.meaning.stop, response.meaning.stop_sequence) == (Stop.SEQUENCE, "STOP")
 
 
@@ -123,7 +123,7 @@ def test_losses_of_a_translation_are_in_a_header(gateway: Any, sdk_of: Any) -> N
     streamed = client.chat.completions.with_raw_response.create(**body, stream=True)
     assert "/seed" in streamed.headers["dragoman-loss"]
     events = [chunk.to_dict() for chunk in streamed.parse()]
-    assert fold(CHAT, events).meaning.said(Kind.TEXT) == "one"
+    assert fold(CHAT, events).meaning.text(Kind.TEXT) == "one"
 
 
 # Messages has no JSON mode without a schema.
@@ -137,4 +137,4 @@ JSON_MODE: dict[str, Body] = {
 def test_json_mode_without_a_schema(pair: Pair, sdk: Sdk) -> None:
     body = body_of(pair.client, pair.model("json"), "Say it in JSON") | JSON_MODE[pair.client]
     response = send(sdk, pair.client, Way.WHOLE, body)
-    assert json.loads(response.meaning.said(Kind.TEXT)) == {"answer": "Say it in JSON"}
+    assert json.loads(response.meaning.text(Kind.TEXT)) == {"answer": "Say it in JSON"}

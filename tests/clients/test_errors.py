@@ -26,7 +26,7 @@ CLASSES: dict[str, tuple[type[Exception], type[Exception]]] = {
     "error-529": (openai.InternalServerError, anthropic.OverloadedError),
 }
 # Errors with another text than the upstream's.
-WORDS = {
+MESSAGES_OF = {
     "error-context": "prompt is too long",
     "error-401": r"refused a request without a key \(401\): set api_key of",
 }
@@ -42,7 +42,7 @@ FINISHED = {"message_stop", "response.completed", "response.incomplete"}
 def test_an_error_of_the_upstream(pair: Pair, sdk: Sdk, way: Way) -> None:
     for model, classes in CLASSES.items():
         expected = classes[pair.client == MESSAGES]
-        text = WORDS.get(model, "the simulator")
+        text = MESSAGES_OF.get(model, "the simulator")
         with pytest.raises(expected, match=text) as raised:
             send(sdk, pair.client, way, body_of(pair.client, pair.model(model), "Hello"))
         error: Any = raised.value

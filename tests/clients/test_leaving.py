@@ -26,16 +26,16 @@ TIMEOUT_S = 0.2
 
 
 class Watched(list[Any]):
-    """Events of a stream. has_words: the response has begun."""
+    """Events of a stream. has_text: the response has begun."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.has_words = anyio.Event()
+        self.has_text = anyio.Event()
 
     def append(self, event: Any) -> None:
         super().append(event)
         if "stood" in str(event.to_dict()):
-            self.has_words.set()
+            self.has_text.set()
 
 
 @each_pair_and_backend
@@ -112,7 +112,7 @@ def test_a_cancelled_task(gateway: Gateway, simulator: Simulator, protocol: str)
                 tasks.start_soon(read_events, client, protocol, body, each)
             with anyio.fail_after(DEADLINE_S):
                 for each in into:
-                    await each.has_words.wait()
+                    await each.has_text.wait()
             tasks.cancel_scope.cancel()
 
     for trial in trials():

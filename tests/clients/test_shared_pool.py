@@ -36,7 +36,7 @@ BUSY = b'{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_
 
 
 class Provider(ThreadingHTTPServer):
-    """Responds by key. busy: the keys that have a rate limit now. asked: the keys of requests, with their times."""
+    """Responds by key. busy: the keys that have a rate limit now. requests: their keys, with their times."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -44,10 +44,10 @@ class Provider(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.busy: set[str] = set()
-        self.asked: list[tuple[str, float]] = []
+        self.requests: list[tuple[str, float]] = []
 
     def keys(self) -> list[str]:
-        return [key for key, _ in self.asked]
+        return [key for key, _ in self.requests]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
         key = self.headers["authorization"].removeprefix("Bearer ")
-        self.server.asked.append((key, time.monotonic()))
+        self.server.requests.append((key, time.monotonic()))
         busy = key in self.server.busy
         body = BUSY if busy else RESPONSE
         self.send_response(429 if busy else 200)
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
 class Gateway(Server):
     COMMAND: ClassVar[tuple[str, ...]] = ("-m", "dragoman_server", "serve", "--port", "0")
 
-    def ask(self, number: int = 0) -> int:
+    def request(self, number: int = 0) -> int:
         """Return the status of one small request to the upstream with this number."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
         try:
@@ -135,12 +135,12 @@ def test_an_account_disabled_by_one_gateway_is_disabled_for_the_other(
     for number, trial in enumerate(trials()):
         busy, free = f"one-{number}", f"two-{number}"
         provider.busy.add(busy)
-        provider.asked.clear()
-        assert first.ask(number) == 200
+        provider.requests.clear()
+        assert first.request(number) == 200
         assert provider.keys() == [busy, free], "the first account refused, the second responded"
-        reported = provider.asked[0][1]
+        reported = provider.requests[0][1]
         time.sleep(max(0.0, reported + KNOWN_WITHIN_S - time.monotonic()))
-        assert [second.ask(number) for _ in range(6)] == [200] * 6
+        assert [second.request(number) for _ in range(6)] == [200] * 6
         with trial:
             assert provider.keys()[2:] == [free] * 6
 
@@ -153,14 +153,14 @@ def test_the_store_dies_under_load_and_no_request_fails(
     def load(gateway: Gateway) -> list[int]:
         found = []
         while not over.is_set():
-            found.append(gateway.ask())
+            found.append(gateway.request())
         return found
 
     def go_on(seconds: float) -> None:
         """At least so long, and for so many requests that each of the eight has begun one meanwhile."""
-        requested = len(provider.asked)
+        requested = len(provider.requests)
         time.sleep(seconds)
-        wait_until(lambda: len(provider.asked) > requested + 16)
+        wait_until(lambda: len(provider.requests) > requested + 16)
 
     with ThreadPoolExecutor(8) as pool:
         runs = [pool.submit(load, gateway) for gateway in gateways * 4]

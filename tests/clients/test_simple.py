@@ -79,7 +79,7 @@ def test_a_stream(gateway: Gateway, upstream: str, path: str) -> None:
         assert response.headers["connection"] == "keep-alive"
     assert check_stream(FORMS[path], body) == []
     received = meaning_of_client_stream(FORMS[path], body)
-    assert (received.said(Kind.TEXT), received.stop) == (TEXT, Stop.END)
+    assert (received.text(Kind.TEXT), received.stop) == (TEXT, Stop.END)
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -109,7 +109,7 @@ def test_heartbeats_fill_silence(gateway: Gateway, path: str, upstream: str, mod
             sent = b"".join(response.iter_raw())
         assert check_stream(FORMS[path], sent) == []
         received = meaning_of_client_stream(FORMS[path], sent)
-        assert (len(received.said(Kind.TEXT).split()), received.stop) == (20, Stop.END)
+        assert (len(received.text(Kind.TEXT).split()), received.stop) == (20, Stop.END)
         beats = [line for line in sent.splitlines() if line.startswith(b"  " if path == LINES else b":")]
         with trial:
             assert beats
@@ -125,7 +125,7 @@ def test_a_stream_that_breaks_off_ends_in_an_error(
     assert check_stream(FORMS[path], response.content) == []
     received = meaning_of_client_stream(FORMS[path], response.content)
     assert received.stop is Stop.ERROR
-    assert received.said(Kind.TEXT)
+    assert received.text(Kind.TEXT)
     assert received.failure is not None
     assert received.failure.message
 

@@ -36,7 +36,7 @@ def test_a_tool_loop(pair: Pair, sdk: Sdk, way: Any) -> None:
     calls = [(call.name, json.loads(call.text)["days"]) for call in first.meaning.calls]
     assert calls == [("look", 2), ("see", 2)]
     second = send(sdk, pair.client, way, next_turn(pair.client, body, first, ["one", "two"]))
-    assert second.meaning.said(Kind.TEXT) == "look returned: one\nsee returned: two"
+    assert second.meaning.text(Kind.TEXT) == "look returned: one\nsee returned: two"
 
 
 @each_way

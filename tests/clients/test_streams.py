@@ -48,7 +48,7 @@ def test_a_hundred_streams_at_once(gateway: Gateway) -> None:
         for pair, text in zip(pairs, texts, strict=True)
     ]
     responses = read_all(gateway, jobs, within_s=DEADLINE_S)
-    assert [response.meaning.said(Kind.TEXT) for response in responses] == texts
+    assert [response.meaning.text(Kind.TEXT) for response in responses] == texts
     assert {response.meaning.stop for response in responses} == {Stop.END}
 
 
@@ -59,7 +59,7 @@ def test_slow_responses_are_complete_despite_heartbeats(gateway: Gateway) -> Non
         (pair.client, body_of(pair.client, pair.model(model), "Hello")) for pair in PAIRS for model in models
     ]
     responses = read_all(gateway, jobs, within_s=DEADLINE_S)
-    texts = {response.meaning.said(Kind.TEXT) for response in responses}
+    texts = {response.meaning.text(Kind.TEXT) for response in responses}
     assert len(texts) == 1
     assert len(texts.pop().split()) == 20
     assert {response.meaning.stop for response in responses} == {Stop.END}
@@ -74,7 +74,7 @@ def test_the_stream_helpers_ignore_heartbeats(gateway: Gateway, sdk_of: Any) -> 
 
     def word_count_of(pair: Pair) -> int:
         body = body_of(pair.client, pair.model(SILENT), "Hello")
-        return len(send(sdk, pair.client, Way.HELPER, body).meaning.said(Kind.TEXT).split())
+        return len(send(sdk, pair.client, Way.HELPER, body).meaning.text(Kind.TEXT).split())
 
     with ThreadPoolExecutor(len(PAIRS)) as pool:
         assert list(pool.map(word_count_of, PAIRS)) == [20] * len(PAIRS)
@@ -103,4 +103,4 @@ def test_there_are_heartbeats(gateway: Gateway) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 def test_an_alias_works_like_the_model(sdk: Sdk, protocol: str) -> None:
     response = send(sdk, protocol, Way.EVENTS, body_of(protocol, ALIAS, "Hello there"))
-    assert response.meaning.said(Kind.TEXT) == "Hello there"
+    assert response.meaning.text(Kind.TEXT) == "Hello there"

@@ -1,6 +1,6 @@
 """Recorded requests of Claude Code, Codex, opencode, aider, pi and qwen, for an upstream of every protocol.
 
-Each request is translated, and every value of it is compared with a table of fates. A value without a row, a value
+Each request is translated, and every value of it is compared with a table of its rows. A value without a row, a value
 that differs from its row, a value at the upstream without a row, and a difference between ledger and rows are problems.
 Where the protocols are equal, only the model's name may change.
 """
@@ -13,27 +13,23 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from agents import fates_chat as client_fates_chat
-from agents import fates_claude_code as client_fates_claude_code
-from agents import fates_codex as client_fates_codex
-from agents import fates_messages as client_fates_messages
-from agents import fates_responses as client_fates_responses
+from agents import tables_chat, tables_claude_code, tables_codex, tables_messages, tables_responses
 from agents.requests import CASES, MODELS, TARGETS, Case, vendor_target
-from agents.rows import IMPLIED, Judge, Row, lost, made, to
+from agents.rows import IMPLIED, Row, TableCheck, lost, made, to
 from failures.rules import refused
 from failures.translate import UpstreamRequest, name_of, translate_request
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 Json = dict[str, Any]
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 # (case, the client's protocol, the upstream's) -> rows, and what is added.
-FATES: dict[tuple[str, str, str], Fate] = {
-    **{(name, MESSAGES, upstream): fate for (name, upstream), fate in client_fates_claude_code.FATES.items()},
-    **{(name, RESPONSES, upstream): fate for (name, upstream), fate in client_fates_codex.FATES.items()},
-    **client_fates_chat.FATES,
-    **client_fates_messages.FATES,
-    **client_fates_responses.FATES,
+TABLES: dict[tuple[str, str, str], Table] = {
+    **{(name, MESSAGES, upstream): table for (name, upstream), table in tables_claude_code.TABLES.items()},
+    **{(name, RESPONSES, upstream): table for (name, upstream), table in tables_codex.TABLES.items()},
+    **tables_chat.TABLES,
+    **tables_messages.TABLES,
+    **tables_responses.TABLES,
 }
 
 
@@ -47,11 +43,11 @@ def translated_case(case: Case, upstream: str) -> UpstreamRequest:
     )
 
 
-def judged(case: Case, upstream: str) -> tuple[Judge, list[str]]:
-    rows, added = FATES[case.name, case.protocol, upstream]
+def checked(case: Case, upstream: str) -> tuple[TableCheck, list[str]]:
+    rows, added = TABLES[case.name, case.protocol, upstream]
     requested = translated_case(case, upstream)
-    judge = Judge(case.body, requested.body, rows, added)
-    return judge, judge.judge((loss.code.value, loss.path) for loss in requested.translated.losses)
+    check = TableCheck(case.body, requested.body, rows, added)
+    return check, check.run((loss.code.value, loss.path) for loss in requested.translated.losses)
 
 
 @pytest.mark.promise("R13")
@@ -59,8 +55,8 @@ def test_every_value_is_kept_mapped_or_in_the_ledger(subtests: pytest.Subtests) 
     for case in CASES:
         with subtests.test(case=case.name, protocol=case.protocol):
             for upstream in others(case):
-                _, complaints = judged(case, upstream)
-                assert complaints == [], upstream
+                _, problems = checked(case, upstream)
+                assert problems == [], upstream
 
 
 def test_the_vendors_rules_are_kept(subtests: pytest.Subtests) -> None:
@@ -78,9 +74,9 @@ def test_every_row_is_used(protocol: str) -> None:
         used: set[str] = set()
         for case in CASES:
             if case.protocol == protocol and upstream != protocol:
-                rows, added = FATES[case.name, protocol, upstream]
+                rows, added = TABLES[case.name, protocol, upstream]
                 named |= {*rows, *added}
-                used |= judged(case, upstream)[0].used
+                used |= checked(case, upstream)[0].used
         assert named - used == set()
 
 
@@ -191,7 +187,7 @@ def texts_of(body: Json) -> list[str]:
     return found
 
 
-# --- the judge itself -------------------------------------------------------------------------------------------
+# --- the check itself -------------------------------------------------------------------------------------------
 
 ROWS: Mapping[str, Row] = {
     "/a": to("/x"),
@@ -221,8 +217,8 @@ COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
 def test_differences_are_reported(subtests: pytest.Subtests) -> None:
     for sent, got, reported, complaint in COMPLAINTS:
         with subtests.test(sent=sent):
-            complaints = Judge(sent, got, ROWS, {"/z": 0}).judge(reported)
-            assert len(complaints) == complaint if isinstance(complaint, int) else complaints == complaint
+            problems = TableCheck(sent, got, ROWS, {"/z": 0}).run(reported)
+            assert len(problems) == complaint if isinstance(complaint, int) else problems == complaint
 
 
 def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:

@@ -34,18 +34,18 @@ def codex_receives(
     return received_by(RESPONSES, upstream, body, response, capabilities=capabilities or TARGETS[upstream])
 
 
-def items_of(heard: Received, *, done: bool = True) -> list[Json]:
-    return [event["item"] for event in heard.of("output_item.done" if done else "output_item.added")]
+def items_of(received: Received, *, done: bool = True) -> list[Json]:
+    return [event["item"] for event in received.of("output_item.done" if done else "output_item.added")]
 
 
-def the_item(heard: Received) -> Json:
+def the_item(received: Received) -> Json:
     """The one item of a response, which is the same at the end of it."""
-    (item,) = items_of(heard)
-    assert heard.events[-1]["response"]["output"] == [item]
+    (item,) = items_of(received)
+    assert received.events[-1]["response"]["output"] == [item]
     return item
 
 
-def goes_on(upstream: str, *items: Json, body: Json = codex.TURN) -> UpstreamRequest:
+def continued(upstream: str, *items: Json, body: Json = codex.TURN) -> UpstreamRequest:
     """The next request, with these items behind those of this one."""
     return translate_request(
         RESPONSES,
@@ -70,8 +70,8 @@ def test_a_namespaced_call_comes_back_with_namespace_and_name(
     upstream: str, reported: str, namespace: str, name: str
 ) -> None:
     """Codex answers a flattened name with "unsupported call"."""
-    heard = codex_receives(upstream, Call("call_new", reported, ('{"message"', ': "x"}')))
-    item = the_item(heard)
+    received = codex_receives(upstream, Call("call_new", reported, ('{"message"', ': "x"}')))
+    item = the_item(received)
     assert item == {
         "id": item["id"],
         "type": "function_call",
@@ -81,10 +81,13 @@ def test_a_namespaced_call_comes_back_with_namespace_and_name(
         "arguments": '{"message": "x"}',
         "status": "completed",
     }
-    assert items_of(heard, done=False) == [{**item, "arguments": "", "status": "in_progress"}]
-    assert [event["delta"] for event in heard.of("function_call_arguments.delta")] == ['{"message"', ': "x"}']
+    assert items_of(received, done=False) == [{**item, "arguments": "", "status": "in_progress"}]
+    assert [event["delta"] for event in received.of("function_call_arguments.delta")] == [
+        '{"message"',
+        ': "x"}',
+    ]
     # It is sent back under the upstream's name.
-    requested = goes_on(
+    requested = continued(
         upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "done"}
     )
     assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", reported)
@@ -106,10 +109,10 @@ def test_a_plain_call_has_no_namespace(upstream: str) -> None:
 
 @others_of_codex
 def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
-    heard = codex_receives(
+    received = codex_receives(
         upstream, Call("call_new", "tool_search", ('{"query": "cal', 'endar", "limit": 2}'))
     )
-    item = the_item(heard)
+    item = the_item(received)
     assert item == {
         "id": item["id"],
         "type": "tool_search_call",
@@ -118,8 +121,8 @@ def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
         "arguments": {"query": "calendar", "limit": 2},
         "status": "completed",
     }
-    assert items_of(heard, done=False) == [{**item, "arguments": {}, "status": "in_progress"}]
-    assert [kind for kind in heard.kinds if "arguments" in kind] == []
+    assert items_of(received, done=False) == [{**item, "arguments": {}, "status": "in_progress"}]
+    assert [kind for kind in received.kinds if "arguments" in kind] == []
     output = {
         "type": "tool_search_output",
         "call_id": "call_new",
@@ -127,7 +130,7 @@ def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
         "execution": "client",
         "tools": [],
     }
-    requested = goes_on(upstream, item, output)
+    requested = continued(upstream, item, output)
     assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", "tool_search")
     assert results_of(upstream, requested.body)[-1][0] == "call_new"
 
@@ -135,8 +138,8 @@ def test_a_search_for_tools_is_an_item_of_its_own(upstream: str) -> None:
 @others_of_codex
 def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
     arguments = '{"command": ["ls", "-l"], "working_directory": "/tmp", "timeout_ms": 5}'
-    heard = codex_receives(upstream, Call("call_new", "local_shell", (arguments[:9], arguments[9:])))
-    item = the_item(heard)
+    received = codex_receives(upstream, Call("call_new", "local_shell", (arguments[:9], arguments[9:])))
+    item = the_item(received)
     assert item == {
         "id": item["id"],
         "type": "local_shell_call",
@@ -150,9 +153,9 @@ def test_a_local_shell_call_comes_back_as_one(upstream: str) -> None:
         },
         "status": "completed",
     }
-    (added,) = items_of(heard, done=False)
+    (added,) = items_of(received, done=False)
     assert (added["id"], added["call_id"], added["status"]) == (item["id"], "call_new", "in_progress")
-    requested = goes_on(
+    requested = continued(
         upstream, item, {"type": "function_call_output", "call_id": "call_new", "output": "total 0"}
     )
     assert [call[:2] for call in calls_of(upstream, requested.body)][-1] == ("call_new", "local_shell")
@@ -165,7 +168,7 @@ ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
 
 @others_of_codex
 @pytest.mark.parametrize(
-    ("pieces", "text"),
+    ("fragments", "text"),
     [
         pytest.param((WRAPPED,), codex.PATCH, id="at once"),
         pytest.param(tuple(WRAPPED), codex.PATCH, id="letter by letter"),
@@ -173,21 +176,21 @@ ESCAPED = json.dumps({"input": "äß🦎\u2028\t"}, ensure_ascii=True)
     ],
 )
 def test_a_patch_is_a_custom_call_with_its_plain_text(
-    upstream: str, pieces: tuple[str, ...], text: str
+    upstream: str, fragments: tuple[str, ...], text: str
 ) -> None:
-    heard = codex_receives(upstream, Call("call_new", "apply_patch", pieces))
-    item = the_item(heard)
+    received = codex_receives(upstream, Call("call_new", "apply_patch", fragments))
+    item = the_item(received)
     assert {k: v for k, v in item.items() if k not in ("id", "status")} == {
         "type": "custom_tool_call",
         "call_id": "call_new",
         "name": "apply_patch",
         "input": text,
     }
-    deltas = [event["delta"] for event in heard.of("custom_tool_call_input.delta")]
+    deltas = [event["delta"] for event in received.of("custom_tool_call_input.delta")]
     assert "".join(deltas) == text
-    assert [event["input"] for event in heard.of("custom_tool_call_input.done")] == [text]
-    assert heard.of("function_call_arguments.delta", "function_call_arguments.done") == []
-    requested = goes_on(
+    assert [event["input"] for event in received.of("custom_tool_call_input.done")] == [text]
+    assert received.of("function_call_arguments.delta", "function_call_arguments.done") == []
+    requested = continued(
         upstream, item, {"type": "custom_tool_call_output", "call_id": "call_new", "output": "Done!"}
     )
     _, name, arguments = calls_of(upstream, requested.body)[-1]
@@ -206,18 +209,18 @@ def test_a_patch_streams_as_it_is_written(upstream: str) -> None:
     )
     written, seen = "", ""
     for frame in frames(data):
-        piece = piece_of(upstream, frame)
-        written += piece
+        fragment = fragment_of(upstream, frame)
+        written += fragment
         for sent in piecewise(machine, frame, 0):
             seen += "".join(
                 e["delta"] for e in Received(RESPONSES, sent, machine).of("custom_tool_call_input.delta")
             )
-        if piece:
+        if fragment:
             assert seen == plain_so_far(written)
     assert seen == codex.PATCH
 
 
-def piece_of(upstream: str, frame: bytes) -> str:
+def fragment_of(upstream: str, frame: bytes) -> str:
     """Return the arguments delta of a frame."""
     (event,) = Received(upstream, frame, None).events or [{}]  # type: ignore[arg-type]
     if upstream == MESSAGES:
@@ -245,8 +248,8 @@ def plain_so_far(written: str) -> str:
 
 def _closed(written: str) -> bool:
     """True if the last quote ends the text and is not escaped."""
-    rest = written.removesuffix("}").removesuffix('"')
-    return (len(rest) - len(rest.rstrip("\\"))) % 2 == 0
+    remaining = written.removesuffix("}").removesuffix('"')
+    return (len(remaining) - len(remaining.rstrip("\\"))) % 2 == 0
 
 
 def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
@@ -260,18 +263,18 @@ def test_a_custom_call_of_an_upstream_that_has_them_passes_as_it_is() -> None:
         "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": codex.GRAMMAR}},
     }
     call = {"index": 0, "id": "call_new", "type": "custom", "custom": {"name": "apply_patch", "input": ""}}
-    pieces = [codex.PATCH[:20], codex.PATCH[20:]]
-    deltas = [{"tool_calls": [{"index": 0, "custom": {"input": piece}}]} for piece in pieces]
+    fragments = [codex.PATCH[:20], codex.PATCH[20:]]
+    deltas = [{"tool_calls": [{"index": 0, "custom": {"input": fragment}}]} for fragment in fragments]
     chunks = [s.chunk({"role": "assistant"}), s.chunk({"tool_calls": [call]}), *map(s.chunk, deltas)]
     data = s.render(CHAT, [*chunks, s.chunk({}, "tool_calls"), {**s.chunk(), "usage": Cost().chat}, "[DONE]"])
-    heard = received_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
-    assert the_item(heard)["input"] == codex.PATCH
-    assert [event["delta"] for event in heard.of("custom_tool_call_input.delta")] == pieces
+    received = received_by(RESPONSES, CHAT, codex.TURN, data, capabilities=capabilities)
+    assert the_item(received)["input"] == codex.PATCH
+    assert [event["delta"] for event in received.of("custom_tool_call_input.delta")] == fragments
 
 
 @others_of_codex
 def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
-    heard = codex_receives(
+    received = codex_receives(
         upstream,
         Reasoning("Hmm."),
         Text("I look."),
@@ -280,7 +283,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
         Call("call_3", "tool_search", ('{"query": "a"}',)),
         Call("call_4", "multi_agent_v1__wait_agent", ("{}",)),
     )
-    kinds = [item["type"] for item in items_of(heard)]
+    kinds = [item["type"] for item in items_of(received)]
     assert kinds == [
         "reasoning",
         "message",
@@ -289,7 +292,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
         "tool_search_call",
         "function_call",
     ]
-    reasoning = items_of(heard)[0]
+    reasoning = items_of(received)[0]
     assert reasoning["summary"] == [{"type": "summary_text", "text": "Hmm."}]
     assert unwrapped(reasoning["encrypted_content"]) is not None
     # Text, reasoning and calls are sent back as the upstream made them.
@@ -300,7 +303,7 @@ def test_all_kinds_of_calls_in_one_turn_keep_their_order(upstream: str) -> None:
         {"type": "function_call_output", "call_id": "call_4", "output": "4"},
     ]
     requested = translate_request(
-        RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(heard), *outputs]}
+        RESPONSES, upstream, {**codex.TURN, "input": [*codex.OPENING, *items_of(received), *outputs]}
     )
     turn = requested.body["messages"][-5 if upstream == CHAT else -2]
     if upstream == CHAT:
@@ -339,14 +342,14 @@ SUMMARY = "The user wants the picture mended."
 def test_a_compaction_trigger_gives_exactly_one_compaction_item(
     upstream: str, blocks: tuple[Any, ...]
 ) -> None:
-    heard = codex_receives(upstream, *blocks, body=codex.COMPACTION)
-    item = the_item(heard)
+    received = codex_receives(upstream, *blocks, body=codex.COMPACTION)
+    item = the_item(received)
     assert set(item) == {"id", "type", "encrypted_content"}
     assert item["type"] == "compaction"
     assert unwrapped(item["encrypted_content"]) == {"summary": SUMMARY}
-    assert [item["type"] for item in items_of(heard, done=False)] == ["compaction"]
-    assert heard.finish == "completed"
-    assert heard.kinds == ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
+    assert [item["type"] for item in items_of(received, done=False)] == ["compaction"]
+    assert received.finish == "completed"
+    assert received.kinds == ["created", "in_progress", "output_item.added", "output_item.done", "completed"]
 
 
 @others_of_codex
@@ -356,8 +359,12 @@ def test_the_compaction_item_that_comes_back_is_the_summary(upstream: str) -> No
     body = {**codex.TURN, "input": [codex.OPENING[0], item, after]}
     requested = translate_request(RESPONSES, upstream, body, capabilities=TARGETS[upstream])
     texts = [part["text"] for message in requested.body["messages"] for part in parts_of(message)]
-    said = [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
-    assert texts[-len(said) :] == said if upstream == MESSAGES else texts[-1] == "\n\n".join(said)
+    texts_sent = [f"Summary of the conversation so far:\n{SUMMARY}", "Go on."]
+    assert (
+        texts[-len(texts_sent) :] == texts_sent
+        if upstream == MESSAGES
+        else texts[-1] == "\n\n".join(texts_sent)
+    )
     roles = [message["role"] for message in requested.body["messages"]]
     assert roles == (["system", "user"] if upstream == CHAT else ["user"])
     assert [path for path in requested.losses if path.startswith("/input/1")] == []
@@ -371,9 +378,9 @@ def parts_of(message: Json) -> list[Json]:
 @others_of_codex
 def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
     response = stream(upstream, Text("The user"), stop="length")
-    heard = received_by(RESPONSES, upstream, codex.COMPACTION, response, capabilities=TARGETS[upstream])
-    assert items_of(heard, done=False) == []
-    assert heard.kinds[-1] == "failed"
+    received = received_by(RESPONSES, upstream, codex.COMPACTION, response, capabilities=TARGETS[upstream])
+    assert items_of(received, done=False) == []
+    assert received.kinds[-1] == "failed"
 
 
 # --- Claude Code ------------------------------------------------------------------------------------------------
@@ -382,7 +389,7 @@ def test_a_summary_that_was_cut_is_no_summary(upstream: str) -> None:
 @others_of_claude
 def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
     """Input in the start of a block is fatal for it; so is a block that does not stop."""
-    heard = received_by(
+    received = received_by(
         MESSAGES,
         upstream,
         claude_code.ADAPTIVE,
@@ -395,17 +402,17 @@ def test_claude_code_gets_calls_in_its_own_form(upstream: str) -> None:
         ),
         capabilities=TARGETS[upstream],
     )
-    blocks = [event["content_block"] for event in heard.of("content_block_start")]
+    blocks = [event["content_block"] for event in received.of("content_block_start")]
     assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
     assert [(b["id"], b["name"], b["input"]) for b in blocks[2:]] == [
         ("call_1", "ToolSearch", {}),
         ("call_2", "ListAgents", {}),
     ]
-    thinking, text, search, agents = heard.turn
+    thinking, text, search, agents = received.turn
     assert (thinking["thinking"], text["text"]) == ("Hmm.", "I look.")
     assert unwrapped(thinking["signature"]) is not None
     assert (search["input"], agents["input"]) == ({"query": "a"}, {})
-    assert heard.finish == "tool_use"
+    assert received.finish == "tool_use"
 
 
 @others_of_claude
@@ -420,7 +427,7 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
     turn = received_by(
         MESSAGES, upstream, claude_code.ADAPTIVE, response, capabilities=TARGETS[upstream]
     ).turn
-    kept = [{key: value for key, value in block.items() if value is not None} for block in turn]
+    content = [{key: value for key, value in block.items() if value is not None} for block in turn]
     picture = {"type": "base64", "media_type": "image/png", "data": claude_code.PIXEL}
     results = [
         {
@@ -438,7 +445,7 @@ def test_the_next_request_of_claude_code_is_translated(upstream: str) -> None:
         **claude_code.ADAPTIVE,
         "messages": [
             claude_code.ADAPTIVE["messages"][0],
-            {"role": "assistant", "content": kept},
+            {"role": "assistant", "content": content},
             {"role": "user", "content": results},
         ],
     }

@@ -61,7 +61,7 @@ def reported(events: list[Event], client: str, *, streams: bool = True) -> bytes
     return translator.data_to_send()
 
 
-def judge(events: list[Event], client: str) -> None:
+def check(events: list[Event], client: str) -> None:
     sent = reported(events, client)
     assert check_stream(client, sent, include_usage=True) == []
     assert compare(meaning_of_events(events), meaning_of_client_stream(client, sent), client) == []
@@ -71,28 +71,28 @@ def test_fixed_responses(subtests: pytest.Subtests) -> None:
     for name in EVENTS:
         with subtests.test(name=name):
             for client in CLIENTS:
-                judge(EVENTS[name], client)
+                check(EVENTS[name], client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal())
 def test_legal_responses(client: str, events: list[Event]) -> None:
-    judge(events, client)
+    check(events, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @PROPERTY
 @given(events=legal(choices=2))
 def test_legal_responses_of_several_choices(client: str, events: list[Event]) -> None:
-    judge(events, client)
+    check(events, client)
 
 
 @pytest.mark.parametrize("client", [MESSAGES, RESPONSES, *SIMPLE])
 @PROPERTY
 @given(events=legal(together=ANY))
 def test_any_blocks_open_together(client: str, events: list[Event]) -> None:
-    judge(events, client)
+    check(events, client)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -102,14 +102,14 @@ def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> N
     sent = reported(events, client)
     if sent:
         assert check_stream(client, sent, include_usage=True) == []
-    said, received = meaning_of_events(events), meaning_of_client_stream(client, sent)
+    expected, received = meaning_of_events(events), meaning_of_client_stream(client, sent)
     assert received.stop is Stop.ERROR
     assert received.failure is not None
-    assert said.failure is not None
-    assert said.failure.message in received.failure.message
+    assert expected.failure is not None
+    assert expected.failure.message in received.failure.message
     # What waited for its turn when the response broke was never shown; nothing else is missing or added.
     for kinds in ((Kind.TEXT, Kind.REFUSAL), (Kind.REASONING,)):
-        assert "".join(said.said(*kinds).split()).startswith("".join(received.said(*kinds).split()))
+        assert "".join(expected.text(*kinds).split()).startswith("".join(received.text(*kinds).split()))
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -118,10 +118,10 @@ def test_responses_that_fail_at_any_point(client: str, events: list[Event]) -> N
 def test_legal_whole_responses(client: str, events: list[Event]) -> None:
     sent = reported(events, client, streams=False)
     assert check_whole(client, sent) == []
-    said = meaning_of_events(events)
+    expected = meaning_of_events(events)
     if client == CHAT:  # a whole message has one place for text and one for a refusal
-        said.blocks.sort(key=lambda block: block.kind is Kind.REFUSAL)
-    assert compare(said, meaning_of_whole(client, sent), client) == []
+        expected.blocks.sort(key=lambda block: block.kind is Kind.REFUSAL)
+    assert compare(expected, meaning_of_whole(client, sent), client) == []
 
 
 @pytest.mark.parametrize("client", PROTOCOL_NAMES)

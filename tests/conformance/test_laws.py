@@ -55,8 +55,8 @@ def test_a_stream_may_be_cut_in_two_anywhere(protocol: str) -> None:
     client = CHAT if protocol == MESSAGES else MESSAGES
     sent = translated_response(source, client)
     for at in range(len(source.stream) + 1):
-        pieces = [source.stream[:at], source.stream[at:]]
-        assert translated_response(source, client, pieces) == sent, at
+        chunks = [source.stream[:at], source.stream[at:]]
+        assert translated_response(source, client, chunks) == sent, at
 
 
 def with_all_sse_syntax(stream: bytes, ending: bytes) -> bytes:
@@ -78,8 +78,8 @@ def test_a_stream_may_use_all_of_the_sse_syntax(protocol: str) -> None:
     sent = translated_response(plain, client)
     for ending in (b"\n", b"\r\n", b"\r"):
         other = Source("rewritten", protocol, with_all_sse_syntax(plain.stream, ending))
-        for pieces in chop(other.stream, places=40):
-            assert translated_response(other, client, pieces) == sent, ending
+        for chunks in chop(other.stream, places=40):
+            assert translated_response(other, client, chunks) == sent, ending
 
 
 def digest() -> str:

@@ -113,11 +113,11 @@ def test_samples_mean_the_same(subtests: pytest.Subtests) -> None:
     for upstream in PROTOCOL_NAMES:
         for client in PROTOCOL_NAMES:
             with subtests.test(upstream=upstream, client=client):
-                said = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
+                expected = meaning_of_upstream(upstream, s.render(upstream, GOOD[upstream]()))
                 received = meaning_of_client_stream(client, s.render(client, GOOD[client]()))
-                assert said.stop is Stop.TOOL
-                assert [block.text for block in said.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
-                assert compare(said, received, client) == []
+                assert expected.stop is Stop.TOOL
+                assert [block.text for block in expected.blocks] == ["Hmm.", "Let me see.", '{"a": 1}', "{}"]
+                assert compare(expected, received, client) == []
 
 
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
@@ -200,10 +200,10 @@ PAIRS: list[tuple[str, str, Meaning, Meaning, str | None]] = [
 
 
 def test_compare(subtests: pytest.Subtests) -> None:
-    for name, protocol, said, received, problem in PAIRS:
+    for name, protocol, expected, received, problem in PAIRS:
         with subtests.test(name=name):
             declared = frozenset({"p"}) if protocol == RESPONSES else frozenset()
-            found = compare(said, received, protocol, custom_tools=declared)
+            found = compare(expected, received, protocol, custom_tools=declared)
             assert (
                 found == [] if problem is None else [reported for reported in found if problem in reported]
             ), found

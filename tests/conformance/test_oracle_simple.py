@@ -51,7 +51,7 @@ def test_good_streams(subtests: pytest.Subtests) -> None:
         with subtests.test(form=form, stream=stream):
             assert check_stream(form, stream) == []
             received = meaning_of_client_stream(form, stream)
-            assert (received.said(Kind.TEXT), received.stop) == (text, stop)
+            assert (received.text(Kind.TEXT), received.stop) == (text, stop)
             assert received.failure == (Failure("c", "m") if stop is Stop.ERROR else None)
 
 
@@ -97,7 +97,7 @@ BODY = '{"id":"cmpl-1","model":"m","created":1,"message":{"role":"assistant","co
 def test_whole_responses() -> None:
     form = SIMPLE_LINES
     assert check_whole(form, BODY.encode()) == []
-    assert meaning_of_whole(form, BODY.encode()).said(Kind.TEXT) == "Hi"
+    assert meaning_of_whole(form, BODY.encode()).text(Kind.TEXT) == "Hi"
     for old, new, problem in (
         ('"created":1', '"created":1.5', "body.created: no int"),
         ('"cmpl-1"', '""', "empty id or model"),
@@ -117,34 +117,34 @@ def test_error_bodies() -> None:
         assert check_error(SIMPLE_LINES, 400, broken)
 
 
-def said(*blocks: tuple[Kind, str], stop: Stop = Stop.END, explanation: str = "") -> Meaning:
+def meaning(*blocks: tuple[Kind, str], stop: Stop = Stop.END, explanation: str = "") -> Meaning:
     meaning = Meaning(stop=stop, explanation=explanation)
     meaning.blocks.extend(Block(kind, text) for kind, text in blocks)
     return meaning
 
 
 COMPARED = [
-    (said((Kind.REASONING, "Hm."), (Kind.TEXT, "a"), (Kind.CALL, "{}"), (Kind.TEXT, "b")), "ab", True),
-    (said((Kind.TEXT, "a"), (Kind.REFUSAL, "No.")), "aNo.", True),
-    (said((Kind.TEXT, "a"), stop=Stop.LENGTH), "a", True),
-    (said(stop=Stop.FILTER, explanation="Not that."), "Not that.", True),
-    (said((Kind.TEXT, "a"), stop=Stop.FILTER, explanation="Not that."), "a", True),
-    (said((Kind.TEXT, "a")), "ab", False),
-    (said((Kind.TEXT, "a"), (Kind.REFUSAL, "No.")), "a", False),
-    (said((Kind.REASONING, "Hm.")), "Hm.", False),
+    (meaning((Kind.REASONING, "Hm."), (Kind.TEXT, "a"), (Kind.CALL, "{}"), (Kind.TEXT, "b")), "ab", True),
+    (meaning((Kind.TEXT, "a"), (Kind.REFUSAL, "No.")), "aNo.", True),
+    (meaning((Kind.TEXT, "a"), stop=Stop.LENGTH), "a", True),
+    (meaning(stop=Stop.FILTER, explanation="Not that."), "Not that.", True),
+    (meaning((Kind.TEXT, "a"), stop=Stop.FILTER, explanation="Not that."), "a", True),
+    (meaning((Kind.TEXT, "a")), "ab", False),
+    (meaning((Kind.TEXT, "a"), (Kind.REFUSAL, "No.")), "a", False),
+    (meaning((Kind.REASONING, "Hm.")), "Hm.", False),
 ]
 
 
 def test_the_texts_are_compared(subtests: pytest.Subtests) -> None:
     for upstream_meaning, received, passes in COMPARED:
         with subtests.test(received=received, passes=passes):
-            problems = compare(upstream_meaning, said((Kind.TEXT, received)), SIMPLE_EVENTS)
+            problems = compare(upstream_meaning, meaning((Kind.TEXT, received)), SIMPLE_EVENTS)
             assert (problems == []) is passes
 
 
 def test_a_failure_is_never_a_success() -> None:
-    broken = said((Kind.TEXT, "a"), stop=Stop.CUT)
-    assert compare(broken, said((Kind.TEXT, "a")), SIMPLE_LINES) != []
-    failed = said((Kind.TEXT, "a"), stop=Stop.ERROR)
+    broken = meaning((Kind.TEXT, "a"), stop=Stop.CUT)
+    assert compare(broken, meaning((Kind.TEXT, "a")), SIMPLE_LINES) != []
+    failed = meaning((Kind.TEXT, "a"), stop=Stop.ERROR)
     failed.failure = Failure("c", "broke off")
     assert compare(broken, failed, SIMPLE_LINES) == []

@@ -47,14 +47,14 @@ def test_sample_streams_cut_at_every_frame(upstream: str, client: str) -> None:
     frames = s.render(upstream, SAMPLES[upstream]()).split(b"\n\n")[:-1]
     for count in range(len(frames)):
         stream = b"".join(frame + b"\n\n" for frame in frames[:count])
-        said = meaning_of_upstream(upstream, stream)
-        if said.stop is not Stop.CUT:
+        expected = meaning_of_upstream(upstream, stream)
+        if expected.stop is not Stop.CUT:
             break  # the terminal event has come; what may be missing is not owed
         sent = translate_stream(upstream, client, stream)
         received = meaning_of_client_stream(client, sent)
         if upstream != client:
             assert check_stream(client, sent, include_usage=True) == [], count
-        assert compare(said, received, client) == [], count
+        assert compare(expected, received, client) == [], count
 
 
 PATCH = '*** Begin Patch\n+say("hi") \\ \u00e9 \U0001f600\n*** End Patch'
@@ -63,18 +63,18 @@ PATCH = '*** Begin Patch\n+say("hi") \\ \u00e9 \U0001f600\n*** End Patch'
 def _patch_calls(protocol: str) -> list[Any]:
     """A stream whose only call is a function called with {"input": PATCH}, in pieces that cut its escapes."""
     text = json.dumps({"input": PATCH})
-    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+    fragments = [text[at : at + 3] for at in range(0, len(text), 3)]
     if protocol == CHAT:
         return [
             s.chunk({"role": "assistant", "content": ""}),
             s.chunk(s.call(0, "call_p", "patch")),
-            *[s.chunk(s.call(0, arguments=piece)) for piece in pieces],
+            *[s.chunk(s.call(0, arguments=fragment)) for fragment in fragments],
             s.chunk({}, "tool_calls"),
             "[DONE]",
         ]
     events = s.messages()
     start = s.start(0, type="tool_use", id="call_p", name="patch", input={}, caller=None)
-    deltas = [s.delta(0, "input_json_delta", partial_json=piece) for piece in pieces]
+    deltas = [s.delta(0, "input_json_delta", partial_json=fragment) for fragment in fragments]
     return [events[0], start, *deltas, s.stop(0), *events[17:]]
 
 

@@ -36,19 +36,19 @@ MIB = 1024 * 1024
 TIMEOUT_S = 0.5
 
 
-def gzipped(first: bytes, piece: bytes) -> bytes:
+def gzipped(first: bytes, filler: bytes) -> bytes:
     packer = zlib.compressobj(9, wbits=31)
-    return packer.compress(first) + b"".join(packer.compress(piece) for _ in range(256)) + packer.flush()
+    return packer.compress(first) + b"".join(packer.compress(filler) for _ in range(256)) + packer.flush()
 
 
-def zstandard(first: bytes, piece: bytes) -> bytes:
+def zstandard(first: bytes, filler: bytes) -> bytes:
     packer = zstd.ZstdCompressor()
-    return packer.compress(first) + b"".join(packer.compress(piece) for _ in range(512)) + packer.flush()
+    return packer.compress(first) + b"".join(packer.compress(filler) for _ in range(512)) + packer.flush()
 
 
 PACKERS: dict[str, Callable[[bytes, bytes], bytes]] = {"gzip": gzipped, "zstd": zstandard}
 # Repeated up to 256 MiB (gzip) or 512 MiB (zstd) after the first event.
-PIECES = {
+FILLERS = {
     "comments": b": x\n\n" * (MIB // 5),
     "blank lines": b"\n" * MIB,
     "events": b"data: {}\n\n" * (MIB // 10),
@@ -58,7 +58,7 @@ PIECES = {
 
 @cache
 def bomb(coding: str, what: str) -> bytes:
-    return PACKERS[coding](chunk("Hello"), PIECES[what])
+    return PACKERS[coding](chunk("Hello"), FILLERS[what])
 
 
 @pytest.fixture(scope="module", params=LOOPS)
@@ -118,7 +118,7 @@ TOO_MUCH = (b"times its size", b"without a server-sent event", b"one server-sent
 @pytest.mark.parametrize(
     ("path", "coding", "what"),
     [
-        *((CHAT_PATH, "zstd", each) for each in PIECES),
+        *((CHAT_PATH, "zstd", each) for each in FILLERS),
         (CHAT_PATH, "gzip", "comments"),
         (MESSAGES_PATH, "zstd", "comments"),
         (MESSAGES_PATH, "zstd", "one line"),

@@ -154,7 +154,7 @@ class Browsed:
                 names = ["evil.example", "rebind.evil.example", "known.example"]
                 self.seen = dict(zip(urls, browse(server, list(urls.values()), names), strict=True))
             self.statuses = [line["status"] for line in gateway.log() if line.get("outcome") == "refused"]
-            self.asked = [request for each in upstream.conversations for request in each.requests]
+            self.requests = [request for each in upstream.conversations for request in each.requests]
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_a_page_of_this_machine_works_as_documented(browsed: Browsed) -> None:
 
 def test_only_allowed_pages_called_the_upstream(browsed: Browsed) -> None:
     # One request of the page under the known name, two of the one of this machine.
-    assert len(browsed.asked) == 3
+    assert len(browsed.requests) == 3
     # All that the attacker sent was refused by the gateway, and not only held back by the browser: what needs a
     # preflight (3), what does not (13, with the form and the frame).
     assert browsed.statuses.count(403) >= 16

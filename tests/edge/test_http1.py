@@ -100,7 +100,7 @@ class Client:
         with contextlib.suppress(ConnectionError):
             self.socket.sendall(data)
 
-    def answer(self) -> tuple[int, dict[str, str], bytes] | None:
+    def response(self) -> tuple[int, dict[str, str], bytes] | None:
         """Return status, headers and body of the next response, or None if the server has closed the connection."""
         line = self._file.readline()
         if not line:
@@ -111,12 +111,12 @@ class Client:
             name, _, value = line.decode().partition(":")
             headers[name.lower()] = value.strip()
         if status == 100:
-            return self.answer()
+            return self.response()
         return status, headers, self._file.read(int(headers.get("content-length", "0")))
 
     def status(self) -> int | None:
         """Return the status of the next response."""
-        found = self.answer()
+        found = self.response()
         return None if found is None else found[0]
 
     def leave(self, how: str) -> None:
@@ -171,10 +171,10 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
     requested = impatient if status == 408 else served
     client = requested.connect()
     client.send(sent % path.encode())
-    answer = client.answer()
-    assert answer is not None
-    assert client.answer() is None, "the connection must end"
-    found, headers, body = answer
+    response = client.response()
+    assert response is not None
+    assert client.response() is None, "the connection must end"
+    found, headers, body = response
     assert (found, headers["content-type"], headers["connection"]) == (status, "application/json", "close")
     document = json.loads(body)
     if endpoint == MESSAGES_PATH:
@@ -193,9 +193,9 @@ def test_a_refusal_has_the_clients_form_and_one_line_in_the_log(
 def test_a_refusal_of_head_has_no_body(served: Served) -> None:
     client = served.connect()
     client.send(b"HEAD /v1/models HTTP/2.0\r\nhost: localhost\r\n\r\n")
-    answer = client.socket.recv(65536)
-    assert answer.startswith(b"HTTP/1.1 505")
-    assert answer.endswith(b"\r\n\r\n")
+    response = client.socket.recv(65536)
+    assert response.startswith(b"HTTP/1.1 505")
+    assert response.endswith(b"\r\n\r\n")
     assert client.socket.recv(65536) == b""
 
 
@@ -221,11 +221,11 @@ def test_a_body_with_broken_chunks_is_refused_by_its_endpoint(served: Served, na
     before = len(served.lines(MESSAGES_PATH, 0))
     client = served.connect()
     client.send(CHUNKED + BROKEN_BODIES[name] + SECOND)
-    answer = client.answer()
-    assert answer is not None
-    assert client.answer() is None
-    assert (answer[0], answer[1]["connection"]) == (400, "close")
-    assert json.loads(answer[2])["error"]["message"].startswith("the request's body cannot be read: ")
+    response = client.response()
+    assert response is not None
+    assert client.response() is None
+    assert (response[0], response[1]["connection"]) == (400, "close")
+    assert json.loads(response[2])["error"]["message"].startswith("the request's body cannot be read: ")
     lines = served.lines(MESSAGES_PATH, before + 1)[before:]
     assert [(line["outcome"], line["status"]) for line in lines] == [("refused", 400)]
 
@@ -264,23 +264,23 @@ def test_a_body_that_decompresses_or_nests_without_end_delays_no_other_request(s
 
 
 @pytest.mark.promise("S10")
-@pytest.mark.parametrize("pieces", [[], [b"{"], [b"{", *[b" "] * 8]], ids=["silent", "stops", "trickles"])
-def test_a_slow_body_is_refused_and_others_are_served(impatient: Served, pieces: list[bytes]) -> None:
+@pytest.mark.parametrize("chunks", [[], [b"{"], [b"{", *[b" "] * 8]], ids=["silent", "stops", "trickles"])
+def test_a_slow_body_is_refused_and_others_are_served(impatient: Served, chunks: list[bytes]) -> None:
     client = impatient.connect()
     begun = time.monotonic()
     client.send(
         b"POST " + RESPONSES_PATH.encode() + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n"
     )
-    for piece in pieces:
-        client.send(piece)
+    for data in chunks:
+        client.send(data)
         assert json.loads(impatient.gateway.get("/healthz")) == {"status": "ok"}
         time.sleep(0.05)
-    answer = client.answer()
-    assert answer is not None
+    response = client.response()
+    assert response is not None
     assert SLOW_S <= time.monotonic() - begun < DEFAULT_S
-    assert (answer[0], answer[1]["connection"]) == (408, "close")
-    assert "the request body" in json.loads(answer[2])["error"]["message"]
-    assert client.answer() is None
+    assert (response[0], response[1]["connection"]) == (408, "close")
+    assert "the request body" in json.loads(response[2])["error"]["message"]
+    assert client.response() is None
 
 
 @pytest.mark.promise("S10")

@@ -56,7 +56,7 @@ def body(**more: object) -> bytes:
     return post("", chat(**more)).partition(b"\r\n\r\n")[2]
 
 
-def ask(peer: Peer, stream_id: int, **more: object) -> None:
+def send_request(peer: Peer, stream_id: int, **more: object) -> None:
     peer.send(peer.request(stream_id, POST, end=False), data(stream_id, body(**more), end=True))
 
 
@@ -130,12 +130,12 @@ def test_a_client_that_leaves_closes_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, phase: str, leave: Callable[[Peer], None]
 ) -> None:
     for trial in trials():
-        begun = len(upstream.asked)
+        begun = len(upstream.with_request)
         with trial, Peer(gateway.connect()) as peer:
             peer.begin()
-            ask(peer, 1, user=phase)
+            send_request(peer, 1, user=phase)
             conversation = upstream.wait_for(begun + 1)
-            if phase != "says_nothing":
+            if phase != "sends_nothing":
                 peer.until(lambda frame: isinstance(frame, DataFrame))
             if phase == "floods":
                 time.sleep(0.05)  # both windows are closed by now
@@ -147,11 +147,11 @@ def test_a_client_that_leaves_closes_its_upstream(
 @pytest.mark.promise("R1", "R10")
 def test_a_cancelled_stream_does_not_affect_the_others(gateway: EdgeGateway, upstream: Upstream) -> None:
     for trial in trials():
-        begun = len(upstream.asked)
+        begun = len(upstream.with_request)
         with Peer(gateway.connect()) as peer:
             peer.begin()
             for stream_id in (1, 3):
-                ask(peer, stream_id, user="begins")
+                send_request(peer, stream_id, user="begins")
                 peer.until(lambda frame, it=stream_id: isinstance(frame, DataFrame) and frame.stream_id == it)
             first, second = (upstream.wait_for(begun + count) for count in (1, 2))
             with trial:
@@ -176,11 +176,11 @@ def test_data_after_a_refusal_is_harmless(
     gateway: EdgeGateway, upstream: Upstream, status: str, fields: list[tuple[str, str]]
 ) -> None:
     """A client that uploads while it is refused sends some. It got the whole refusal, and its stream is reset."""
-    begun = len(upstream.asked)
+    begun = len(upstream.with_request)
     with Peer(gateway.connect()) as peer, gateway.connect() as bystander:
         bystander.sendall(GET[:20])
         peer.begin()
-        ask(peer, 1, user="begins")
+        send_request(peer, 1, user="begins")
         peer.until(lambda frame: isinstance(frame, DataFrame))
         for stream_id in range(3, 43, 2):
             peer.send(peer.request(stream_id, fields, end=False))
@@ -214,11 +214,15 @@ def test_a_head_that_is_too_large_is_refused_in_the_form_of_its_protocol(
     with Peer(gateway.connect()) as peer:
         peer.begin()
         whole = peer.encoder.encode(fields)
-        first, *rest = (whole[start : start + 16384] for start in range(0, len(whole), 16384))
-        peer.send(HeadersFrame(1, data=first, flags=["END_STREAM", *([] if rest else ["END_HEADERS"])]))
-        for number, part in enumerate(rest, 1):
-            peer.send(ContinuationFrame(1, data=part, flags=["END_HEADERS"] if number == len(rest) else []))
-        assert peer.answer(1) == status
+        first, *continuations = (whole[start : start + 16384] for start in range(0, len(whole), 16384))
+        peer.send(
+            HeadersFrame(1, data=first, flags=["END_STREAM", *([] if continuations else ["END_HEADERS"])])
+        )
+        for number, part in enumerate(continuations, 1):
+            peer.send(
+                ContinuationFrame(1, data=part, flags=["END_HEADERS"] if number == len(continuations) else [])
+            )
+        assert peer.status_of(1) == status
         assert json.loads(peer.contents[1])["error"]["message"]
         peer.settle()
     wait_until(lambda: len(refused(gateway)) > before)
@@ -245,20 +249,20 @@ def test_a_stop_finishes_open_requests_and_refuses_new_ones(tmp_path: Path, back
             idle.begin()
             idle.settle()
             peer.begin()
-            ask(peer, 1)
+            send_request(peer, 1)
             peer.until(lambda frame: isinstance(frame, DataFrame))
             gateway.signal(signal.SIGTERM)
             found = peer.until(lambda frame: isinstance(frame, GoAwayFrame))[-1]
             assert (code_of(found), found.last_stream_id) == ("NO_ERROR", 1)
             assert answered(idle.until_closed(), GoAwayFrame)
             # The client may not have seen it yet.
-            ask(peer, 3)
-            assert peer.answer(3) == "REFUSED_STREAM"
+            send_request(peer, 3)
+            assert peer.status_of(3) == "REFUSED_STREAM"
             peer.send(data(3, b"x"), window(0, 1), settings({4: 65535}), reset(3))
             peer.settle()
             ends[0].send(CHAT_STREAM)
             ends[0].socket.shutdown(socket.SHUT_RDWR)
-            assert peer.answer(1) == "200"
+            assert peer.status_of(1) == "200"
             assert b"[DONE]" in peer.contents[1]
             assert answered(peer.until_closed(), RstStreamFrame) == []
         assert gateway.wait() == 0
@@ -271,14 +275,14 @@ def test_with_tls_too_a_refusal_leaves_the_other_streams_as_they_are(
     with gateways.lend(backend, play, server=tls) as (upstream, gateway):
         with Peer(over_tls(gateway.connect(), certificate.client())) as peer:
             peer.begin()
-            ask(peer, 1, user="begins")
+            send_request(peer, 1, user="begins")
             peer.until(lambda frame: isinstance(frame, DataFrame))
             peer.send(peer.request(3, headers(method="POST"), end=False))
-            assert peer.answer(3) == "405"
+            assert peer.status_of(3) == "405"
             peer.send(data(3, b"x"))
             peer.settle()
             peer.send(peer.request(5))
-            assert peer.answer(5) == "200"
+            assert peer.status_of(5) == "200"
             peer.send(reset(1))
             upstream.wait_closed(upstream.conversations[0])
         # Any bytes but the preface get a GOAWAY.

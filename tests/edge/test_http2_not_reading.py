@@ -34,7 +34,7 @@ LEAVING_S = 0.25
 
 # What the sockets on both sides hold, and the gateway's buffer towards its upstream (256 KiB): the kernel lets a
 # connection on the loopback have some 6 MiB.
-MOST_ON_THE_WAY = 14 * MIB
+MAX_ON_THE_WAY = 14 * MIB
 
 
 class Fast:
@@ -47,12 +47,12 @@ class Fast:
         if conversation.read() is None:
             return
         self.sent[conversation] = 0
-        piece = chunk("a" * 4000) * 8
+        block = chunk("a" * 4000) * 8
         try:
             conversation.send(STREAM_HEAD)
             while True:
-                conversation.send(piece)
-                self.sent[conversation] += len(piece)
+                conversation.send(block)
+                self.sent[conversation] += len(block)
         except OSError:
             conversation.closed_at = time.monotonic()
 
@@ -90,7 +90,7 @@ def connect(gateway: EdgeGateway, certificate: Certificate, receive_buffer: int 
     return Peer(over_tls(plain, certificate.client()))
 
 
-def ask(peer: Peer, stream_id: int) -> list[Frame]:
+def request_frames(peer: Peer, stream_id: int) -> list[Frame]:
     return [peer.request(stream_id, POST, end=False), data(stream_id, CHAT, end=True)]
 
 
@@ -103,13 +103,13 @@ def test_a_closed_window_pauses_only_its_upstream(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     for trial in trials():
-        begun = len(upstream.asked)
+        begun = len(upstream.with_request)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
             requested_at = time.monotonic()
-            peer.send(window(0, MAX_WINDOW - 65535), *ask(peer, 1))
+            peer.send(window(0, MAX_WINDOW - 65535), *request_frames(peer, 1))
             stalled = conversation_of(upstream, begun + 1)
-            peer.send(*ask(peer, 3), window(3, MAX_WINDOW))
+            peer.send(*request_frames(peer, 3), window(3, MAX_WINDOW))
             moving = conversation_of(upstream, begun + 2)
             # The other stream of the connection goes on meanwhile, and after the first was reset.
             ended = None
@@ -125,7 +125,7 @@ def test_a_closed_window_pauses_only_its_upstream(
             assert STALL_S <= ended - requested_at < DEFAULT_S
             assert 1 not in peer.contents
             closed = upstream.wait_closed(stalled)
-            assert fast.sent[stalled] < MOST_ON_THE_WAY
+            assert fast.sent[stalled] < MAX_ON_THE_WAY
             assert moving.closed_at is None
             assert closed - ended < LEAVING_S
         upstream.wait_closed(moving)
@@ -135,10 +135,10 @@ def test_any_progress_keeps_a_slow_stream(
     gateway: EdgeGateway, upstream: Upstream, certificate: Certificate
 ) -> None:
     for trial in trials():
-        begun = len(upstream.asked)
+        begun = len(upstream.with_request)
         with trial, connect(gateway, certificate) as peer:
             peer.begin({4: 0})
-            peer.send(*ask(peer, 1))
+            peer.send(*request_frames(peer, 1))
             conversation = conversation_of(upstream, begun + 1)
             for size in range(1, 4):
                 time.sleep(STALL_S * 0.6)
@@ -153,20 +153,22 @@ def test_twenty_clients_that_do_not_read_cost_little(
     gateway: EdgeGateway, upstream: Upstream, fast: Fast, certificate: Certificate
 ) -> None:
     """Ten keep the usual windows, which are soon closed; ten open them wide, so that the socket holds all back."""
-    begun = len(upstream.asked)
-    before = most = gateway.resident_bytes
+    begun = len(upstream.with_request)
+    before = maximum = gateway.resident_bytes
     with ExitStack() as stack:
         for number in range(20):
             peer = stack.enter_context(connect(gateway, certificate, receive_buffer=65536))
             peer.begin({4: MAX_WINDOW} if number % 2 else None)
-            peer.send(*ask(peer, 1), window(0, MAX_WINDOW - 65535))
+            peer.send(*request_frames(peer, 1), window(0, MAX_WINDOW - 65535))
         conversation_of(upstream, begun + 20)
         until = time.monotonic() + STALL_S
         while time.monotonic() < until:
-            most = max(most, gateway.resident_bytes)
+            maximum = max(maximum, gateway.resident_bytes)
             time.sleep(0.02)
-        print(f"{gateway.backend}: {before / MIB:.0f} MiB before, {most / MIB:.0f} with 20 that do not read")
-        assert most - before < 64 * MIB
+        print(
+            f"{gateway.backend}: {before / MIB:.0f} MiB before, {maximum / MIB:.0f} with 20 that do not read"
+        )
+        assert maximum - before < 64 * MIB
         for conversation in [each for each in upstream.conversations if each.requests][begun : begun + 20]:
             upstream.wait_closed(conversation, within_s=DEFAULT_S)
-            assert fast.sent[conversation] < MOST_ON_THE_WAY
+            assert fast.sent[conversation] < MAX_ON_THE_WAY

@@ -93,7 +93,7 @@ def chat(peer: Peer, stream_id: int = 1) -> Sent:
 def responded_first(peer: Peer) -> Sent:
     """Return a request that has its response when these frames have been sent."""
     peer.send(peer.request(1))
-    assert peer.answer(1) == "200"
+    assert peer.status_of(1) == "200"
     return []
 
 
@@ -450,18 +450,18 @@ def check(gateway: EdgeGateway, row: Row) -> None:
     with Peer(gateway.connect()) as peer:
         peer.begin()
         peer.send(*row.frames(peer))
-        kind, _, rest = row.outcome.partition(" ")
+        kind, _, expected = row.outcome.partition(" ")
         if kind == "GOAWAY":
             (found,) = answered(peer.until_closed(), GoAwayFrame)
-            assert code_of(found) == rest
+            assert code_of(found) == expected
             return
         if kind == "RST":
-            stream_id, _, code = rest.partition(" ")
+            stream_id, _, code = expected.partition(" ")
             last = peer.until(lambda frame: is_end(frame, int(stream_id)))[-1]
             assert isinstance(last, RstStreamFrame)
             assert code_of(last) == code
         elif kind:
-            assert peer.answer(1) == row.outcome
+            assert peer.status_of(1) == row.outcome
         frames = peer.settle()
         if not kind:
             assert answered(frames, RstStreamFrame) == []
@@ -515,7 +515,7 @@ def test_a_response_keeps_to_the_window(gateway: EdgeGateway) -> None:
         peer.until(lambda frame: isinstance(frame, DataFrame))
         assert len(peer.contents[1]) == 2
         peer.send(window(1, 1000))
-        assert peer.answer(1) == "200"
+        assert peer.status_of(1) == "200"
 
 
 def test_a_request_with_an_early_response_is_ended(gateway: EdgeGateway) -> None:
@@ -540,7 +540,7 @@ def test_a_client_that_sends_goaway_gets_the_responses_under_way(gateway: EdgeGa
     with Peer(gateway.connect()) as peer:
         peer.begin()
         peer.send(peer.request(1), goaway())
-        assert peer.answer(1) == "200"
+        assert peer.status_of(1) == "200"
         peer.until_closed()
     with Peer(gateway.connect()) as peer:
         peer.begin()

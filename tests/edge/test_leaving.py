@@ -12,7 +12,7 @@ from trials import trials
 
 pytestmark = pytest.mark.process
 
-MOST_S = 0.25
+MAX_S = 0.25
 # Pairs: each phase with some way of leaving and some protocol of the client.
 CASES = [
     ("connecting", "fin", CHAT_PATH),
@@ -50,4 +50,4 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_the_upstream_is_closed_at_once(world: World, phase: str, way: str, path: str) -> None:
     for trial in trials():
         with trial:
-            assert world.leaves(phase, way, path) < MOST_S
+            assert world.leaves(phase, way, path) < MAX_S

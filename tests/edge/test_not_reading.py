@@ -35,7 +35,7 @@ pytestmark = pytest.mark.process
 # send_timeout_s in the tests, less than its default.
 STALL_S = 0.75
 DEFAULT_S = 25.0
-PIECE = chunk("x" * 60_000)
+BIG_CHUNK = chunk("x" * 60_000)
 # Far above what all buffers on the way hold: the kernel's of two connections, ours.
 MUCH = 64 * 2**20
 
@@ -58,8 +58,8 @@ class Flood:
         reader.start()
         with suppress(OSError):
             while self.sent < MUCH:
-                conversation.send(PIECE)
-                self.sent += len(PIECE)
+                conversation.send(BIG_CHUNK)
+                self.sent += len(BIG_CHUNK)
         reader.join()
 
     def wait_until_paused(self, gateway: EdgeGateway) -> int:
@@ -160,7 +160,9 @@ def test_many_such_clients_cost_less_than_a_megabyte_each(tmp_path: Path, backen
 def test_a_slow_client_gets_all_of_it(running: Running) -> None:
     def some(conversation: Conversation) -> None:
         if conversation.read() is not None:
-            conversation.send(STREAM_HEAD + PIECE * 120 + chunk(finish_reason="stop") + b"data: [DONE]\n\n")
+            conversation.send(
+                STREAM_HEAD + BIG_CHUNK * 120 + chunk(finish_reason="stop") + b"data: [DONE]\n\n"
+            )
 
     running.upstream.script = some
     for trial in trials():

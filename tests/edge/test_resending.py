@@ -45,7 +45,7 @@ def running(
         yield upstream, gateway.ready()
 
 
-def ask(gateway: EdgeGateway, conversation: str) -> dict[str, Any]:
+def send(gateway: EdgeGateway, conversation: str) -> dict[str, Any]:
     """Return the log line of a successful request. The requests of a conversation stay with one account."""
     before = len(lines(gateway))
     with gateway.connect() as client:
@@ -80,8 +80,8 @@ def test_a_request_that_was_read_is_not_sent_to_the_same_account_again(
             conversation.send(whole(CHAT_WHOLE))
 
     upstream.script = works_and_closes
-    first = ask(gateway, "work")["account"]
-    line = ask(gateway, "work")
+    first = send(gateway, "work")["account"]
+    line = send(gateway, "work")
     assert [len(each.requests) for each in upstream.conversations[before:]] == [2, 1]
     keys = [KEY_A in request for request in requests(upstream)[-3:]]
     assert keys[0] == keys[1] != keys[2]
@@ -117,8 +117,8 @@ def test_a_request_that_was_not_read_is_sent_again_and_counted(
         for each in upstream.conversations:
             each.socket.close()
         before, conversation = len(requests(upstream)), f"race {resetting}"
-        account = ask(gateway, conversation)["account"]
-        line = ask(gateway, conversation)
+        account = send(gateway, conversation)["account"]
+        line = send(gateway, conversation)
         assert len(requests(upstream)) == before + 2  # beside the one that was never read
         assert (line["account"], line["attempts"]) == (account, 2)
         (failure,) = line["failures"]

@@ -50,7 +50,7 @@ class Running:
     upstream: Upstream
     gateway: EdgeGateway
 
-    def ask(self, client: str, model: str, *, stream: bool = True) -> bytes:
+    def request(self, client: str, model: str, *, stream: bool = True) -> bytes:
         body = {**client_request(client, "", None, stream=stream), "model": model}
         with self.gateway.connect() as connection:
             connection.sendall(post(PATHS[client], body, {"connection": "close"}))
@@ -61,7 +61,7 @@ class Running:
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One process for all cases: its upstreams are called by their protocols, and some cannot be reached."""
     directory = tmp_path_factory.mktemp("secrets")
-    own = f'api_key = "{KEY}"\nheaders = {{ x-team = "{TEAM}" }}\n'
+    upstream_lines = f'api_key = "{KEY}"\nheaders = {{ x-team = "{TEAM}" }}\n'
     with Upstream() as upstream:
         base = upstream.url.removesuffix("/v1")
         tables = [
@@ -74,10 +74,12 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         ]
         more = "".join(
             f'[[upstreams]]\nname = "{name}"\nprotocol = "{protocol}"\nbase_url = "{url}"\n'
-            f"model_list = false\n{own}{extra}\n"
+            f"model_list = false\n{upstream_lines}{extra}\n"
             for name, protocol, url, extra in tables
         )
-        gateway = EdgeGateway(directory, upstream, backend=request.param, upstream_lines=own, more=more)
+        gateway = EdgeGateway(
+            directory, upstream, backend=request.param, upstream_lines=upstream_lines, more=more
+        )
         with gateway.ready():
             yield Running(upstream, gateway)
         assert "canary" not in "\n".join(gateway.output)
@@ -135,7 +137,7 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
     for upstream in PROTOCOL_NAMES:
         for client in PROTOCOL_NAMES:
             running.upstream.script = repeats(upstream, way)
-            response = running.ask(client, f"{NAMES[upstream]}/m")
+            response = running.request(client, f"{NAMES[upstream]}/m")
             assert b"HTTP/1.1 " in response
             assert b"error" in response
             assert KEY.encode() not in response, (client, upstream)
@@ -150,7 +152,7 @@ def test_an_upstream_that_repeats_its_key(running: Running, way: str) -> None:
 def test_an_unreachable_upstream_is_reported_by_its_name(running: Running, name: str) -> None:
     running.upstream.script = lambda conversation: conversation.send(b"HTTP/1.1 400 no TLS here\r\n\r\n")
     for client in PROTOCOL_NAMES:
-        head, _, body = running.ask(client, f"{name}/m").partition(b"\r\n\r\n")
+        head, _, body = running.request(client, f"{name}/m").partition(b"\r\n\r\n")
         assert b" 502 " in head
         assert f'upstream \\"{name}\\"'.encode() in body
         for secret in (b"127.0.0.1", b"corp.test", b"no-such-host", PROXY.encode(), KEY.encode()):
@@ -166,7 +168,7 @@ def test_an_upstream_that_breaks_off_is_reported_by_its_name(running: Running, s
 
     for client in PROTOCOL_NAMES:
         running.upstream.script = script
-        response = running.ask(client, "up/m")
+        response = running.request(client, "up/m")
         assert b"error" in response
         assert b"127.0.0.1" not in response
         assert str(running.upstream.port).encode() not in response
@@ -189,7 +191,7 @@ def test_each_line_after_the_banner_is_one_object(running: Running) -> None:
             with contextlib.suppress(ConnectionError):
                 while client.recv(65536):
                     pass
-    running.ask(CHAT, "up/m")
+    running.request(CHAT, "up/m")
     output = running.gateway.output
     begin = next(number for number, line in enumerate(output) if "listens on" in line) + 1
     lines = [json.loads(line) for line in output[begin:]]

@@ -38,7 +38,7 @@ def test_a_locked_file_delays_no_response_and_is_reported(tmp_path: Path, backen
     ):
         gateway.ready()
 
-        def ask() -> tuple[bool, float]:
+        def request() -> tuple[bool, float]:
             """Return if the response reports that it is stored, and how long that took."""
             begun = time.monotonic()
             with gateway.connect() as client:
@@ -47,19 +47,19 @@ def test_a_locked_file_delays_no_response_and_is_reported(tmp_path: Path, backen
             assert response.startswith(b"HTTP/1.1 200"), response
             return json.loads(response.partition(b"\r\n\r\n")[2])["store"], time.monotonic() - begun
 
-        def until_kept() -> None:
+        def until_stored() -> None:
             """The machine may be busy."""
             deadline = time.monotonic() + 20
-            while not ask()[0]:
+            while not request()[0]:
                 assert time.monotonic() < deadline
 
-        until_kept()
+        until_stored()
         holder = sqlite3.connect(file, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
-        found = [ask() for _ in range(3)]
+        found = [request() for _ in range(3)]
         assert [stored for stored, _ in found] == [False] * 3
         # The machine may be busy with one of them.
         assert 0.2 < min(seconds for _, seconds in found) < 1.5  # it was 2 s and more
         holder.execute("ROLLBACK")
         holder.close()
-        until_kept()
+        until_stored()

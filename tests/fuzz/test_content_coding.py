@@ -8,7 +8,7 @@ import gzip
 import sys
 import zlib
 
-from fuzz import cut_places, cuts, damage, fuzz, pieces, streams
+from fuzz import chunks, cut_places, cuts, damage, fuzz, streams
 from hypothesis import strategies as st
 
 from dragoman_server.upstream.content_coding import MAX_PORTION, CodingError, TooLarge, decoder_for
@@ -44,10 +44,10 @@ def decoded(coding: str, parts: list[bytes]) -> tuple[bytes, type[CodingError] |
     return out, None
 
 
-def judge(coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places: list[int]) -> None:
+def check(coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places: list[int]) -> None:
     coded = CODERS[coding](plain)
     changed = damage(coded, plan)
-    out, error = decoded(coding, pieces(changed, places))
+    out, error = decoded(coding, chunks(changed, places))
     assert len(out) <= LIMIT
     whole, same = decoded(coding, [changed])
     # What is whole before the place of an error may come or not: an error ends the response anyway.
@@ -67,4 +67,4 @@ def judge(coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places:
 def test_damaged_bodies(
     coding: str, plain: bytes, plan: list[tuple[int, int, bytes]], places: list[int]
 ) -> None:
-    judge(coding, plain, plan, places)
+    check(coding, plain, plan, places)

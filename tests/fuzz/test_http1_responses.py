@@ -5,7 +5,7 @@ what h11 refuses, the transport refuses; and how the bytes are cut does not show
 from __future__ import annotations
 
 import h11
-from fuzz import cut_places, cuts, damage, fuzz, pieces
+from fuzz import chunks, cut_places, cuts, damage, fuzz
 from hypothesis import strategies as st
 
 from dragoman_server.upstream.http1 import FramingError, Http1Exchange
@@ -90,13 +90,13 @@ def by_h11(data: bytes) -> Read:
         return None
 
 
-def judge(data: bytes, places: list[int]) -> None:
+def check(data: bytes, places: list[int]) -> None:
     read = by_transport([data])
-    assert by_transport(pieces(data, places)) == read, "the cut shows"
+    assert by_transport(chunks(data, places)) == read, "the cut shows"
     # The transport is stricter: what it accepts, it reads as h11 does.
     assert read is None or read == by_h11(data)
 
 
 @fuzz(responses, cut_places, examples=250)
 def test_damaged_responses(data: bytes, places: list[int]) -> None:
-    judge(data, places)
+    check(data, places)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from edge import CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH, chat, post
-from fuzz import cut_places, cuts, damage, mutated_json, pieces, run
+from fuzz import chunks, cut_places, cuts, damage, mutated_json, run
 from fuzz_server import Served
 from hypothesis import strategies as st
 from laws.requests import FIXTURES
@@ -43,9 +43,9 @@ requests = st.one_of(
 
 @pytest.mark.promise("R2")
 def test_any_bytes(served: Served) -> None:
-    def judge(data: bytes, places: list[int], responses: bool) -> None:
-        found = served.send("http/1.1", pieces(data, places), responses)
+    def check(data: bytes, places: list[int], responses: bool) -> None:
+        found = served.send("http/1.1", chunks(data, places), responses)
         assert not found.startswith(b"HTTP/1.1 500"), found
         served.is_alive()
 
-    run(judge, requests, cut_places, st.booleans(), examples=20, after=served.is_well, shrinks=False)
+    run(check, requests, cut_places, st.booleans(), examples=20, after=served.is_well, shrinks=False)

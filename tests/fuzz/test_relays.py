@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
+from fuzz import chunks, cut_places, fuzz, mutated_streams, streams
 from laws.pairs import requested
 from oracle.frames import strict_frames
 
@@ -32,7 +32,7 @@ def relayed(protocol: str, parts: list[bytes]) -> tuple[Relay, bytes]:
     return relay, sent
 
 
-def judge(protocol: str, stream: bytes, places: list[int]) -> None:
+def check(protocol: str, stream: bytes, places: list[int]) -> None:
     relay, sent = relayed(protocol, [stream])
     assert relay.outcome in (Outcome.COMPLETED, Outcome.FAILED)
     if not stream.startswith(sent):
@@ -46,7 +46,7 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
         assert problems == []
         assert frames
         assert all("error" in frame.data for frame in frames[-2:])
-    again, cut = relayed(protocol, pieces(stream, places))
+    again, cut = relayed(protocol, chunks(stream, places))
     assert (NUMBER.sub(b"", cut), again.outcome) == (NUMBER.sub(b"", sent), relay.outcome), "the cut shows"
     assert again.usage == relay.usage
 
@@ -54,4 +54,4 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
 @pytest.mark.promise("R3", "R4")
 @fuzz(mutated_streams(streams()), cut_places, examples=120)
 def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
-    judge(*drawn, places)
+    check(*drawn, places)

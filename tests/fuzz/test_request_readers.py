@@ -23,11 +23,11 @@ anything = st.tuples(
     ),
 )
 # Of processor time; a request of 64 messages takes 0.15 ms.
-MOST_MS = 50
-MOST_MS_PER_KB = 5
+MAX_MS = 50
+MAX_MS_PER_KB = 5
 
 
-def judge(protocol: str, body: bytes) -> None:
+def check(protocol: str, body: bytes) -> None:
     started = time.thread_time()
     refusal: RemoteProtocolError | None = None
     try:
@@ -36,7 +36,7 @@ def judge(protocol: str, body: bytes) -> None:
     except RemoteProtocolError as error:
         refusal = error
     spent_ms = (time.thread_time() - started) * 1000
-    assert spent_ms < MOST_MS + MOST_MS_PER_KB * len(body) / 1024
+    assert spent_ms < MAX_MS + MAX_MS_PER_KB * len(body) / 1024
     if refusal is not None:
         assert 400 <= refusal.status < 500
         # Where the whole body is no JSON object there is no place inside of it.
@@ -45,9 +45,9 @@ def judge(protocol: str, body: bytes) -> None:
 
 @fuzz(mutated_json(BODIES), examples=150)
 def test_mutated_requests(drawn: tuple[str, bytes]) -> None:
-    judge(*drawn)
+    check(*drawn)
 
 
 @fuzz(anything, examples=80)
 def test_anything(drawn: tuple[str, bytes]) -> None:
-    judge(*drawn)
+    check(*drawn)

@@ -43,7 +43,7 @@ targets = st.sampled_from(
 )
 
 
-def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -> None:
+def check(client: str, body: bytes, upstream: str, capabilities: Capabilities) -> None:
     try:
         done = RequestTranslator(
             client=PROTOCOLS[client], upstream=UPSTREAMS[upstream], capabilities=capabilities, max_fan_out=4
@@ -64,7 +64,7 @@ def judge(client: str, body: bytes, upstream: str, capabilities: Capabilities) -
 
 @fuzz(mutated_json(BODIES), upstreams, targets, examples=150)
 def test_mutated_requests(drawn: tuple[str, bytes], upstream: str, capabilities: Capabilities) -> None:
-    judge(*drawn, upstream, capabilities)
+    check(*drawn, upstream, capabilities)
 
 
 @pytest.mark.promise("R13")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from fuzz import cut_places, fuzz, mutated_json, mutated_streams, pieces, streams
+from fuzz import chunks, cut_places, fuzz, mutated_json, mutated_streams, streams
 from hypothesis import strategies as st
 from laws.clients import spec_of
 from laws.pairs import requested
@@ -22,14 +22,14 @@ clients = st.sampled_from(CLIENTS)
 WHOLE = {protocol: list(all_responses.values()) for protocol, all_responses in WHOLE_RESPONSES.items()}
 
 
-def judge(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
-    sent = translated(upstream, client, pieces(stream, places))
+def check(upstream: str, stream: bytes, client: str, places: list[int]) -> None:
+    sent = translated(upstream, client, chunks(stream, places))
     assert problems(client, sent) == []
     assert sent == translated(upstream, client, [stream]), "the cut shows"
 
 
 # Checks of the upstream's own content: a mutated response has no meaning any more.
-SAID = re.compile(
+ABOUT_CONTENT = re.compile(
     r"input deltas do not sum up to JSON|choice indexes are not contiguous|a text block without text|an empty part"
     r"|summary is not its done parts|ids? (or call_ids are|is) empty or used twice|does not start empty"
     r"|stop_sequence is set if|with status incomplete in a completed response|done with status"
@@ -44,7 +44,7 @@ def problems(client: str, sent: bytes) -> list[str]:
         return check_stream(client, sent)
     frames, found = strict_frames(sent)
     found += check_order(client, frames, include_usage=True)
-    return [each for each in found if not SAID.search(each)]
+    return [each for each in found if not ABOUT_CONTENT.search(each)]
 
 
 def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
@@ -65,7 +65,7 @@ def translated(upstream: str, client: str, parts: list[bytes]) -> bytes:
     return sent
 
 
-def judge_whole(upstream: str, body: bytes, client: str) -> None:
+def check_response(upstream: str, body: bytes, client: str) -> None:
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
@@ -85,9 +85,9 @@ def judge_whole(upstream: str, body: bytes, client: str) -> None:
 @pytest.mark.promise("R3")
 @fuzz(mutated_streams(streams()), clients, cut_places, examples=60)
 def test_mutated_streams(drawn: tuple[str, bytes], client: str, places: list[int]) -> None:
-    judge(*drawn, client, places)
+    check(*drawn, client, places)
 
 
 @fuzz(mutated_json(WHOLE), clients, examples=80)
 def test_mutated_whole_responses(drawn: tuple[str, bytes], client: str) -> None:
-    judge_whole(*drawn, client)
+    check_response(*drawn, client)

@@ -4,7 +4,7 @@ and holds no more of an unfinished one than its limit.
 
 from __future__ import annotations
 
-from fuzz import change_frames, cut_places, cuts, damage, frame_steps, frames_of, fuzz, pieces, streams
+from fuzz import change_frames, chunks, cut_places, cuts, damage, frame_steps, frames_of, fuzz, streams
 from hypothesis import strategies as st
 from oracle.frames import LINE_END, lenient_frames
 
@@ -21,11 +21,11 @@ taken = st.tuples(
 ).map(lambda drawn: damage(change_frames(frames_of(drawn[0]), drawn[1]), drawn[2]))
 
 
-def judge(stream: bytes, places: list[int]) -> None:
+def check(stream: bytes, places: list[int]) -> None:
     parser = SSEParser(max_event_bytes=LIMIT)
     frames = []
-    for piece in pieces(stream, places):
-        frames += parser.receive_data(piece)
+    for chunk in chunks(stream, places):
+        frames += parser.receive_data(chunk)
         assert parser.held_bytes <= LIMIT + 1
     at_once = SSEParser(max_event_bytes=LIMIT)
     whole = at_once.receive_data(stream)
@@ -56,4 +56,4 @@ def by_other_code(stream: bytes) -> list[tuple[str, str]]:
 
 @fuzz(st.one_of(made, taken), cut_places, examples=200)
 def test_frames_are_those_of_the_standard(stream: bytes, places: list[int]) -> None:
-    judge(stream, places)
+    check(stream, places)

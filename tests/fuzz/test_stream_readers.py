@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuzz import cut_places, fuzz, mutated_streams, pieces, streams
+from fuzz import chunks, cut_places, fuzz, mutated_streams, streams
 from laws.pairs import requested
 
 from dragoman import NEED_DATA, UPSTREAMS, EventReader, RemoteProtocolError
@@ -31,8 +31,8 @@ def read(protocol: str, parts: list[bytes]) -> list[Any]:
     return found
 
 
-def judge(protocol: str, stream: bytes, places: list[int]) -> None:
-    found = read(protocol, pieces(stream, places))
+def check(protocol: str, stream: bytes, places: list[int]) -> None:
+    found = read(protocol, chunks(stream, places))
     assert found == read(protocol, [stream]), "the cut shows"
     *events, last = found
     checker = EventOrderChecker()
@@ -47,4 +47,4 @@ def judge(protocol: str, stream: bytes, places: list[int]) -> None:
 
 @fuzz(mutated_streams(streams()), cut_places, examples=120)
 def test_mutated_streams(drawn: tuple[str, bytes], places: list[int]) -> None:
-    judge(*drawn, places)
+    check(*drawn, places)

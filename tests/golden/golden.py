@@ -150,40 +150,44 @@ def request_lines(client: str, upstream: str, body: bytes, capabilities: str) ->
     try:
         done = request(client, upstream, body, capabilities)
     except (RemoteProtocolError, RequestRefused) as error:
-        status, answer = spec_of(client).write_error(error.as_wire_error(), "req_1")
-        return [f"error {status} {error.path} {error.code}", *document(answer)]
+        status, error_body = spec_of(client).write_error(error.as_wire_error(), "req_1")
+        return [f"error {status} {error.path} {error.code}", *document(error_body)]
     head = f"{'relayed, ' if done.relayed else ''}about {done.prompt_tokens} tokens"
     head += f", {done.fan_out} answers" if done.fan_out != 1 else ""
     head += "".join(f", {name}: {value}" for name, value in done.headers)
     return [head, *(as_sent(done.body, body) if done.relayed else document(done.body)), *entries(done.losses)]
 
 
-def answer_lines(client: str, upstream: str, ask: Json, data: bytes, *, came: bool, goes: bool) -> Lines:
-    """An answer for a client that sent `ask`. came, goes: whether it is a stream from the upstream, for the client."""
-    done = request(client, upstream, bytes_of(ask), ask.get("capabilities", "plain"))
+def response_lines(
+    client: str, upstream: str, requested: Json, data: bytes, *, came: bool, client_streams: bool
+) -> Lines:
+    """A response for a client that sent `requested`. came: the upstream streamed it."""
+    done = request(client, upstream, bytes_of(requested), requested.get("capabilities", "plain"))
     context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
     if done.fan_out != 1:
-        return fan_out_lines(client, upstream, context, done.fan_out, data, came=came, goes=goes)
+        return fan_out_lines(
+            client, upstream, context, done.fan_out, data, came=came, client_streams=client_streams
+        )
     machine = ResponseTranslator(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
         context=context,
         upstream_streams=came,
-        client_streams=goes,
+        client_streams=client_streams,
     )
-    return machine_lines(client, machine, data, goes)
+    return machine_lines(client, machine, data, client_streams)
 
 
 def fan_out_lines(
-    client: str, upstream: str, context: Any, count: int, data: bytes, *, came: bool, goes: bool
+    client: str, upstream: str, context: Any, count: int, data: bytes, *, came: bool, client_streams: bool
 ) -> Lines:
-    """One answer with `count` choices, each of which the upstream gave by itself."""
+    """One response with `count` choices, each of which the upstream sent by itself."""
     machine = FanOut(
         client=spec_of(client),
         upstream=UPSTREAMS[upstream],
         context=context,
         count=count,
-        client_streams=goes,
+        client_streams=client_streams,
     )
     for number in range(count):
         part = machine.start(number, upstream_streams=came)
@@ -191,11 +195,11 @@ def fan_out_lines(
         part.receive_eof()
         machine.merge()
     machine.receive_eof()
-    return printed(client, machine, machine.data_to_send(), goes)
+    return printed(client, machine, machine.data_to_send(), client_streams)
 
 
-def relay_lines(client: str, ask: Json, data: bytes, *, streams: bool) -> Lines:
-    done = request(client, client, bytes_of(ask), "plain")
+def relay_lines(client: str, requested: Json, data: bytes, *, streams: bool) -> Lines:
+    done = request(client, client, bytes_of(requested), "plain")
     context = done.response_context(id="x7", now=1_790_000_000, model="alias", signer=SIGNER)
     return machine_lines(
         client, Relay(protocol=UPSTREAMS[client], context=context, streams=streams), data, streams, sent=data
@@ -209,7 +213,7 @@ def machine_lines(client: str, machine: Any, data: bytes, streams: bool, sent: b
 
 
 def printed(client: str, machine: Any, out: bytes, streams: bool, sent: bytes | None = None) -> Lines:
-    """How an answer ended, its bytes and its ledger."""
+    """How a response ended, its bytes and its ledger."""
     stop, error = machine.stop_reason, machine.error
     head = f"{machine.outcome.value} {stop.value if stop else '-'} {machine.upstream_model}"
     head += " usage " + " ".join("-" if value is None else str(value) for value in values_of(machine.usage))
@@ -221,8 +225,8 @@ def printed(client: str, machine: Any, out: bytes, streams: bool, sent: bytes | 
         body = frames(out) if streams else document(out)
         head += f" sha256 {hashlib.sha256(out).hexdigest()[:8]}"
     if error is not None and not out:  # then the client gets an HTTP error
-        status, answer = spec_of(client).write_error(error, "req_1")
-        body = [f"  error {status}", *document(answer)]
+        status, error_body = spec_of(client).write_error(error, "req_1")
+        body = [f"  error {status}", *document(error_body)]
     return [visible(head), *body, *entries(machine.losses)]
 
 
@@ -231,10 +235,13 @@ def values_of(struct: Any) -> list[Any]:
 
 
 def error_lines(client: str, upstream: str, status: int, body: bytes) -> Lines:
-    there, answer, error = translate_error(
+    there, error_body, error = translate_error(
         status, body, upstream=UPSTREAMS[upstream], client=spec_of(client), request_id="req_1"
     )
-    return [visible(f"{there} {error.kind.value} {error.type} {error.code} {error.param}"), *document(answer)]
+    return [
+        visible(f"{there} {error.kind.value} {error.type} {error.code} {error.param}"),
+        *document(error_body),
+    ]
 
 
 def entries(losses: Iterable[Any]) -> Lines:
@@ -318,11 +325,11 @@ def less_of_members(line: str, before: str) -> str:
 
 
 def less(line: str, before: str) -> str:
-    most = min(len(line), len(before))
-    begin = next((at for at in range(most) if line[at] != before[at]), most)
+    shared = min(len(line), len(before))
+    begin = next((at for at in range(shared) if line[at] != before[at]), shared)
     begin = begin if begin >= _LEAST else 0
-    most -= begin
-    end = next((at for at in range(most) if line[-1 - at] != before[-1 - at]), most)
+    shared -= begin
+    end = next((at for at in range(shared) if line[-1 - at] != before[-1 - at]), shared)
     end = end if end >= _LEAST else 0
     return (f"«{begin}»" if begin else "") + line[begin : len(line) - end] + (f"«{end}»" if end else "")
 
@@ -333,10 +340,10 @@ def begin_of(line: str) -> str:
 
 def as_sent(out: bytes, sent: bytes) -> Lines:
     """What is passed on, without what is just as it came."""
-    most = min(len(out), len(sent))
-    begin = next((at for at in range(most) if out[at] != sent[at]), most)
-    most -= begin
-    end = next((at for at in range(most) if out[-1 - at] != sent[-1 - at]), most)
+    shared = min(len(out), len(sent))
+    begin = next((at for at in range(shared) if out[at] != sent[at]), shared)
+    shared -= begin
+    end = next((at for at in range(shared) if out[-1 - at] != sent[-1 - at]), shared)
     parts = [f"«{begin} as sent»", line_of(text_of(out[begin : len(out) - end])), f"«{end} as sent»"]
     left_out = line_of(text_of(sent[begin : len(sent) - end]))
     note = f" instead of {begin_of(left_out)}" if left_out else ""
@@ -402,15 +409,15 @@ def bytes_of(fixture: Json) -> bytes:
 
 def cases() -> Cases:
     """The lines of each case, by its title."""
-    given = fixtures()
+    fixtures_by_kind = fixtures()
     found: Cases = {}
-    for fixture in given["request"]:
+    for fixture in fixtures_by_kind["request"]:
         found.update(once(_requests(fixture)))
     for kind in ("stream", "whole"):
         patterns: dict[str, tuple[str, Lines]] = {}  # of each pair, the first fixture's cases
-        for fixture in given[kind]:
-            found.update(once(_answers(fixture, given["ask"], patterns)))
-    for fixture in given["error"]:
+        for fixture in fixtures_by_kind[kind]:
+            found.update(once(_responses(fixture, fixtures_by_kind["ask"], patterns)))
+    for fixture in fixtures_by_kind["error"]:
         found.update(once(_errors(fixture)))
     return found
 
@@ -452,29 +459,34 @@ def _errors(fixture: Json) -> Iterator[tuple[str, Lines]]:
         yield f"error {fixture['name']}, {short(protocol)} -> {short(client)}", lines
 
 
-def _answers(
-    fixture: Json, asks: list[Json], patterns: dict[str, tuple[str, Lines]]
+def _responses(
+    fixture: Json, requests: list[Json], patterns: dict[str, tuple[str, Lines]]
 ) -> Iterator[tuple[str, Lines]]:
     upstream, data, came = fixture["protocol"], bytes_of(fixture), fixture["kind"] == "stream"
     plain: dict[bool, Lines] = {}
-    for ask in asks:
-        client, name = ask["protocol"], ask["name"]
+    for requested in requests:
+        client, name = requested["protocol"], requested["name"]
         if name not in fixture.get("asks", ("plain",)):
             continue
         if upstream == client and name == "plain":
             pair = f"{short(upstream)} -> {short(client)}, relayed"
-            yield f"{fixture['kind']} {fixture['name']}, {pair}", relay_lines(client, ask, data, streams=came)
-        for goes in (True, False):
-            if client.startswith("simple_chat/") and goes is client.endswith("/json"):
+            yield (
+                f"{fixture['kind']} {fixture['name']}, {pair}",
+                relay_lines(client, requested, data, streams=came),
+            )
+        for client_streams in (True, False):
+            if client.startswith("simple_chat/") and client_streams is client.endswith("/json"):
                 continue
-            lines = answer_lines(client, upstream, ask, data, came=came, goes=goes)
+            lines = response_lines(
+                client, upstream, requested, data, came=came, client_streams=client_streams
+            )
             pair = f"{short(upstream)} -> {short(client)}{'' if name == 'plain' else f' + {name}'}"
-            pair += ", streamed" if goes else ", whole"
+            pair += ", streamed" if client_streams else ", whole"
             pattern, other = patterns.setdefault(pair, (fixture["name"], lines))
             if name != "plain":
-                shown = variant(plain[goes], lines) or [f"= {pair.replace(f' + {name}', '')}"]
+                shown = variant(plain[client_streams], lines) or [f"= {pair.replace(f' + {name}', '')}"]
             else:
-                plain[goes] = lines
+                plain[client_streams] = lines
                 shown = lines if other is lines else unlike(lines, other, pattern)
             yield f"{fixture['kind']} {fixture['name']}, {pair}", shown
 

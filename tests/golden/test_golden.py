@@ -2,13 +2,13 @@
 
 import golden
 
-MOST_LINES = 80
+MAX_LINES = 80
 
 
 def test_every_fixture_becomes_what_it_was() -> None:
     found = golden.differences(golden.parse(golden.GOLDEN.read_text("utf-8")), golden.cases())
-    more = [f"... and {len(found) - MOST_LINES} more lines"] if len(found) > MOST_LINES else []
-    shown = "\n".join([*found[:MOST_LINES], *more])
+    more = [f"... and {len(found) - MAX_LINES} more lines"] if len(found) > MAX_LINES else []
+    shown = "\n".join([*found[:MAX_LINES], *more])
     assert not found, (
         f"\n{shown}\n\n`{golden.COMMAND}` prints all of it, and writes {golden.GOLDEN.name} again."
     )

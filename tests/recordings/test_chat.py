@@ -20,13 +20,13 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat import SPEC
 
 STREAMS = files("chat/*.sse")
-EXCHANGE = ResponseContext(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
+CONTEXT = ResponseContext(Request("other", "m", (), {}, stream=True), "X1", 7, "alias")
 
 
-def read_answer(stream: bytes, cut: int) -> tuple[AssembledResponse, bytes]:
+def read_response(stream: bytes, cut: int) -> tuple[AssembledResponse, bytes]:
     """The folded answer, and what a Chat client gets. Raises when the stream is not complete."""
     parser, checker, fold = SSEParser(), EventOrderChecker(), Fold()
-    reader, writer = SPEC.stream_reader(EXCHANGE, Ledger()), SPEC.stream_writer(EXCHANGE, Ledger())
+    reader, writer = SPEC.stream_reader(CONTEXT, Ledger()), SPEC.stream_writer(CONTEXT, Ledger())
     out = b""
     frames = [
         frame for at in range(0, len(stream), cut) for frame in parser.receive_data(stream[at : at + cut])
@@ -47,22 +47,24 @@ def test_recorded_stream(path: Path) -> None:
     stream = path.read_bytes()
     if "eof" in path.stem:
         with pytest.raises(RemoteProtocolError):
-            read_answer(stream, len(stream))
+            read_response(stream, len(stream))
         return
-    answer, printed = read_answer(stream, len(stream))
-    assert read_answer(stream, 1)[1] == printed
+    response, printed = read_response(stream, len(stream))
+    assert read_response(stream, 1)[1] == printed
     for frame in SSEParser().receive_data(printed):
         if frame.data != b"[DONE]" and b'{"error"' not in frame.data:
             ChatCompletionChunk.model_validate_json(frame.data, strict=True)
-    if answer.error is not None:
+    if response.error is not None:
         return
-    body = SPEC.write_whole(answer, EXCHANGE, Ledger())
+    body = SPEC.write_whole(response, CONTEXT, Ledger())
     ChatCompletion.model_validate(body, strict=True)
     # What the tests' own reader makes of the server's bytes and of ours.
     before, after = read_stream(stream), read_stream(printed)
     assert (after.stop, after.stop_sequence) == (before.stop, before.stop_sequence)
     assert after.choices.keys() == before.choices.keys()
-    calls = [block for block in answer.blocks if isinstance(block, AssembledBlock) and block.tool is not None]
+    calls = [
+        block for block in response.blocks if isinstance(block, AssembledBlock) and block.tool is not None
+    ]
     sent = [block for blocks in before.choices.values() for block in blocks if block.id]
     assert [(block.tool.call_id, block.tool.name, block.text) for block in calls if block.tool] == [
         (block.id, block.name, block.text) for block in sent

@@ -25,9 +25,9 @@ def recorded_requests() -> dict[str, list[Any]]:
     for recording in corpus.recordings():
         if recording.request is not None:
             found[recording.protocol].append(recording.request)
-    for answer in corpus.equivalents():
-        if answer.request is not None:
-            found[answer.protocol].append(answer.request)
+    for response in corpus.equivalents():
+        if response.request is not None:
+            found[response.protocol].append(response.request)
     return found
 
 
@@ -53,9 +53,9 @@ def test_recorded_answers_lose_nothing_silently(upstream: str, client: str) -> N
     run = lambda each: translated_response(upstream, client, each)  # noqa: E731
     lost = [
         lost
-        for answer in corpus.equivalents()
-        if answer.protocol == upstream and answer.status == 200
-        for lost in lost_in(as_object(answer.body), upstream, MEANINGLESS_IN_RESPONSES, run, tried)
+        for response in corpus.equivalents()
+        if response.protocol == upstream and response.status == 200
+        for lost in lost_in(as_object(response.body), upstream, MEANINGLESS_IN_RESPONSES, run, tried)
     ]
     assert lost == []
 

@@ -27,7 +27,7 @@ def requests(protocol: str) -> list[Body]:
 
 
 @cache
-def whole_answers(protocol: str) -> list[Body]:
+def whole_responses(protocol: str) -> list[Body]:
     found = [each for each in corpus.equivalents() if each.protocol == protocol and each.status == 200]
     return [body for each in found if (body := as_object(each.body))]
 
@@ -55,7 +55,7 @@ def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: s
 @given(data=st.data())
 @RULES
 def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st.DataObject) -> None:
-    body = data.draw(st.sampled_from(whole_answers(upstream)))
+    body = data.draw(st.sampled_from(whole_responses(upstream)))
     assert lost_of_response(upstream, client, body, data) == []
 
 

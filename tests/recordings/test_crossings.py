@@ -28,14 +28,14 @@ STREAMS = [
 ]
 RELAYED = [pytest.param(recording, id=recording.name) for recording in corpus.recordings()]
 WHOLE = [
-    pytest.param(answer, client, id=f"{answer.name}-to-{client}")
-    for answer in corpus.equivalents()
+    pytest.param(response, client, id=f"{response.name}-to-{client}")
+    for response in corpus.equivalents()
     for client in CLIENTS
-    if answer.status == 200
+    if response.status == 200
 ]
 ERRORS = [
-    pytest.param(answer, client, id=f"{answer.name}-to-{client}")
-    for answer in corpus.errors()
+    pytest.param(response, client, id=f"{response.name}-to-{client}")
+    for response in corpus.errors()
     for client in CLIENTS
 ]
 
@@ -45,8 +45,8 @@ def test_recorded_streams_cross(recording: corpus.Recording, client: str) -> Non
     stream = recording.read()
     sent = translate_stream(recording.protocol, client, stream, recording.request)
     assert check_stream(client, sent, include_usage=True) == []
-    said = meaning_of_upstream(recording.protocol, stream)
-    assert compare(said, meaning_of_client_stream(client, sent), client) == []
+    expected = meaning_of_upstream(recording.protocol, stream)
+    assert compare(expected, meaning_of_client_stream(client, sent), client) == []
 
 
 @pytest.mark.parametrize("recording", [row for row in RELAYED if row.values[0].protocol != CHAT])
@@ -54,17 +54,17 @@ def test_chat_clients_get_usage_only_when_they_ask(recording: corpus.Recording) 
     stream = recording.read()
     sent = translate_stream(recording.protocol, CHAT, stream, recording.request, include_usage=False)
     assert check_stream(CHAT, sent, include_usage=False) == []
-    said, heard = meaning_of_upstream(recording.protocol, stream), meaning_of_client_stream(CHAT, sent)
-    assert compare(said, heard, CHAT, include_usage=False) == []
+    expected, received = meaning_of_upstream(recording.protocol, stream), meaning_of_client_stream(CHAT, sent)
+    assert compare(expected, received, CHAT, include_usage=False) == []
 
 
 @pytest.mark.parametrize("recording", RELAYED)
 def test_same_protocol_is_byte_exact(recording: corpus.Recording) -> None:
     stream = recording.read()
     sent = translate_stream(recording.protocol, recording.protocol, stream, recording.request)
-    said = meaning_of_upstream(recording.protocol, stream)
-    assert compare(said, meaning_of_client_stream(recording.protocol, sent), recording.protocol) == []
-    if said.stop is Stop.CUT:
+    expected = meaning_of_upstream(recording.protocol, stream)
+    assert compare(expected, meaning_of_client_stream(recording.protocol, sent), recording.protocol) == []
+    if expected.stop is Stop.CUT:
         # Whole frames as they came, then the protocol's own error.
         assert stream.startswith(sent[: stream.rindex(b"\n\n") + 2])
     else:
@@ -72,22 +72,22 @@ def test_same_protocol_is_byte_exact(recording: corpus.Recording) -> None:
         assert stream.startswith(sent)
 
 
-@pytest.mark.parametrize(("answer", "client"), WHOLE)
-def test_recorded_whole_answers_cross(answer: corpus.WholeAnswer, client: str) -> None:
-    sent = translate_whole(answer.protocol, client, answer.body, answer.request)
-    if answer.protocol == client:
-        assert sent == answer.body
+@pytest.mark.parametrize(("response", "client"), WHOLE)
+def test_recorded_whole_answers_cross(response: corpus.WholeResponse, client: str) -> None:
+    sent = translate_whole(response.protocol, client, response.body, response.request)
+    if response.protocol == client:
+        assert sent == response.body
         return
     assert check_whole(client, sent) == []
-    said = meaning_of_whole(answer.protocol, answer.body)
-    assert compare(said, meaning_of_whole(client, sent), client) == []
+    expected = meaning_of_whole(response.protocol, response.body)
+    assert compare(expected, meaning_of_whole(client, sent), client) == []
 
 
-@pytest.mark.parametrize(("answer", "client"), ERRORS)
-def test_recorded_errors_cross(answer: corpus.WholeAnswer, client: str) -> None:
-    status, sent = translate_error_of(answer.protocol, client, answer.status, answer.body)
-    if answer.protocol == client and sent == answer.body:
+@pytest.mark.parametrize(("response", "client"), ERRORS)
+def test_recorded_errors_cross(response: corpus.WholeResponse, client: str) -> None:
+    status, sent = translate_error_of(response.protocol, client, response.status, response.body)
+    if response.protocol == client and sent == response.body:
         return  # a vendor's own words pass as they are to its own clients
     assert check_error(client, status, sent) == []
-    said = read_error(answer.protocol, answer.status, answer.body)
-    assert compare_error(said, read_error(client, status, sent)) == []
+    expected = read_error(response.protocol, response.status, response.body)
+    assert compare_error(expected, read_error(client, status, sent)) == []

@@ -45,19 +45,19 @@ def recorded() -> Iterator[tuple[str, dict[str, Any], int]]:
             if tokens is not None:
                 yield protocol, json.loads(path.read_bytes()), tokens
     for path in corpus.files("equiv/*/*request.json"):
-        answer = path.with_name(path.name.replace("request.json", "response.json"))
-        if answer.exists() and (usage := json.loads(answer.read_bytes()).get("usage")):
+        response = path.with_name(path.name.replace("request.json", "response.json"))
+        if response.exists() and (usage := json.loads(response.read_bytes()).get("usage")):
             yield corpus.FOLDERS[path.name.split(".")[0]], json.loads(path.read_bytes()), total(usage)
 
 
 def test_it_comes_near_to_what_providers_counted() -> None:
     factors, large = [], []
     for protocol, body, tokens in recorded():
-        asked = PROTOCOLS[protocol].read_request(body, Signer())
-        hosted = any(isinstance(tool, HostedTool) for tool in asked.tools)
+        request = PROTOCOLS[protocol].read_request(body, Signer())
+        hosted = any(isinstance(tool, HostedTool) for tool in request.tools)
         if tokens <= 100 or hosted or body["model"] in HIDDEN_PROMPTS:
             continue
-        factor = max(estimate_tokens(asked) / tokens, tokens / estimate_tokens(asked))
+        factor = max(estimate_tokens(request) / tokens, tokens / estimate_tokens(request))
         factors.append(factor)
         if tokens > 1000:
             large.append(factor)

@@ -26,33 +26,33 @@ def recorded(name: str = "", *features: str) -> list[Any]:
 @pytest.mark.parametrize("recording", recorded("chat/parallel_tools"))
 def test_A13_as_recorded(client: str, recording: corpus.Recording) -> None:
     """Parallel calls, as servers of many makers send them."""
-    heard = receive(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert len(heard.meaning.calls) > 1
+    received = receive(CHAT, client, recording.read())
+    assert same_meaning(CHAT, recording.read(), received) == []
+    assert len(received.meaning.calls) > 1
 
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("recording", recorded("chat/tool_no_index"))
 def test_A14_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = receive(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert len(heard.meaning.calls) == 1
+    received = receive(CHAT, client, recording.read())
+    assert same_meaning(CHAT, recording.read(), received) == []
+    assert len(received.meaning.calls) == 1
 
 
 @each("client", OTHERS)
 @pytest.mark.parametrize("recording", [*recorded("", "reasoning_content"), *recorded("", "reasoning_field")])
 def test_C6_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = receive(CHAT, client, recording.read())
-    assert same_meaning(CHAT, recording.read(), heard) == []
-    assert heard.meaning.said(Kind.REASONING)
+    received = receive(CHAT, client, recording.read())
+    assert same_meaning(CHAT, recording.read(), received) == []
+    assert received.meaning.text(Kind.REASONING)
 
 
 @each("client", (CHAT, MESSAGES))
 @pytest.mark.parametrize("recording", recorded("responses/incomplete"))
 def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = receive(RESPONSES, client, recording.read())
-    assert same_meaning(RESPONSES, recording.read(), heard) == []
-    assert heard.usage
+    received = receive(RESPONSES, client, recording.read())
+    assert same_meaning(RESPONSES, recording.read(), received) == []
+    assert received.usage
 
 
 @each("client")
@@ -61,15 +61,15 @@ def test_D8_as_recorded(client: str, recording: corpus.Recording) -> None:
 )
 def test_E1_as_recorded(client: str, recording: corpus.Recording) -> None:
     upstream = recording.protocol
-    heard = receive(upstream, client, recording.read())
-    check_failed(heard)
+    received = receive(upstream, client, recording.read())
+    check_failed(received)
     if client != upstream:
-        assert same_meaning(upstream, recording.read(), heard) == []
+        assert same_meaning(upstream, recording.read(), received) == []
 
 
 @each("client")
 @pytest.mark.parametrize("recording", recorded("chat/error_midstream"))
 def test_E11_as_recorded(client: str, recording: corpus.Recording) -> None:
-    heard = receive(CHAT, client, recording.read(), translates=True)
-    check_failed(heard)
-    assert same_meaning(CHAT, recording.read(), heard) == []
+    received = receive(CHAT, client, recording.read(), translates=True)
+    check_failed(received)
+    assert same_meaning(CHAT, recording.read(), received) == []

@@ -68,22 +68,22 @@ Entered = dict[tuple[str, str, str], list[str]]
 
 def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
     """Name, upstream and bytes of each answer, with what translates it, once for each foreign client."""
-    answers: list[tuple[Any, bytes, bool]] = [(each, each.read(), True) for each in corpus.recordings()]
-    answers += [(each, each.body, False) for each in corpus.equivalents() if each.status == 200]
+    responses: list[tuple[Any, bytes, bool]] = [(each, each.read(), True) for each in corpus.recordings()]
+    responses += [(each, each.body, False) for each in corpus.equivalents() if each.status == 200]
     # An error may come with status 200, or in the place of a stream.
-    answers += [(each, each.body, False) for each in corpus.errors()]
-    for answer, data, streams in answers:
+    responses += [(each, each.body, False) for each in corpus.errors()]
+    for response, data, streams in responses:
         for client in PROTOCOL_NAMES:
-            if client != answer.protocol:
-                body = client_request(client, answer.protocol, answer.request, stream=streams)
-                exchange = translate_request(client, answer.protocol, body, streams=streams)
+            if client != response.protocol:
+                body = client_request(client, response.protocol, response.request, stream=streams)
+                context = translate_request(client, response.protocol, body, streams=streams)
                 translator = ResponseTranslator(
                     client=UPSTREAMS[client],
-                    upstream=UPSTREAMS[answer.protocol],
-                    context=exchange,
+                    upstream=UPSTREAMS[response.protocol],
+                    context=context,
                     upstream_streams=streams,
                 )
-                yield f"{answer.name} to {client}", answer.protocol, data, translator
+                yield f"{response.name} to {client}", response.protocol, data, translator
 
 
 @cache

@@ -22,11 +22,11 @@ from dragoman.protocols.anthropic_messages import SPEC
 
 STREAMS = files("messages/*.sse")
 REQUESTS = files("messages/*.request.json")
-EXCHANGE = ResponseContext(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("anthropic_messages", "m", (), {}), "x1", 1, "alias")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:
-    parser, reader, checker = SSEParser(), SPEC.stream_reader(EXCHANGE, Ledger()), EventOrderChecker()
+    parser, reader, checker = SSEParser(), SPEC.stream_reader(CONTEXT, Ledger()), EventOrderChecker()
     events: list[Event] = []
     for at in range(0, len(data), size):
         for frame in parser.receive_data(data[at : at + size]):
@@ -48,7 +48,7 @@ def test_streams(path: Path) -> None:
         return
     events = events_of(data, len(data))
     assert events == events_of(data, 11)
-    writer, fold = SPEC.stream_writer(EXCHANGE, Ledger()), Fold()
+    writer, fold = SPEC.stream_writer(CONTEXT, Ledger()), Fold()
     written = b""
     for event in events:
         fold.send(event)
@@ -58,7 +58,7 @@ def test_streams(path: Path) -> None:
         again.send(event)
     assert contents(again) == contents(fold)
     assert again.response().stops == fold.response().stops
-    whole = decode(encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger())))
+    whole = decode(encode(SPEC.write_whole(fold.response(), CONTEXT, Ledger())))
     assert whole["stop_reason"] == fold.response().stops[0].native
     assert len(whole["content"]) == len(contents(fold))
 

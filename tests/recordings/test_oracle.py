@@ -37,16 +37,16 @@ OFFICIAL = [recording for recording in corpus.recordings() if recording.official
 def test_official_recordings_pass_their_own_protocol() -> None:
     """The vendors' own streams keep the rules, apart from the table of known deviations."""
     used: set[tuple[str, str]] = set()
-    told = []
+    problems = []
     for recording in OFFICIAL:
-        asked = bool(((recording.request or {}).get("stream_options") or {}).get("include_usage"))
-        asked = asked or "usage_chunk_empty_choices" in recording.features
-        for problem in check_stream(recording.protocol, recording.read(), include_usage=asked):
+        include_usage = bool(((recording.request or {}).get("stream_options") or {}).get("include_usage"))
+        include_usage = include_usage or "usage_chunk_empty_choices" in recording.features
+        for problem in check_stream(recording.protocol, recording.read(), include_usage=include_usage):
             known = {row[0] for row in VENDOR_DEVIATIONS[recording.protocol] if re.search(row[0], problem)}
             used |= {(recording.protocol, pattern) for pattern in known}
             if not known:
-                told.append(f"{recording.name}: {problem}")
-    assert told == []
+                problems.append(f"{recording.name}: {problem}")
+    assert problems == []
     rows = {(protocol, row[0]) for protocol, table in VENDOR_DEVIATIONS.items() for row in table}
     assert rows - used == set(), "rows that excuse nothing"
     assert {recording.protocol for recording in OFFICIAL} == set(PROTOCOL_NAMES)

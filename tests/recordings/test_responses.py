@@ -14,7 +14,7 @@ from oracle.meaning_responses import read_stream
 from oracle.order_responses import ResponsesOrder
 from oracle.types import check_event
 
-from dragoman._engine.interleave import Linearizer
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import Fold
 from dragoman._ir.event_order import EventOrderChecker
 from dragoman._ir.events import Event, Failed, Opaque
@@ -31,14 +31,14 @@ from dragoman.protocols.openai_responses import SPEC
 ORIGIN = "openai_responses"
 STREAMS = files("responses/*.sse")
 REQUESTS = files("responses/*.request.json")
-EXCHANGE = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
+CONTEXT = ResponseContext(Request("openai_chat", "m", (), {}), "x1", 1, "alias")
 
 
 def events_of(data: bytes, size: int) -> list[Event]:
     """Legal events with one open block at a time; a stream that breaks off ends with a failure."""
     parser, reader, checker, linear = (
         SSEParser(),
-        SPEC.stream_reader(EXCHANGE, Ledger()),
+        SPEC.stream_reader(CONTEXT, Ledger()),
         EventOrderChecker(),
         Linearizer(),
     )
@@ -65,7 +65,7 @@ def test_streams(path: Path) -> None:
     assert ("eof" in path.name) is (type(events[-1]) is Failed)
     # What the provider ran by itself is for its own clients; here a client of another protocol is served.
     events = [event for event in events if type(event) is not Opaque]
-    writer, fold = SPEC.stream_writer(EXCHANGE, Ledger()), Fold()
+    writer, fold = SPEC.stream_writer(CONTEXT, Ledger()), Fold()
     written = b""
     for event in events:
         fold.send(event)
@@ -78,7 +78,7 @@ def test_streams(path: Path) -> None:
     assert problems + order.close() == []
     assert compare(read_stream(data), read_stream(written), ORIGIN) == []
     if type(events[-1]) is not Failed:
-        body = encode(SPEC.write_whole(fold.response(), EXCHANGE, Ledger()))
+        body = encode(SPEC.write_whole(fold.response(), CONTEXT, Ledger()))
         assert json.loads(body) == json.loads(frames[-1].data)["response"]
 
 

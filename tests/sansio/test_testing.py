@@ -65,7 +65,7 @@ def test_a_pair_translates_both_ways() -> None:
     assert (requested["model"], requested["max_tokens"]) == ("big", 9)
     whole = pair.translate_response(STREAM)
     assert (pair.outcome, pair.error, len(pair.losses)) == (Outcome.COMPLETED, None, 1)
-    assert {pair.translate_response(pieces) for pieces in chop(STREAM)} == {whole}
+    assert {pair.translate_response(chunks) for chunks in chop(STREAM)} == {whole}
     assert "TextDelta" in [type(event).__name__ for event in read_events(MESSAGES, whole)]
 
 

@@ -235,14 +235,14 @@ def shared(sizes: Mapping[str, int], count: int) -> list[list[str]]:
 
 
 @dataclass(slots=True)
-class Judge:
+class MutantRunner:
     """Runs tests against mutants. budget_s: limits the tests of one mutant by the time that they took before."""
 
     contexts: Contexts
     budget_s: float
     flaky: set[str] = field(default_factory=set)
 
-    def judge(self, tree: Tree, mutation: Mutation, covering: Sequence[str], more: Sequence[str]) -> Json:
+    def run(self, tree: Tree, mutation: Mutation, covering: Sequence[str], more: Sequence[str]) -> Json:
         """Return how it went: "caught", "survived" or "not covered". more: tests for those that survive."""
         original = (tree.place / mutation.path).read_bytes()
         began = time.monotonic()
@@ -312,7 +312,7 @@ class Mutant:
     old: Json | None = None
 
 
-def wanted(tree: Tree, options: argparse.Namespace, before: Json | None) -> tuple[list[Mutant], list[Json]]:
+def selected(tree: Tree, options: argparse.Namespace, before: Json | None) -> tuple[list[Mutant], list[Json]]:
     """Return the mutants to try, and those of the other run that are not in this code."""
     mutants: list[Mutant] = []
     lost: list[Json] = []
@@ -350,12 +350,12 @@ class Results:
             known = json.loads(self.out.read_text("utf-8"))["mutants"]
             self.rows = {self._key(row): row for row in known}
 
-    def row(self, mutant: Mutant, judge: Callable[[], Json]) -> Json:
+    def row(self, mutant: Mutant, run: Callable[[], Json]) -> Json:
         row = {"package": mutant.package, **mutant.mutation.as_dict(), "processes": self.processes}
         known = self.rows.get(self._key(row))
         if known is not None and (known["status"] == "caught" or known["processes"] or not self.processes):
             return known
-        row |= judge()
+        row |= run()
         with self._lock:
             self.rows[self._key(row)] = row
             part = self.out.with_suffix(".part")
@@ -369,13 +369,13 @@ class Results:
         return json.dumps([row["path"], *(row[name] for name in IDENTITY)])
 
 
-def judge_all(
+def run_all(
     mutants: Sequence[Mutant], trees: Sequence[Tree], contexts: Contexts, budget_s: float, results: Results
 ) -> list[Json]:
     """Judge each mutant, in as many trees at a time as there are, and print a line for each."""
     covering = contexts.of([each.mutation for each in mutants])
     more = contexts.processes() if results.processes else []
-    judge = Judge(contexts, budget_s)
+    runner = MutantRunner(contexts, budget_s)
     free: queue.SimpleQueue[Tree] = queue.SimpleQueue()
     for tree in trees:
         free.put(tree)
@@ -384,7 +384,7 @@ def judge_all(
         tree = free.get()
         try:
             each = mutant.mutation
-            return results.row(mutant, lambda: judge.judge(tree, each, covering[each], more))
+            return results.row(mutant, lambda: runner.run(tree, each, covering[each], more))
         finally:
             free.put(tree)
 
@@ -396,8 +396,8 @@ def judge_all(
             print(line_of(row), flush=True)
     finally:
         pool.shutdown(cancel_futures=True)
-    if judge.flaky:
-        print(f"failed without a mutant, too: {', '.join(sorted(judge.flaky))}")
+    if runner.flaky:
+        print(f"failed without a mutant, too: {', '.join(sorted(runner.flaky))}")
     return rows
 
 
@@ -457,11 +457,11 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         trees = [Tree(Path(place) / str(number)) for number in range(options.jobs)]
         digest = trees[0].digest(options.tests)
-        mutants, lost = wanted(trees[0], options, before)
+        mutants, lost = selected(trees[0], options, before)
         contexts = recorded(options.state, trees, digest, options.tests)
         seed = options.seed if before is None else before["seed"]
         results = Results(options.state / f"mutants-{digest}.json", seed, options.processes)
-        rows = judge_all(mutants, trees, contexts, options.budget, results)
+        rows = run_all(mutants, trees, contexts, options.budget, results)
     print(f"seed {seed}, results: {results.out}")
     return report(mutants, rows, lost)
 

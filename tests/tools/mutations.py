@@ -107,12 +107,12 @@ class Source:
     def replace(self, node: ast.AST, text: str) -> "Edit":
         return self.start(node), self.end(node), text
 
-    def between(self, left: ast.AST, right: ast.AST, words: tuple[str, str]) -> Iterator["Edit"]:
+    def between(self, left: ast.AST, right: ast.AST, operators: tuple[str, str]) -> Iterator["Edit"]:
         """Replace the first of the two words where it stands between two nodes."""
         begin = self.end(left)
-        place = self.text.find(words[0].encode(), begin, self.start(right))
+        place = self.text.find(operators[0].encode(), begin, self.start(right))
         if place >= 0:
-            yield place, place + len(words[0]), words[1]
+            yield place, place + len(operators[0]), operators[1]
 
     def lines(self, start: int, end: int) -> tuple[int, int]:
         """The bytes of the whole lines that a range of bytes touches."""
@@ -141,9 +141,9 @@ def _arithmetic(node: ast.AST, source: Source) -> Iterator[Edit]:
 
 def _and_or(node: ast.AST, source: Source) -> Iterator[Edit]:
     if isinstance(node, ast.BoolOp):
-        words = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+        operators = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
         for left, right in pairwise(node.values):
-            yield from source.between(left, right, words)
+            yield from source.between(left, right, operators)
 
 
 def _not(node: ast.AST, source: Source) -> Iterator[Edit]:
@@ -243,8 +243,8 @@ def mutations(path: str, text: bytes) -> list[Mutation]:
         for operator, edits in OPERATORS.items():
             for start, end, new in edits(node, source):
                 first, last = source.lines(start, end)
-                before = _words(text[first:last])
-                after = _words(text[first:start] + new.encode() + text[end:last])
+                before = _normalized(text[first:last])
+                after = _normalized(text[first:start] + new.encode() + text[end:last])
                 key = (".".join(scope), operator, before, after)
                 nth = alike[key] = alike.get(key, -1) + 1
                 changed = [text.count(b"\n", 0, place) + 1 for place in (start, end)]
@@ -318,7 +318,7 @@ def _stem(path: str) -> str:
     return Path(path).stem.lstrip("_")
 
 
-def _words(text: bytes) -> str:
+def _normalized(text: bytes) -> str:
     """One line without comments, whose words may change while the code does not."""
     return " ".join(_COMMENT.sub("", text.decode()).split())
 

@@ -21,9 +21,16 @@ from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
 from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object
 from dragoman._wire.masking import mask_document, mask_error
-from dragoman._wire.sse import BOM, MAX_EVENT_BYTES, MAX_IDLE_BYTES, Frame, SSEParser, parse_raw_event
-from dragoman._wire.sse import encode_frame as frame_bytes
-from dragoman.codec import ResponseContext, UpstreamSpec
+from dragoman._wire.sse import (
+    BOM,
+    MAX_EVENT_BYTES,
+    MAX_IDLE_BYTES,
+    Frame,
+    SSEParser,
+    encode_frame,
+    parse_raw_event,
+)
+from dragoman.codec import RelayObserver, ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
 # A line ending and the ending of an empty line, LF, CRLF and CR in any mixture. (CRLF after CR begins as
@@ -129,8 +136,8 @@ class Relay(ResponseMachine):
                     return
             if self._failing:
                 whole = self._after_error(self._masked(whole))
-            elif self._may_fail(whole):
-                if self._fails_in_skipped_line(whole):
+            elif self._may_be_error(whole):
+                if self._fail_in_skipped_line(whole):
                     return
                 whole = self._pass_until_end(self._masked(whole))
             else:
@@ -150,18 +157,15 @@ class Relay(ResponseMachine):
             self._note_whole()
             return
         held = b"".join(self._held)
-        if self._fails_in_skipped_line(held):
+        if self._fail_in_skipped_line(held):
             return
         self._observe_recent()
         held = self._masked(held)
         self._held = [held]
-        rest = SSEParser()
-        frames = [*rest.receive_data(held), *rest.receive_eof()]
+        frames = _frames_of(held)
         # An unfinished frame is passed on after an end, or if it is one. Otherwise the client does not get it.
-        trial = self._protocol.observer(self._context)
-        for frame in frames:
-            trial.observe(frame)
-        if self._observer.ended or trial.ended or trial.error is not None:
+        probe = self._probe(frames)
+        if self._observer.ended or probe.ended or probe.error is not None:
             self._observe(frames)
         self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
 
@@ -206,15 +210,15 @@ class Relay(ResponseMachine):
             return b""
         return (self._context.endpoint or self._protocol.endpoints[0]).heartbeat
 
-    def _may_fail(self, frames: bytes) -> bool:
+    def _may_be_error(self, frames: bytes) -> bool:
         """True if one of the frames may be an error. Usually there is none, and no frame has to be parsed."""
         for marker in self._error_markers:  # noqa: SIM110 -- each read is searched, and a generator costs more than the search
             if frames.rfind(marker) >= 0:  # several times as fast as `in`
                 return True
         return False
 
-    def _fails_in_skipped_line(self, data: bytes) -> bool:
-        """True if there is an error in a line that clients skip. It ends the stream, in the protocol's own form."""
+    def _fail_in_skipped_line(self, data: bytes) -> bool:
+        """End the stream if there is an error in a line that clients skip, and return True then."""
         if data.rfind(b"\nerror:") < 0 and not data.startswith(b"error:"):
             return False
         found = _ERROR_LINE.search(data)
@@ -224,11 +228,16 @@ class Relay(ResponseMachine):
         if found.start(1):
             self._out.append(data[: found.start(1)])
             self._keep_recent(self._out[-1])
-        parser, trial = SSEParser(), self._protocol.observer(self._context)
-        for frame in [*parser.receive_data(data[found.start(1) :]), *parser.receive_eof()][:1]:
-            trial.observe(frame)
-        self.fail(trial.error or unreadable_error("it has an error without a message"))
+        probe = self._probe(_frames_of(data[found.start(1) :])[:1])
+        self.fail(probe.error or unreadable_error("it has an error without a message"))
         return True
+
+    def _probe(self, frames: Iterable[Frame]) -> RelayObserver:
+        """Return an observer of its own that has read only these frames."""
+        probe = self._protocol.observer(self._context)
+        for frame in frames:
+            probe.observe(frame)
+        return probe
 
     def _masked(self, frames: bytes) -> bytes:
         """Apply the mask to frames that are errors."""
@@ -237,18 +246,16 @@ class Relay(ResponseMachine):
             return frames
         masked = []
         for raw_event in _split(frames):
-            frame = _frame_of(raw_event) if self._may_fail(raw_event) else None
-            if frame is not None:
-                trial = self._protocol.observer(self._context)
-                trial.observe(frame)
+            for frame in _frames_of(raw_event)[:1] if self._may_be_error(raw_event) else ():
+                probe = self._probe((frame,))
                 # A frame that is neither content nor an end is not defined by the protocol.
-                other = not trial.content_started and not any(
+                other = not probe.content_started and not any(
                     marker in raw_event for marker in self._end_markers
                 )
-                fails = trial.error is not None or frame.event == b"error" or other
+                fails = probe.error is not None or frame.event == b"error" or other
                 data = mask_document(frame.data, mask) if fails else frame.data
                 if data != frame.data:
-                    raw_event = frame_bytes(data.replace(b"\n", b"\ndata: "), frame.event)
+                    raw_event = encode_frame(data.replace(b"\n", b"\ndata: "), frame.event)
             masked.append(raw_event)
         return b"".join(masked)
 
@@ -266,6 +273,7 @@ class Relay(ResponseMachine):
         self.outcome = outcome
 
     def _keep_recent(self, whole: bytes) -> None:
+        """Keep whole frames for the observer, which gets them at once only before the first content."""
         if not self.committed:
             for raw_event in filter(None, _raw_events(whole)):
                 if (frame := parse_raw_event(raw_event)) is not None:
@@ -302,11 +310,11 @@ class Relay(ResponseMachine):
         self.committed = self.committed or observer.content_started or observer.ended
 
     def _pass_until_end(self, whole: bytes) -> bytes:
-        """Pass on frames up to the one that ends the response. Return the rest if none does: models write markers."""
+        """Pass on frames up to the one that ends the response. Return the rest if none does: text may have markers."""
         start = passed = 0
         for end in _frame_ends(whole):
             raw_event, before, start = whole[start:end], whole[passed:start], end
-            if self._may_fail(raw_event) or any(marker in raw_event for marker in self._end_markers):
+            if self._may_be_error(raw_event) or any(marker in raw_event for marker in self._end_markers):
                 self._pass(before)
                 self._pass(raw_event)  # by itself, because _end() may take it back
                 passed = end
@@ -327,12 +335,10 @@ class Relay(ResponseMachine):
         start, passing = 0, b""
         for end in _frame_ends(whole):
             raw_event, start = whole[start:end], end
-            trial = self._protocol.observer(self._context)
-            for frame in SSEParser().receive_data(raw_event):
-                trial.observe(frame)
-            if trial.error is not None or not (trial.content_started or trial.ended):
+            probe = self._probe(SSEParser().receive_data(raw_event))
+            if probe.error is not None or not (probe.content_started or probe.ended):
                 passing += raw_event
-            if trial.stream_finished:
+            if probe.stream_finished:
                 self._pass(passing)
                 self._end()
                 return b""
@@ -421,9 +427,10 @@ def _split(frames: bytes) -> Iterator[bytes]:
         yield frames[start:]
 
 
-def _frame_of(raw_event: bytes) -> Frame | None:
+def _frames_of(data: bytes) -> list[Frame]:
+    """Return the frames, also a last one that no blank line ends."""
     parser = SSEParser()
-    return next(iter([*parser.receive_data(raw_event), *parser.receive_eof()]), None)
+    return [*parser.receive_data(data), *parser.receive_eof()]
 
 
 def _raw_events(frames: bytes) -> list[bytes]:

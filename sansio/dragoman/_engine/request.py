@@ -1,7 +1,7 @@
 """Translate requests, from the client's bytes to the upstream's.
 
 A request is decoded, read, changed by the passes and written. Each pass fits one thing to the capabilities of the
-upstream, and notes in Undo what the response has to undo.
+upstream, and records in Undo what the response has to undo.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class RequestTranslator:
             ):
                 return self._translate(body, model, reasoning_lookup, cache_key, signed_reasoning)
             wrapped = not capabilities.unwraps_signatures and any(
-                carrier in body for carrier in upstream.wrapped_markers
+                marker in body for marker in upstream.wrapped_markers
             )
             if wrapped or not signed_reasoning:
                 return self._unwrapped(body, model, upstream, signed_reasoning)
@@ -221,8 +221,8 @@ class RequestTranslator:
         request = received if model is None else msgspec.structs.replace(received, model=model)
         if not request.model:
             raise _no_model()
-        for each in PASSES:
-            request = each(request, context)
+        for apply_pass in PASSES:
+            request = apply_pass(request, context)
         out = upstream.write_request(request, capabilities, ledger)
         ledger.enforce(self._policy)
         tokens = len(body) // _BYTES_PER_TOKEN if len(body) < _LARGE else estimate_tokens(received)
@@ -258,7 +258,7 @@ class RequestTranslator:
         request = drop_foreign_signatures(request, context)
         out = upstream.write_request(request, _ALL_CAPABILITIES, ledger)
         ledger.enforce(self._policy)
-        return self._relayed(encode(out), received, ledger, len(body), request.model)
+        return self._relayed_request(encode(out), received, ledger, len(body), request.model)
 
     def _relay(self, body: bytes, model: str | None, request_head: RequestHead | None) -> TranslatedRequest:
         request_head = request_head or peek(body)
@@ -272,9 +272,9 @@ class RequestTranslator:
             stream=request_head.stream,
         )
         spliced = body if model is None else splice_model(body, request_head, model)
-        return self._relayed(spliced, request, Ledger(), len(body), model or request_head.model)
+        return self._relayed_request(spliced, request, Ledger(), len(body), model or request_head.model)
 
-    def _relayed(
+    def _relayed_request(
         self, body: bytes, request: Request, ledger: Ledger, size: int, model: str
     ) -> TranslatedRequest:
         """Return a request whose response is relayed. size: of the client's body, in bytes."""

@@ -172,8 +172,10 @@ class ResponseTranslator(ResponseMachine):
                 if event.block not in skipped:  # type: ignore[union-attr]
                     self._chars += len(event.text)  # type: ignore[union-attr]
                     self._pass(event)
-            elif self._is_visible(event):
-                self._pass(event)
+            else:
+                self._update_attributes(event)
+                if not self._is_of_other_choice(event):
+                    self._pass(event)
             if self.outcome is not Outcome.OPEN:
                 return
 
@@ -213,24 +215,26 @@ class ResponseTranslator(ResponseMachine):
         )
         self._sink.send(usage.consistent())
 
-    def _is_visible(self, event: Event) -> bool:
-        """Update the attributes, and return True if the client's protocol has the event's choice."""
+    def _update_attributes(self, event: Event) -> None:
         if isinstance(event, Started):
             self.upstream_model, self.upstream_id = event.model, event.id
-            return True
+            return
         # An opaque value that need not come back (an unknown field of the first frame, say) is no content.
         ephemeral = isinstance(event, Opaque) and not event.round_trip and event.search is None
         if not ephemeral and not isinstance(event, Failed):
             self.committed = True
+
+    def _is_of_other_choice(self, event: Event) -> bool:
+        """True if the client's protocol does not have the event's choice, which is recorded as a loss."""
         if self._client.choices:
-            return True
+            return False
         if isinstance(event, (BlockStarted, Stopped, Opaque)):
             if event.choice == 0:
-                return True
+                return False
             self.losses.dropped(
                 f"/choices/{event.choice}", "the client's protocol allows only one choice per response"
             )
             if isinstance(event, BlockStarted):
                 self._skipped.add(event.block)
-            return False
-        return getattr(event, "block", None) not in self._skipped
+            return True
+        return getattr(event, "block", None) in self._skipped

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dragoman._engine.interleave import Linearizer
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import Ended, Event, Failed, Started
 from dragoman._ir.losses import Ledger

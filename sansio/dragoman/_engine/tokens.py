@@ -62,16 +62,16 @@ _IMAGE_CLASSES = (  # at most so many characters of base64, tokens
     (1_300_000, 1_300),
 )
 _IMAGE_LARGEST = 1_600
-_IMAGE_ELSEWHERE = 1_000  # a URL or a file id
+_REFERENCED_IMAGE = 1_000  # a URL or a file id
 
 # A page of a PDF is 1500 to 3000 tokens in some 50 kB, base64 adds a third. The limit is what models have.
 _FILE_BASE64_PER_TOKEN = 25
-_FILE_LEAST = 500
-_FILE_MOST = 200_000
-_FILE_ELSEWHERE = 4_000  # a URL or a file id: two pages
+_MIN_FILE = 500
+_MAX_FILE = 200_000
+_REFERENCED_FILE = 4_000  # a URL or a file id: two pages
 # Ten tokens a second; a second is 16 kB of MP3 or 48 kB of WAV, base64 adds a third.
 _AUDIO_BASE64_PER_TOKEN = 3_000
-_AUDIO_LEAST = 50
+_MIN_AUDIO = 50
 
 # Ciphertext in place of reasoning: its base64 has 6 characters a token or more. Some vendors leave out the
 # reasoning of turns that are over.
@@ -86,24 +86,24 @@ def estimate_tokens(request: Request) -> int:
     its own, and the results of the tools that it runs.
     """
     total = _REQUEST
-    cents = 0
+    hundredths = 0
     for message in request.messages:
         total += _MESSAGE
         for part in message.parts:
             if type(part) is Text:  # as nearly all are
-                cents += _text(part.text)
+                hundredths += _text(part.text)
             else:
-                cents += _PARTS[type(part)](part)
+                hundredths += _PARTS[type(part)](part)
     if request.tools:
         total += _TOOLS
         for tool in request.tools:
-            cents += _tool(tool)
+            hundredths += _tool(tool)
         for namespace in request.namespaces:
-            cents += _text(namespace.description or "")
+            hundredths += _text(namespace.description or "")
     if request.response_format is not None:
         total += _FORMAT
-        cents += _json(request.response_format.schema) + _text(request.response_format.description or "")
-    return total + (cents + 99) // 100
+        hundredths += _json(request.response_format.schema) + _text(request.response_format.description or "")
+    return total + (hundredths + 99) // 100
 
 
 def _text(text: str) -> int:
@@ -136,7 +136,7 @@ def _text_part(part: Refusal) -> int:
     return _text(part.text)
 
 
-def _thought(part: Reasoning) -> int:
+def _reasoning(part: Reasoning) -> int:
     if part.text or part.signature is None:
         return _text(part.text)
     return len(encode(part.signature.native)) * 100 // _CIPHERTEXT_PER_TOKEN
@@ -155,34 +155,34 @@ def _opaque(part: OpaquePart) -> int:
 
 
 def _media(part: Media) -> int:
-    elsewhere = part.source in ("url", "file_id")
+    referenced = part.source in ("url", "file_id")
     if part.source == "text":
         return _text(part.data)
     if part.kind == "image":
-        return 100 * _image(part, elsewhere)
+        return 100 * _image(part, referenced)
     if part.kind == "audio":
-        return 100 * max(_AUDIO_LEAST, len(part.data) // _AUDIO_BASE64_PER_TOKEN)
-    if elsewhere:
-        return 100 * _FILE_ELSEWHERE
+        return 100 * max(_MIN_AUDIO, len(part.data) // _AUDIO_BASE64_PER_TOKEN)
+    if referenced:
+        return 100 * _REFERENCED_FILE
     if (part.media_type or "").startswith("text/"):
         return len(part.data) * 3 // 4 * _CHARACTER
-    return 100 * min(_FILE_MOST, max(_FILE_LEAST, len(part.data) // _FILE_BASE64_PER_TOKEN))
+    return 100 * min(_MAX_FILE, max(_MIN_FILE, len(part.data) // _FILE_BASE64_PER_TOKEN))
 
 
-def _image(part: Media, elsewhere: bool) -> int:
+def _image(part: Media, referenced: bool) -> int:
     if part.detail == "low":
         return _IMAGE_LOW
-    if elsewhere:
-        return _IMAGE_ELSEWHERE
+    if referenced:
+        return _REFERENCED_IMAGE
     size = len(part.data)
-    return next((tokens for most, tokens in _IMAGE_CLASSES if size <= most), _IMAGE_LARGEST)
+    return next((tokens for limit, tokens in _IMAGE_CLASSES if size <= limit), _IMAGE_LARGEST)
 
 
 # What a part of each kind costs, in hundredths of a token.
 _PARTS: dict[type, Callable[[Part], int]] = {
     Text: _text_part,  # type: ignore[dict-item]
     Refusal: _text_part,  # type: ignore[dict-item]
-    Reasoning: _thought,  # type: ignore[dict-item]
+    Reasoning: _reasoning,  # type: ignore[dict-item]
     ToolCall: _call,  # type: ignore[dict-item]
     ToolResult: _result,  # type: ignore[dict-item]
     OpaquePart: _opaque,  # type: ignore[dict-item]

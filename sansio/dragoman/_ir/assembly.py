@@ -137,9 +137,9 @@ class _OpenBlock:
 
 
 class Fold:
-    """Collects legal events. finished(n) returns a block as soon as it ended, response() everything at the end."""
+    """Collects legal events: finished() returns a block as soon as it has ended, response() everything at the end."""
 
-    __slots__ = ("_fault", "_open", "_order", "_started", "_stops", "_usage")
+    __slots__ = ("_error", "_open", "_order", "_started", "_stops", "_usage")
 
     def __init__(self) -> None:
         self._started: Started | None = None
@@ -147,7 +147,7 @@ class Fold:
         self._order: dict[int, AssembledBlock | Opaque | Compacted | None] = {}
         self._stops: list[Stopped] = []
         self._usage = Usage()
-        self._fault: WireError | None = None
+        self._error: WireError | None = None
 
     @property
     def started(self) -> bool:
@@ -159,7 +159,7 @@ class Fold:
         return self._usage
 
     def send(self, event: Event) -> None:
-        kind = type(event)
+        """Add one event."""
         if isinstance(event, (TextDelta, ArgumentsDelta)):
             self._open[event.block].text.append(event.text)
         elif isinstance(event, ReasoningDelta):
@@ -183,8 +183,8 @@ class Fold:
             self._stops.append(event)
         elif isinstance(event, Started):
             self._started = event
-        elif kind is Failed:
-            self._fault = event.error  # type: ignore[union-attr]
+        elif isinstance(event, Failed):
+            self._error = event.error
 
     def finished(self, block: int) -> AssembledBlock:
         """Return a block that has ended. Raises LocalProtocolError if it has not."""
@@ -201,4 +201,4 @@ class Fold:
             self._open[number].finish(False) if entry is None else entry
             for number, entry in self._order.items()
         )
-        return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._fault)
+        return AssembledResponse(self._started, blocks, tuple(self._stops), self._usage, self._error)

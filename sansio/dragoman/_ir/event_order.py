@@ -148,9 +148,9 @@ class EventOrderChecker:
     def _stop(self, event: Stopped) -> None:
         if event.choice in self._choices:
             raise LocalProtocolError(f"choice {event.choice} stops twice")
-        still = [block for block, (_, choice) in self._open.items() if choice == event.choice]
-        if still:
-            raise LocalProtocolError(f"choice {event.choice} stops with open blocks {still}")
+        unfinished = [block for block, (_, choice) in self._open.items() if choice == event.choice]
+        if unfinished:
+            raise LocalProtocolError(f"choice {event.choice} stops with open blocks {unfinished}")
         self._choices.add(event.choice)
 
     def _end(self, event: Ended) -> None:

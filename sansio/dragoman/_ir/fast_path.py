@@ -47,20 +47,20 @@ class DeltaTemplate(msgspec.Struct, frozen=True):
 
 
 # Returns the text of a frame that has the shape, None for any other frame and for an empty text.
-TextOf = Callable[[bytes], str | None]
+TextExtractor = Callable[[bytes], str | None]
 
 
-def build_extractor(piece: bytes, hint: DeltaTemplate, text: str) -> TextOf | None:
-    """Return what reads frames like this one, which was read as one delta with this text. None if that is not safe."""
-    member, number, padding = _patterns(hint.key, hint.number, hint.padding)
-    found = list(member.finditer(piece))
+def build_extractor(raw_event: bytes, template: DeltaTemplate, text: str) -> TextExtractor | None:
+    """Return an extractor for frames like this one, which was read as one delta of `text`. None if none is safe."""
+    member, number, padding = _patterns(template.key, template.number, template.padding)
+    found = list(member.finditer(raw_event))
     if len(found) != 1:
         return None  # the text, or what looks like it, occurs twice
     start, end = found[0].span(1)
-    if _text(piece[start:end]) != text:
+    if _text(raw_event[start:end]) != text:
         return None
-    # The quotes belong to what stays: a line end between them and the rest would be another frame.
-    head, middle, tail = piece[: start + 1], b"", piece[end - 1 :]
+    # The quotes are part of head and tail, because a line end next to them would make another frame.
+    head, middle, tail = raw_event[: start + 1], b"", raw_event[end - 1 :]
     counter = None if number is None else number.search(head)
     if counter is not None:
         head, middle = head[: counter.start(1)], head[counter.end(1) :]
@@ -71,61 +71,61 @@ def build_extractor(piece: bytes, hint: DeltaTemplate, text: str) -> TextOf | No
         ends = _fixed_end(tail)
     else:
         ends = _spaced_end(tail.replace(b" ", b""))
-    return _plain_reader(head, ends) if counter is None else _counted_reader(head, middle, ends)
+    return _plain_extractor(head, ends) if counter is None else _counted_extractor(head, middle, ends)
 
 
 # Where the text of a frame ends, -1 when the frame has another shape.
-_EndOf = Callable[[bytes], int]
+_EndFinder = Callable[[bytes], int]
 
 
-def _fixed_end(tail: bytes) -> _EndOf:
+def _fixed_end(tail: bytes) -> _EndFinder:
     size = len(tail)
-    return lambda piece: len(piece) - size if piece.endswith(tail) else -1
+    return lambda raw_event: len(raw_event) - size if raw_event.endswith(tail) else -1
 
 
-def _spaced_end(tail: bytes) -> _EndOf:
+def _spaced_end(tail: bytes) -> _EndFinder:
     """Match a tail of brackets with any spaces, because Anthropic pads its frames with blanks, as recorded in 2026."""
 
-    def end_of(piece: bytes) -> int:
-        end = piece.rfind(b'"')
-        rest = piece[end:]
+    def end_of(raw_event: bytes) -> int:
+        end = raw_event.rfind(b'"')
+        rest = raw_event[end:]
         return end if rest == tail or rest.replace(b" ", b"") == tail else -1
 
     return end_of
 
 
-def _padded_end(tail: bytes, close: bytes) -> _EndOf:
-    def end_of(piece: bytes) -> int:
-        end = piece.rfind(tail)
-        start, stop = end + len(tail), len(piece) - len(close)
-        fits = start == stop or piece[start:stop].isalnum()
-        return end if fits and piece.endswith(close) else -1
+def _padded_end(tail: bytes, close: bytes) -> _EndFinder:
+    def end_of(raw_event: bytes) -> int:
+        end = raw_event.rfind(tail)
+        start, stop = end + len(tail), len(raw_event) - len(close)
+        fits = start == stop or raw_event[start:stop].isalnum()
+        return end if fits and raw_event.endswith(close) else -1
 
     return end_of
 
 
-def _plain_reader(head: bytes, end_of: _EndOf) -> TextOf:
+def _plain_extractor(head: bytes, end_of: _EndFinder) -> TextExtractor:
     size = len(head)
 
-    def read(piece: bytes) -> str | None:
+    def read(raw_event: bytes) -> str | None:
         # Without an end, at -1, nothing is left, which is no JSON string either.
-        return _text(piece[size - 1 : end_of(piece) + 1]) if piece.startswith(head) else None
+        return _text(raw_event[size - 1 : end_of(raw_event) + 1]) if raw_event.startswith(head) else None
 
     return read
 
 
-def _counted_reader(head: bytes, middle: bytes, end_of: _EndOf) -> TextOf:
+def _counted_extractor(head: bytes, middle: bytes, end_of: _EndFinder) -> TextExtractor:
     """Read frames with a counter between head and middle."""
     size, more = len(head), len(middle)
 
-    def read(piece: bytes) -> str | None:
-        comma = piece.find(b",", size)
-        if not piece.startswith(head) or not piece.startswith(middle, comma):
+    def read(raw_event: bytes) -> str | None:
+        comma = raw_event.find(b",", size)
+        if not raw_event.startswith(head) or not raw_event.startswith(middle, comma):
             return None
-        count = piece[size:comma]
+        count = raw_event[size:comma]
         if not count.isdigit() or (count[0] == _ZERO and len(count) > 1):
             return None
-        return _text(piece[comma + more - 1 : end_of(piece) + 1])
+        return _text(raw_event[comma + more - 1 : end_of(raw_event) + 1])
 
     return read
 
@@ -159,8 +159,8 @@ class FastPath:
     __slots__ = ("_misses", "emit", "extract_text")
 
     def __init__(self) -> None:
-        self.extract_text: TextOf | None = None
-        self.emit: Callable[[str], None] = _nowhere
+        self.extract_text: TextExtractor | None = None
+        self.emit: Callable[[str], None] = _nothing_learned
         self._misses = 0
 
     def reset(self) -> None:
@@ -171,14 +171,14 @@ class FastPath:
         return self._misses < _MAX_MISSES
 
     def learn_from(
-        self, piece: bytes, delta: Delta, hint: DeltaTemplate, put: Callable[[Delta], object]
+        self, raw_event: bytes, delta: Delta, template: DeltaTemplate, put: Callable[[Delta], object]
     ) -> None:
         """Learn from a frame that was read as this delta. put: called by `emit` with each delta like it."""
         self._misses += 1
-        self.extract_text = build_extractor(piece, hint, delta.text)
+        self.extract_text = build_extractor(raw_event, template, delta.text)
         if self.extract_text is None:
             return
-        emit = _emitter(delta, hint.on_text, put)
+        emit = _emitter(delta, template.on_text, put)
 
         def first(text: str) -> None:
             self._misses = 0  # a frame like it came, so learning is worthwhile; later ones need not count
@@ -188,29 +188,29 @@ class FastPath:
         self.emit = first
 
 
-def _nowhere(text: str) -> None:
+def _nothing_learned(text: str) -> None:
     raise AssertionError("nothing was learned")
 
 
 def _emitter(
-    like: Delta, note: Callable[[str], None] | None, put: Callable[[Delta], object]
+    like: Delta, on_text: Callable[[str], None] | None, put: Callable[[Delta], object]
 ) -> Callable[[str], None]:
-    """Return what makes deltas of one block out of their texts."""
+    """Return a function that makes deltas like this one of their texts and passes them to `put`."""
     block = like.block
     if isinstance(like, ReasoningDelta):
         part, form = like.part, like.form
 
         def emit(text: str) -> None:
-            if note is not None:
-                note(text)
+            if on_text is not None:
+                on_text(text)
             put(ReasoningDelta(block, text, part, form))
 
         return emit
     kind = TextDelta if isinstance(like, TextDelta) else ArgumentsDelta
 
     def emit_text(text: str) -> None:
-        if note is not None:
-            note(text)
+        if on_text is not None:
+            on_text(text)
         put(kind(block, text))
 
     return emit_text

@@ -114,10 +114,10 @@ class Ledger:
         """Raise RequestRefused (400) if the policy refuses losses and there are some."""
         if policy is LossPolicy.REFUSE and self._entries:
             first = next(iter(self))
-            what = first.path or "the request"
+            place = first.path or "the request"
             more = f" (and {len(self) - 1} more)" if len(self) > 1 else ""
             raise RequestRefused(
-                f"strict mode: {what} cannot be sent to the upstream: {first.detail}{more}",
+                f"strict mode: {place} cannot be sent to the upstream: {first.detail}{more}",
                 path=first.path,
                 code="lossy_translation",
             )

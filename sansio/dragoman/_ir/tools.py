@@ -1,4 +1,4 @@
-"""Tools of a request document, and the choice among them, in a form of no protocol.
+"""Tools of a request document, and the choice among them, in a form that belongs to no protocol.
 
 Readers build them, passes fit them to the upstream, writers write them. Cache marks are here because tools have them
 like parts of messages.
@@ -35,7 +35,7 @@ class Grammar(msgspec.Struct, frozen=True, gc=False):
         definition: The grammar in that syntax.
     """
 
-    syntax: str  # "lark" or "regex"
+    syntax: str
     definition: str
 
 
@@ -211,3 +211,8 @@ class ToolChoice(msgspec.Struct, frozen=True, gc=False):
     required: bool = False
     path: str = ""
     hosted: str | None = None
+
+    @property
+    def requires_call(self) -> bool:
+        """True if the model must call a tool."""
+        return self.required or self.mode in ("required", "named")

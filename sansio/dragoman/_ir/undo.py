@@ -47,7 +47,7 @@ class Undo(msgspec.Struct, frozen=True):
         compacts: The response is a summary that takes the place of the conversation.
         unenforced_format: The format that the client requires and the upstream is not known to enforce, see
             `_transforms.response_checks`.
-        unenforced_choice: The tool choice of which the same is true.
+        unenforced_choice: The tool choice that the client requires and the upstream is not known to enforce.
     """
 
     origins: Mapping[str, ToolOrigin] = {}

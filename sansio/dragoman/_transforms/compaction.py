@@ -29,9 +29,6 @@ from dragoman._ir.tools import ToolChoice
 from dragoman._transforms.pass_context import PassContext
 from dragoman._wire.errors import ErrorKind, WireError
 
-# The signature of a summary that was made here. `native` is {"summary": text}.
-ORIGIN = "dragoman"
-
 _INSTRUCTION = (
     "The conversation so far will be replaced by what you write now. Write a summary from which the work can go on "
     "without it: what the user wants, what was decided and why, what was done and what came of it, files, names, "

@@ -132,12 +132,12 @@ class InputUnwrapper:
             special = _SPECIAL.search(text, at)
             end = len(text) if special is None else special.start()
             if end > at:
-                out.append(self._take_surrogate() + text[at:end])
+                out.append(self._pop_surrogate() + text[at:end])
                 at = end
             if special is None:
                 break
             if text[at] == '"':
-                out.append(self._take_surrogate())
+                out.append(self._pop_surrogate())
                 self._part = _Part.TAIL
                 at += 1
                 break
@@ -153,19 +153,19 @@ class InputUnwrapper:
         """Add the character of one escape. The halves of a surrogate pair are two escapes and one character."""
         if len(escape) < 6:
             # A wrong escape is kept as the model wrote it.
-            out.append(self._take_surrogate() + _ESCAPES.get(escape[1], escape))
+            out.append(self._pop_surrogate() + _ESCAPES.get(escape[1], escape))
             return
         code = int(escape[2:], 16)
         if self._surrogate and 0xDC00 <= code <= 0xDFFF:
-            out.append(chr(0x10000 + ((ord(self._take_surrogate()) - 0xD800) << 10) + (code - 0xDC00)))
+            out.append(chr(0x10000 + ((ord(self._pop_surrogate()) - 0xD800) << 10) + (code - 0xDC00)))
             return
-        out.append(self._take_surrogate())
+        out.append(self._pop_surrogate())
         if 0xD800 <= code <= 0xDBFF:
             self._surrogate = chr(code)
         else:
             out.append(chr(code))
 
-    def _take_surrogate(self) -> str:
+    def _pop_surrogate(self) -> str:
         waiting, self._surrogate = self._surrogate, ""
         return waiting
 

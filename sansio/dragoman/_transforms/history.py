@@ -24,7 +24,7 @@ _CONTINUE = "Continue your last message from exactly where it ends, without repe
 def repair_history(request: Request, context: PassContext) -> Request:
     """Return the request with a history that every upstream accepts, unchanged if it has one."""
     messages = request.messages
-    if _is_sound(messages):
+    if _is_valid(messages):
         return request
     return msgspec.structs.replace(request, messages=_HistoryRepair(context.ledger).repair(messages))
 
@@ -46,7 +46,7 @@ def end_with_user(request: Request, context: PassContext) -> Request:
     return msgspec.structs.replace(request, messages=(*messages, last))
 
 
-def _is_sound(messages: tuple[Message, ...]) -> bool:
+def _is_valid(messages: tuple[Message, ...]) -> bool:
     """True if the history needs no repair."""
     seen: set[str] = set()
     waiting: set[str] = set()  # calls without a result yet
@@ -91,7 +91,7 @@ class _AssistantTurn:
 class _HistoryRepair:
     """Rebuilds one history."""
 
-    __slots__ = ("_ledger", "_out", "_seen", "_turns", "_wanted")
+    __slots__ = ("_ledger", "_out", "_seen", "_turns", "_unanswered")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -99,9 +99,10 @@ class _HistoryRepair:
         self._turns: list[_AssistantTurn] = []
         self._seen: set[str] = set()
         # The client's call id -> calls without a result yet, oldest first: the turn and the id in the new history.
-        self._wanted: dict[str, list[tuple[_AssistantTurn, str]]] = {}
+        self._unanswered: dict[str, list[tuple[_AssistantTurn, str]]] = {}
 
     def repair(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return a history in which all calls and results pair. Call it once."""
         turn: _AssistantTurn | None = None  # the assistant's turn that continues
         for message in messages:
             if message.role != "assistant":
@@ -109,18 +110,18 @@ class _HistoryRepair:
             elif turn is None:
                 turn = _AssistantTurn()
                 self._turns.append(turn)
-            self._keep(message, turn)
+            self._append(message, turn)
             if turn is not None:
                 turn.at = len(self._out)
         return tuple(self._with_results())
 
-    def _keep(self, message: Message, turn: _AssistantTurn | None) -> None:
+    def _append(self, message: Message, turn: _AssistantTurn | None) -> None:
         """Append a message that stays in its place."""
-        kept: list[Part] = []
+        parts: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResult):
-                if not self._file(part):
-                    kept += self._orphan(part, message)
+                if not self._attach(part):
+                    parts += self._orphan(part, message)
                 continue
             if isinstance(part, Text) and not part.text:
                 self._note(part.path, "an empty text part was left out: the upstream refuses it")
@@ -131,12 +132,12 @@ class _HistoryRepair:
             elif isinstance(part, ToolCall):
                 part = self._distinct(part)
                 turn.calls.append(part)
-            kept.append(part)
-        if kept:
-            changed = len(kept) != len(message.parts) or any(
-                new is not old for new, old in zip(kept, message.parts, strict=True)
+            parts.append(part)
+        if parts:
+            changed = len(parts) != len(message.parts) or any(
+                new is not old for new, old in zip(parts, message.parts, strict=True)
             )
-            self._out.append(msgspec.structs.replace(message, parts=tuple(kept)) if changed else message)
+            self._out.append(msgspec.structs.replace(message, parts=tuple(parts)) if changed else message)
             return
         self._ledger.unknown_fields(message.path, message.extra)  # nothing is left that they could stay with
         if not message.parts:
@@ -144,26 +145,26 @@ class _HistoryRepair:
 
     def _distinct(self, call: ToolCall) -> ToolCall:
         """Return the call with an id that no earlier call has."""
-        fresh = call.call_id
+        distinct = call.call_id
         number = 1
-        while fresh in self._seen:
+        while distinct in self._seen:
             number += 1
-            fresh = f"{call.call_id}_{number}"
-        self._seen.add(fresh)
-        self._wanted.setdefault(call.call_id, []).append((self._turns[-1], fresh))
-        if fresh == call.call_id:
+            distinct = f"{call.call_id}_{number}"
+        self._seen.add(distinct)
+        self._unanswered.setdefault(call.call_id, []).append((self._turns[-1], distinct))
+        if distinct == call.call_id:
             return call
         self._note(call.path, "an earlier call has the same id: this one got another")
-        return msgspec.structs.replace(call, call_id=fresh)
+        return msgspec.structs.replace(call, call_id=distinct)
 
-    def _file(self, result: ToolResult) -> bool:
+    def _attach(self, result: ToolResult) -> bool:
         """Add a result to the oldest call with its id in the newest turn that waits for it. False without one."""
-        wanted = self._wanted.get(result.call_id)
-        if not wanted:
+        unanswered = self._unanswered.get(result.call_id)
+        if not unanswered:
             return False
-        newest = wanted[-1][0]
-        at = next(index for index, (turn, _) in enumerate(wanted) if turn is newest)
-        turn, call_id = wanted.pop(at)
+        newest = unanswered[-1][0]
+        at = next(index for index, (turn, _) in enumerate(unanswered) if turn is newest)
+        turn, call_id = unanswered.pop(at)
         if turn is not self._turns[-1] or not turn.open:
             self._note(result.path, "the result was moved to the place after its call")
         if call_id != result.call_id:
@@ -189,6 +190,7 @@ class _HistoryRepair:
         return parts
 
     def _with_results(self) -> list[Message]:
+        """Return the new history, with the results of each assistant turn after it."""
         out: list[Message] = []
         done = 0
         for turn in self._turns:

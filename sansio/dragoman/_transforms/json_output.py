@@ -57,9 +57,15 @@ def choose_output_mode(request: Request, capabilities: Capabilities) -> Structur
     if capabilities.structured_output == "object":
         return StructuredOutputMode.OBJECT
     # A forced tool is refused beside reasoning, see `_transforms.unsupported`.
-    reasons = request.reasoning is not None and request.reasoning.requests_reasoning
-    free = not request.tools and request.tool_choice is None and not reasons and capabilities.can_force_tools
-    return StructuredOutputMode.TOOL if free and _is_object_schema(form) else StructuredOutputMode.PROMPT
+    if (
+        capabilities.can_force_tools
+        and not request.tools
+        and request.tool_choice is None
+        and not (request.reasoning is not None and request.reasoning.requests_reasoning)
+        and _is_object_schema(form)
+    ):
+        return StructuredOutputMode.TOOL
+    return StructuredOutputMode.PROMPT
 
 
 def _is_object_schema(form: ResponseFormat) -> bool:
@@ -70,15 +76,17 @@ def _is_object_schema(form: ResponseFormat) -> bool:
 
 def fit_format(request: Request, context: PassContext) -> Request:
     """Return the request with a response format that the upstream supports."""
-    way = choose_output_mode(request, context.capabilities)
+    mode = choose_output_mode(request, context.capabilities)
     form = request.response_format
-    if way is StructuredOutputMode.NATIVE or form is None:
+    if mode is StructuredOutputMode.NATIVE or form is None:
         return request
     ledger, path = context.ledger, form.path or "/response_format"
     context.undo = msgspec.structs.replace(
-        context.undo, strip_code_fence=True, json_tool=JSON_TOOL if way is StructuredOutputMode.TOOL else None
+        context.undo,
+        strip_code_fence=True,
+        json_tool=JSON_TOOL if mode is StructuredOutputMode.TOOL else None,
     )
-    if way is StructuredOutputMode.TOOL:
+    if mode is StructuredOutputMode.TOOL:
         ledger.altered(path, "requested through a forced tool call: the upstream does not support schemas")
         parameters = _ANY_OBJECT if form.schema is None else form.schema
         tool = FunctionTool(
@@ -93,9 +101,9 @@ def fit_format(request: Request, context: PassContext) -> Request:
         return msgspec.structs.replace(request, tools=(tool,), tool_choice=choice, response_format=None)
     ledger.altered(path, "requested by an instruction: the upstream does not support schemas")
     instruction = Message("system", (Text(_instruction(form), path=path),), path)
-    left = ResponseFormat(path=form.path) if way is StructuredOutputMode.OBJECT else None
+    json_mode = ResponseFormat(path=form.path) if mode is StructuredOutputMode.OBJECT else None
     messages = _after_first_system(request.messages, instruction)
-    return msgspec.structs.replace(request, messages=messages, response_format=left)
+    return msgspec.structs.replace(request, messages=messages, response_format=json_mode)
 
 
 def _instruction(form: ResponseFormat) -> str:
@@ -124,15 +132,15 @@ class JsonToolStage:
     nothing else.
     """
 
-    __slots__ = ("_called", "_held", "_ledger", "_ours", "_texts", "_tool")
+    __slots__ = ("_called", "_held", "_ledger", "_text_blocks", "_tool", "_tool_blocks")
 
     needs_text = True  # see `_transforms.pipeline`
 
     def __init__(self, tool: str, ledger: Ledger) -> None:
         self._tool = tool
         self._ledger = ledger
-        self._ours: set[int] = set()
-        self._texts: set[int] = set()
+        self._tool_blocks: set[int] = set()
+        self._text_blocks: set[int] = set()
         self._held: list[Event] = []
         self._called = False
 
@@ -140,34 +148,34 @@ class JsonToolStage:
         if isinstance(event, BlockStarted):
             return self._start(event)
         block = getattr(event, "block", None)
-        if block in self._texts:
+        if block in self._text_blocks:
             self._held.append(event)
             return ()
-        if isinstance(event, ArgumentsDelta) and block in self._ours:
+        if isinstance(event, ArgumentsDelta) and block in self._tool_blocks:
             return (TextDelta(event.block, event.text),)
         if isinstance(event, Stopped):
-            return (*self._settle(), self._stop(event))
+            return (*self._release(), self._stop(event))
         if isinstance(event, Failed):
-            return (*self._settle(), event)
+            return (*self._release(), event)
         return (event,)
 
     def _start(self, event: BlockStarted) -> Sequence[Event]:
         if event.tool is not None and event.tool.name == self._tool:
             if self._called:
-                self._texts.add(event.block)  # a second text: no client of this protocol expects one
+                self._text_blocks.add(event.block)  # a second text: no client of this protocol expects one
                 return ()
             self._called = True
-            self._ours.add(event.block)
+            self._tool_blocks.add(event.block)
             return (BlockStarted(event.block, BlockKind.TEXT, event.choice),)
         if event.kind is BlockKind.TEXT:
-            self._texts.add(event.block)
+            self._text_blocks.add(event.block)
             self._held.append(event)
             return ()
         return (event,)
 
-    def _settle(self) -> Sequence[Event]:
+    def _release(self) -> Sequence[Event]:
         held, self._held = self._held, []
-        self._texts.clear()
+        self._text_blocks.clear()
         if not self._called:
             return held
         if held:

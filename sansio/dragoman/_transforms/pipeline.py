@@ -32,8 +32,8 @@ from dragoman._transforms.unsupported import (
 )
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext
 
-# What comes first: what no other protocol has; then the history, which later passes may rely on; then what the upstream
-# accepts; last, what the response has to be checked for.
+# First the passes over what no other protocol has, then those over the history, on which later passes rely, then those
+# that fit the request to the upstream, and last the one that prepares the checks of the response.
 PASSES: tuple[Pass, ...] = (
     strip_extensions,
     restore_reasoning,

@@ -1,7 +1,7 @@
 """Checks of what the client requires of a response: JSON of a schema, a tool call.
 
-If the upstream is not known to enforce it, Undo has it, and a stage watches the response. It holds nothing back and
-changes nothing: at the end a breach is recorded. A response that was refused, or ended by a stop sequence, is not
+What the upstream is not known to enforce is noted in Undo, and a stage checks it. The stage holds nothing back and
+changes nothing: at the end it records a breach. A response that was refused, or ended by a stop sequence, is not
 checked, and one that was cut off only by its beginning.
 """
 
@@ -50,7 +50,10 @@ def find_unenforced(request: Request, context: PassContext) -> Request:
     form, choice = received.response_format, received.tool_choice
     if form is not None and "schema" in enforces and _is_enforced(request.response_format):
         form = None
-    if not _demands_call(choice) or ("tool_choice" in enforces and _demands_call(request.tool_choice)):
+    sent = request.tool_choice
+    if choice is not None and not choice.requires_call:
+        choice = None
+    if sent is not None and sent.requires_call and "tool_choice" in enforces:
         choice = None
     if choice is not None and choice.name is None and any(type(tool) is HostedTool for tool in request.tools):
         choice = None  # a call of the provider's own tools counts too, and not all are reported
@@ -62,10 +65,6 @@ def find_unenforced(request: Request, context: PassContext) -> Request:
 def _is_enforced(form: ResponseFormat | None) -> bool:
     """True if a server that enforces strict schemas enforces this one."""
     return form is not None and form.strict is True and is_strict(form.schema)
-
-
-def _demands_call(choice: ToolChoice | None) -> bool:
-    return choice is not None and (choice.required or choice.mode in ("required", "named"))
 
 
 class OutputCheckStage:
@@ -95,7 +94,7 @@ class OutputCheckStage:
             if event.choice == 0:
                 self._start(event)
         elif isinstance(event, Stopped) and event.choice == 0:
-            self._judge(event.reason)
+            self._check(event.reason)
         return (event,)
 
     def _start(self, event: BlockStarted) -> None:
@@ -106,7 +105,7 @@ class OutputCheckStage:
         elif event.kind is BlockKind.REFUSAL:
             self._refused = True
 
-    def _judge(self, reason: StopReason) -> None:
+    def _check(self, reason: StopReason) -> None:
         cut = reason in _CUT
         if self._refused or not (cut or reason in (StopReason.END, StopReason.TOOL_USE)):
             return
@@ -136,9 +135,9 @@ class OutputCheckStage:
             reason = _reason("".join(texts), schema)
             if reason is not None and len(texts) > 1:
                 reason = _reason(texts[-1], schema)  # some models comment before the JSON
-        except SchemaUndecided as why:
+        except SchemaUndecided as error:
             self._ledger.add(
-                LossCode.UNCHECKED, "/content", f"not checked against the requested schema: {why}"
+                LossCode.UNCHECKED, "/content", f"not checked against the requested schema: {error}"
             )
             return
         if reason is not None:

@@ -1,9 +1,9 @@
 """Signatures on their way through clients and back.
 
-A signature belongs to the model that made it. So on the way to the client it is marked with the model that was
-requested, and one that comes back for another model is dropped, and so is one that was not wrapped here but looks so.
-A block that the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it
-travels as reasoning without text, and the upstream that made it gets it back at its place.
+A signature belongs to the model that made it. So on the way to the client it is marked with the requested model. One
+that comes back for another model is dropped, and so is one that looks wrapped but was not wrapped here. A block that
+the client's protocol has no form for, such as a server tool's result, is wrapped in the same way: it travels as
+reasoning without text, and the upstream that made it gets it back at its place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
     """
     upstream = context.upstream
     origin = upstream.name if upstream.model_bound_signatures else None
-    model, ledger, readable = request.model, context.ledger, context.signed_reasoning
+    model, ledger, signed_reasoning = request.model, context.ledger, context.signed_reasoning
     messages: list[Message] | None = None
     for number, message in enumerate(request.messages):
         if message.role != "assistant":
@@ -43,14 +43,19 @@ def drop_foreign_signatures(request: Request, context: PassContext) -> Request:
                 break
         else:
             continue  # as nearly all are
-        parts = [_pinned(part, origin, model, ledger, readable) for part in message.parts]
+        parts = [
+            _without_foreign_signature(part, origin, model, ledger, signed_reasoning)
+            for part in message.parts
+        ]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             messages = messages or list(request.messages)
             messages[number] = msgspec.structs.replace(message, parts=tuple(parts))
     return request if messages is None else msgspec.structs.replace(request, messages=tuple(messages))
 
 
-def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable: bool) -> Part:
+def _without_foreign_signature(
+    part: Part, origin: str | None, model: str, ledger: Ledger, signed_reasoning: bool
+) -> Part:
     if type(part) is not Reasoning:
         return part
     if part.forged:
@@ -66,7 +71,7 @@ def _pinned(part: Part, origin: str | None, model: str, ledger: Ledger, readable
         return part
     if signature.model and signature.model != model:
         reason = "made by another model, and only that model can read it"
-    elif not readable:
+    elif not signed_reasoning:
         reason = "refused by the upstream: only the organization whose account made it can read it"
     else:
         return part
@@ -80,7 +85,7 @@ class SignatureStage:
     model: the upstream's name of it, "" if unknown: then signatures keep the model that their reader found.
     """
 
-    __slots__ = ("_client", "_ledger", "_made", "_model")
+    __slots__ = ("_added", "_client", "_ledger", "_model")
 
     needs_text = False  # see `_transforms.pipeline`
 
@@ -88,7 +93,7 @@ class SignatureStage:
         self._client = client
         self._model = model
         self._ledger = ledger
-        self._made = 0
+        self._added = 0
 
     def send(self, event: Event) -> Sequence[Event]:
         if isinstance(event, SignatureDelta) and self._model:
@@ -118,8 +123,8 @@ class SignatureStage:
             event.path,
             f"{event.kind} has no counterpart: sent in a wrapped signature, for its own vendor",
         )
-        block = _FIRST_BLOCK + self._made
-        self._made += 1
+        block = _FIRST_BLOCK + self._added
+        self._added += 1
         signature = self._marked(Signature(event.origin, event.native))
         return (
             BlockStarted(block, BlockKind.REASONING, event.choice),

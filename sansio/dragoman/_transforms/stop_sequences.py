@@ -30,27 +30,27 @@ MAX_STOP_CHARS = 1024
 
 
 def split_stop_sequences(
-    value: JSON, most: int | None, path: str, ledger: Ledger
+    value: JSON, limit: int | None, path: str, ledger: Ledger
 ) -> tuple[JSON, tuple[str, ...]]:
-    """Return the setting `stop` for an upstream that accepts `most` sequences, and the sequences to search for.
+    """Return the setting `stop` for an upstream that accepts `limit` sequences, and the sequences to search for.
 
     The setting is the value itself, or None if there is nothing for the upstream.
     """
     stops = [value] if isinstance(value, str) else value
-    if most is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
+    if limit is None or not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
         return value, ()
-    if len(stops) <= most:
+    if len(stops) <= limit:
         return value, ()
-    ours: list[str] = []
-    for number, each in enumerate(stops[most:], most):
+    to_search: list[str] = []
+    for number, each in enumerate(stops[limit:], limit):
         if each and len(each) <= MAX_STOP_CHARS:
-            ours.append(each)
+            to_search.append(each)
         else:
             ledger.dropped(
                 f"{path}/{number}" if stops is value else path,
                 "an empty or very long stop sequence is not searched for",
             )
-    return stops[:most] or None, tuple(ours)
+    return stops[:limit] or None, tuple(to_search)
 
 
 class StopSequenceStage:
@@ -79,7 +79,7 @@ class StopSequenceStage:
             self._open[event.block] = _HeldText(event.choice, event.kind is BlockKind.TEXT)
             return (event,)
         if isinstance(event, TextDelta):
-            return self._look(event)
+            return self._search(event)
         if isinstance(event, BlockEnded):
             block = self._open.pop(event.block, None)
             if block is None:
@@ -93,34 +93,34 @@ class StopSequenceStage:
         if at is not None and at not in self._open:
             return ()
         if isinstance(event, Logprobs) and self._open[event.block].held:
-            return (self._release(event.block), event)  # they are of text that comes, behind what waits
+            return (self._release(event.block), event)  # they are about text that comes after the held text
         return (event,)
 
-    def _look(self, event: TextDelta) -> Sequence[Event]:
+    def _search(self, event: TextDelta) -> Sequence[Event]:
         block = self._open.get(event.block)
         if block is None:
             return ()
-        if not block.looks:
+        if not block.searched:
             return (event,)
         text = block.held + event.text
         found = [(at, each) for each in self._stops if (at := text.find(each)) >= 0]
         if found:
             at, stop = min(found)
             return self._end(event.block, block.choice, text[:at], stop)
-        keep = self._undecided(text)
-        block.held = text[len(text) - keep :]
-        certain = text[: len(text) - keep]
+        undecided = self._undecided(text)
+        block.held = text[len(text) - undecided :]
+        certain = text[: len(text) - undecided]
         return (TextDelta(event.block, certain),) if certain else ()
 
     def _undecided(self, text: str) -> int:
         """Return how many characters at the end of the text may be the beginning of a stop sequence."""
-        most = 0
+        longest = 0
         for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(text)), most, -1):
+            for size in range(min(len(stop) - 1, len(text)), longest, -1):
                 if text.endswith(stop[:size]):
-                    most = size
+                    longest = size
                     break
-        return most
+        return longest
 
     def _release(self, number: int) -> TextDelta:
         block = self._open[number]
@@ -143,11 +143,11 @@ class StopSequenceStage:
 
 
 class _HeldText:
-    """An open block. looks: it is text, which is searched; held: its text that waits."""
+    """An open block. searched: it is text; held: its text that may be the beginning of a stop sequence."""
 
-    __slots__ = ("choice", "held", "looks")
+    __slots__ = ("choice", "held", "searched")
 
-    def __init__(self, choice: int, looks: bool) -> None:
+    def __init__(self, choice: int, searched: bool) -> None:
         self.choice = choice
-        self.looks = looks
+        self.searched = searched
         self.held = ""

@@ -22,17 +22,17 @@ from dragoman.codec import CheckInput, ToolLimits, Unchecked
 class _OpenToolCall:
     """An open tool call.
 
-    shape: changes its argument text on the way, None for no change.
-    grammar: of its input, if nothing has enforced it; `input` is that input so far then.
+    converter: changes its argument text, None for no change.
+    grammar: of its input, if nothing has enforced it. Then `input` is that input so far.
     """
 
-    __slots__ = ("empty", "grammar", "head", "input", "shape")
+    __slots__ = ("converter", "empty", "grammar", "head", "input")
 
     def __init__(
-        self, head: ToolHead, shape: InputUnwrapper | InputWrapper | None, grammar: Grammar | None
+        self, head: ToolHead, converter: InputUnwrapper | InputWrapper | None, grammar: Grammar | None
     ) -> None:
         self.head = head
-        self.shape = shape
+        self.converter = converter
         self.grammar = grammar
         self.input: list[str] = []
         self.empty = True  # no argument text yet, or only blanks
@@ -43,28 +43,28 @@ class ToolCallStage:
 
     Args:
         undo: the changes of the request's passes.
-        rule: the limits of the client's protocol for tools.
-        token: the response's unique id.
+        limits: the limits of the client's protocol for tools.
+        response_id: the response's unique id.
         check_input: checks the input of custom tools with a grammar that the upstream could not enforce. Without it
             such an input is recorded as unchecked.
     """
 
-    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_rule", "_token", "_undo")
+    __slots__ = ("_calls", "_check", "_ids", "_ledger", "_limits", "_response_id", "_undo")
 
     needs_text = False  # see `_transforms.pipeline`
 
     def __init__(
         self,
         undo: Undo,
-        rule: ToolLimits,
-        token: str,
+        limits: ToolLimits,
+        response_id: str,
         ledger: Ledger,
         check_input: CheckInput | None = None,
     ) -> None:
         self._check = check_input
         self._undo = undo
-        self._rule = rule
-        self._token = token
+        self._limits = limits
+        self._response_id = response_id
         self._ledger = ledger
         self._ids: set[str] = set(undo.used_ids)
         self._calls: dict[int, _OpenToolCall] = {}
@@ -80,22 +80,22 @@ class ToolCallStage:
 
     def _start(self, event: BlockStarted, head: ToolHead) -> BlockStarted:
         name, namespace, kind = head.name, head.namespace, head.kind
-        shape: InputUnwrapper | InputWrapper | None = None
+        converter: InputUnwrapper | InputWrapper | None = None
         grammar: Grammar | None = None
         hosted: str | None = None
         origin = self._undo.origins.get(name)
         if origin is not None:
             if origin.wrapped and kind is ToolKind.FUNCTION:
-                shape = InputUnwrapper()
+                converter = InputUnwrapper()
                 grammar = origin.grammar
             name, namespace, kind, hosted = origin.name, origin.namespace, origin.kind, origin.hosted
-        if kind is ToolKind.CUSTOM and not self._rule.custom:
+        if kind is ToolKind.CUSTOM and not self._limits.custom:
             # A call of a tool that the client did not offer and has no form for: a function with one string holds it.
-            shape, kind = InputWrapper(), ToolKind.FUNCTION
-        if namespace is not None and not self._rule.namespaces:
-            name, namespace = fit_name(name, namespace, self._rule), None
+            converter, kind = InputWrapper(), ToolKind.FUNCTION
+        if namespace is not None and not self._limits.namespaces:
+            name, namespace = fit_name(name, namespace, self._limits), None
         head = ToolHead(self._distinct(head.call_id), name, kind, namespace, head.item_id, hosted)
-        self._calls[event.block] = _OpenToolCall(head, shape, grammar)
+        self._calls[event.block] = _OpenToolCall(head, converter, grammar)
         return msgspec.structs.replace(event, tool=head)
 
     def _distinct(self, call_id: str) -> str:
@@ -105,34 +105,34 @@ class ToolCallStage:
         send two calls with one id. Clients pair results with calls only by id, so an id that this conversation has used
         gets a suffix of this response.
         """
-        fresh = call_id
+        distinct = call_id
         number = 0
-        while fresh in self._ids:
-            fresh = f"{call_id}_{self._token[:8]}{number or ''}"
+        while distinct in self._ids:
+            distinct = f"{call_id}_{self._response_id[:8]}{number or ''}"
             number += 1
-        self._ids.add(fresh)
-        return fresh
+        self._ids.add(distinct)
+        return distinct
 
     def _fill(self, event: ArgumentsDelta) -> Sequence[Event]:
         call = self._calls[event.block]
-        if call.shape is None:
+        if call.converter is None:
             if call.empty and event.text.strip():
                 call.empty = False
             return (event,)
-        text = call.shape.feed(event.text)
+        text = call.converter.feed(event.text)
         if call.grammar is not None and self._check is not None:
             call.input.append(text)
         return (ArgumentsDelta(event.block, text),) if text else ()
 
     def _end(self, event: BlockEnded) -> Sequence[Event]:
         call = self._calls.pop(event.block)
-        if isinstance(call.shape, InputWrapper) and not event.complete:
+        if isinstance(call.converter, InputWrapper) and not event.complete:
             return (event,)  # cut off: it must not look complete
-        if call.shape is not None:
-            rest = call.shape.finish()
+        if call.converter is not None:
+            rest = call.converter.finish()
             if call.grammar is not None and event.complete:
                 self._check_grammar(call, call.grammar, rest)
-            if not call.shape.exact and event.complete:
+            if not call.converter.exact and event.complete:
                 self._ledger.altered(
                     child("/tool_calls", call.head.call_id) + "/input",
                     "the model did not wrap the tool's input as requested; its text was passed on unchanged",
@@ -151,8 +151,8 @@ class ToolCallStage:
             if self._check is None:
                 raise Unchecked("no check is configured")
             reason = self._check(grammar, "".join([*call.input, rest]))
-        except Unchecked as why:
-            self._ledger.add(LossCode.UNCHECKED, path, f"not checked against {what}: {why}")
+        except Unchecked as error:
+            self._ledger.add(LossCode.UNCHECKED, path, f"not checked against {what}: {error}")
             return
         if reason is not None:
             self._ledger.add(LossCode.BREACH, path, f"it does not match {what}: {reason}")

@@ -35,28 +35,28 @@ _CUSTOM = ToolKind.CUSTOM  # an Enum's member is slow to look up
 _LONG_ID = 256
 
 
-def fit_name(name: str, namespace: str | None, rule: ToolLimits) -> str:
+def fit_name(name: str, namespace: str | None, limits: ToolLimits) -> str:
     """Return the name to send: unchanged if it is allowed, else cleaned, with a hash if that loses something."""
-    full = name if namespace is None or rule.namespaces else f"{namespace}__{name}"
-    if len(full) <= rule.max_name and _FORBIDDEN.search(full) is None:
+    full = name if namespace is None or limits.namespaces else f"{namespace}__{name}"
+    if len(full) <= limits.max_name and _FORBIDDEN.search(full) is None:
         return full
-    return _shorten(_FORBIDDEN.sub("_", full), full, rule.max_name)
+    return _shorten(_FORBIDDEN.sub("_", full), full, limits.max_name)
 
 
-def fit_call_id(call_id: str, rule: ToolLimits, form: str = "any") -> str:
+def fit_call_id(call_id: str, limits: ToolLimits, form: str = "any") -> str:
     """Return the call id to send, by the same rule for a call and for its result. form: Capabilities.call_ids."""
     if form == "alnum9":
-        return call_id if _ALNUM9.fullmatch(call_id) else _nine(call_id)
-    if not rule.call_id_chars and len(call_id) <= (rule.max_call_id or _LONG_ID):
+        return call_id if _ALNUM9.fullmatch(call_id) else _to_alnum9(call_id)
+    if not limits.call_id_chars and len(call_id) <= (limits.max_call_id or _LONG_ID):
         return call_id
-    limit = rule.max_call_id or _LONG_ID
+    limit = limits.max_call_id or _LONG_ID
     if len(call_id) <= limit and _FORBIDDEN.search(call_id) is None:
         return call_id
-    clean = _FORBIDDEN.sub("_", call_id) if rule.call_id_chars else call_id
+    clean = _FORBIDDEN.sub("_", call_id) if limits.call_id_chars else call_id
     return _shorten(clean, call_id, limit)
 
 
-def _nine(text: str) -> str:
+def _to_alnum9(text: str) -> str:
     """Return nine letters and digits for a text: 36 ** 9 are enough to keep the calls of a conversation distinct."""
     import hashlib  # see _shorten
 
@@ -82,15 +82,13 @@ def fit_tools(request: Request, context: PassContext) -> Request:
     Raises RequestRefused (400) if the only tool, or the required one, cannot be sent.
     """
     capabilities, ledger = context.capabilities, context.ledger
-    rule, own = (
-        context.upstream.tool_limits,
-        context.upstream.name,
-    )  # an upstream supports its own hosted tools
-    _refuse_without_its_tool(request, rule, capabilities, own)
-    request = _offer_allowed(request, rule, capabilities, ledger)
+    limits = context.upstream.tool_limits
+    protocol = context.upstream.name  # an upstream supports the hosted tools of its protocol
+    _refuse_without_its_tool(request, limits, capabilities, protocol)
+    request = _offer_allowed(request, limits, capabilities, ledger)
     accepted = capabilities.custom_tools
-    custom = rule.custom and (rule.custom_by_default if accepted is None else accepted)
-    fitter = _Fitter(rule, custom, capabilities, ledger, own)
+    custom = limits.custom and (limits.custom_by_default if accepted is None else accepted)
+    fitter = _ToolFitter(limits, custom, capabilities, ledger, protocol)
     tools = tuple([fitter.tool(tool) for tool in request.tools])
     changed: list[Message] | None = None
     messages = request.messages
@@ -113,7 +111,7 @@ def fit_tools(request: Request, context: PassContext) -> Request:
 
 
 def _refuse_without_its_tool(
-    request: Request, rule: ToolLimits, capabilities: Capabilities, own: str
+    request: Request, limits: ToolLimits, capabilities: Capabilities, protocol: str
 ) -> None:
     """Refuse a request that loses its only tool, or the required one.
 
@@ -125,7 +123,9 @@ def _refuse_without_its_tool(
     lost = [
         tool
         for tool in request.tools
-        if isinstance(tool, HostedTool) and tool.origin != own and not _is_run(tool, rule, capabilities)
+        if isinstance(tool, HostedTool)
+        and tool.origin != protocol
+        and not _is_run(tool, limits, capabilities)
     ]
     choice = request.tool_choice
     mode = None if choice is None else choice.mode
@@ -148,20 +148,22 @@ def _refuse_without_its_tool(
         )
 
 
-def _is_run(tool: HostedTool, rule: ToolLimits, capabilities: Capabilities) -> bool:
+def _is_run(tool: HostedTool, limits: ToolLimits, capabilities: Capabilities) -> bool:
     """True if the upstream, or a function in its place, does what the tool does."""
     if tool.function_fallback is not None or tool.use is None:
         return tool.function_fallback is not None
-    return tool.use.__struct_config__.tag in rule.hosted_tools & capabilities.hosted_tools
+    return tool.use.__struct_config__.tag in limits.hosted_tools & capabilities.hosted_tools
 
 
-def _offer_allowed(request: Request, rule: ToolLimits, capabilities: Capabilities, ledger: Ledger) -> Request:
+def _offer_allowed(
+    request: Request, limits: ToolLimits, capabilities: Capabilities, ledger: Ledger
+) -> Request:
     """Replace a list of allowed tools if the upstream accepts none: sending no others restricts as much."""
     choice = request.tool_choice
     if (
         choice is None
         or choice.mode != "allowed"
-        or (rule.allowed and "allowed_tools" not in capabilities.refuses)
+        or (limits.allowed and "allowed_tools" not in capabilities.refuses)
     ):
         return request
     names = {(ref.namespace, ref.name) for ref in choice.allowed if ref.hosted is None}
@@ -181,52 +183,52 @@ def _offer_allowed(request: Request, rule: ToolLimits, capabilities: Capabilitie
     return msgspec.structs.replace(request, tools=tuple(kept), tool_choice=choice)
 
 
-class _Fitter:
+class _ToolFitter:
     """Fits the tools of one request."""
 
     __slots__ = (
+        "_call_id_form",
         "_custom",
-        "_form",
-        "_hosted",
-        "_ids",
+        "_fallback_names",
+        "_functions",
         "_ledger",
-        "_own",
-        "_rule",
-        "_same",
-        "_stood",
-        "_taken",
-        "_wire",
+        "_limits",
+        "_protocol",
+        "_sent_names",
+        "_unchanged_ids",
+        "_unchanged_names",
+        "_used_names",
         "origins",
         "used_ids",
     )
 
     def __init__(
-        self, rule: ToolLimits, custom: bool, capabilities: Capabilities, ledger: Ledger, own: str
+        self, limits: ToolLimits, custom: bool, capabilities: Capabilities, ledger: Ledger, protocol: str
     ) -> None:
-        self._rule = rule
-        self._own = own
-        self._form = capabilities.call_ids
-        self._hosted: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
-        self._stood: set[str] = set()  # names of those functions
+        self._limits = limits
+        self._protocol = protocol
+        self._call_id_form = capabilities.call_ids
+        self._functions: dict[str, str] = {}  # kind of a hosted tool -> the sent name of its function
+        self._fallback_names: set[str] = set()  # names of those functions that no other tool has
         self._custom = custom
         self._ledger = ledger
-        self._wire: dict[tuple[str | None, str], str] = {}
-        self._taken: set[tuple[str | None, str]] = set()
-        # Names and ids that need no change. Conversations repeat them, so this saves most lookups.
-        self._same: set[str] = set()
-        self._ids: set[str] = set()
+        self._sent_names: dict[tuple[str | None, str], str] = {}
+        self._used_names: set[tuple[str | None, str]] = set()
+        # Names and ids that need no change: conversations repeat them, so this saves most lookups.
+        self._unchanged_names: set[str] = set()
+        self._unchanged_ids: set[str] = set()
         self.origins: dict[str, ToolOrigin] = {}
         self.used_ids: set[str] = set()
 
     def tool(self, tool: Tool) -> Tool:
         if isinstance(tool, HostedTool):
-            if tool.function_fallback is None or tool.origin == self._own:
+            if tool.function_fallback is None or tool.origin == self._protocol:
                 return tool
             return self._as_function(tool, tool.function_fallback)
-        if tool.namespace is None and tool.name in self._stood:
-            self._stood.discard(tool.name)
-            self._same.discard(tool.name)
-            self._wire[None, tool.name] = self._another(tool.name, "")
+        if tool.namespace is None and tool.name in self._fallback_names:
+            self._fallback_names.discard(tool.name)
+            self._unchanged_names.discard(tool.name)
+            self._sent_names[None, tool.name] = self._distinct_name(tool.name, "")
         name, namespace = self._name(tool.name, tool.namespace)
         if isinstance(tool, CustomTool) and not self._custom:
             self.origins[name] = ToolOrigin(
@@ -247,16 +249,16 @@ class _Fitter:
 
     def _as_function(self, tool: HostedTool, function: FunctionTool) -> FunctionTool:
         """Return a function of the same name, because the client runs the tool. Its calls are changed back."""
-        if (None, function.name) in self._wire:
+        if (None, function.name) in self._sent_names:
             # The client has a tool of its own by this name: this one gets another.
-            name = self._another(function.name, tool.kind)
+            name = self._distinct_name(function.name, tool.kind)
         else:
             name, _ = self._name(function.name, None)
-            self._stood.add(function.name)
+            self._fallback_names.add(function.name)
         self.origins[name] = ToolOrigin(
             function.name, None, ToolKind.FUNCTION, wrapped=False, hosted=tool.kind
         )
-        self._hosted[tool.kind] = name
+        self._functions[tool.kind] = name
         self._ledger.altered(tool.path, f"the tool {tool.kind} was sent as a function")
         return function if name == function.name else msgspec.structs.replace(function, name=name)
 
@@ -282,7 +284,7 @@ class _Fitter:
         if choice is None or (choice.name is None and not choice.allowed and choice.hosted is None):
             return choice
         if choice.hosted is not None:
-            function = self._hosted.get(choice.hosted)
+            function = self._functions.get(choice.hosted)
             if function is None:
                 return choice
             return ToolChoice("named", function, path=choice.path)
@@ -296,7 +298,7 @@ class _Fitter:
 
     def _ref(self, ref: ToolRef) -> ToolRef:
         if ref.hosted is not None:
-            return ToolRef(self._hosted[ref.hosted]) if ref.hosted in self._hosted else ref
+            return ToolRef(self._functions[ref.hosted]) if ref.hosted in self._functions else ref
         name, namespace = self._name(ref.name, ref.namespace)
         kind = ToolKind.CUSTOM if ref.kind is ToolKind.CUSTOM and self._custom else ToolKind.FUNCTION
         return ToolRef(name, namespace, kind)
@@ -305,9 +307,14 @@ class _Fitter:
         self.used_ids.add(call.call_id)
         wrap = call.kind is _CUSTOM and not self._custom
         call_id = self._id(call.call_id)
-        if call.hosted in self._hosted:
-            name, namespace = self._hosted[call.hosted], None
-        elif not wrap and call_id is call.call_id and call.namespace is None and call.name in self._same:
+        if call.hosted in self._functions:
+            name, namespace = self._functions[call.hosted], None
+        elif (
+            not wrap
+            and call_id is call.call_id
+            and call.namespace is None
+            and call.name in self._unchanged_names
+        ):
             return call
         else:
             name, namespace = self._name(call.name, call.namespace)
@@ -323,38 +330,38 @@ class _Fitter:
         )
 
     def _result(self, result: ToolResult) -> ToolResult:
-        unwrap = result.kind is _CUSTOM and not self._custom
-        if not unwrap and result.call_id in self._ids:
+        as_function = result.kind is _CUSTOM and not self._custom
+        if not as_function and result.call_id in self._unchanged_ids:
             return result  # as its call
         call_id = self._id(result.call_id)
-        if not unwrap and call_id == result.call_id:
+        if not as_function and call_id == result.call_id:
             return result
-        kind = ToolKind.FUNCTION if unwrap else result.kind
+        kind = ToolKind.FUNCTION if as_function else result.kind
         return msgspec.structs.replace(result, call_id=call_id, kind=kind)
 
     def _id(self, call_id: str) -> str:
-        fitted = fit_call_id(call_id, self._rule, self._form)
+        fitted = fit_call_id(call_id, self._limits, self._call_id_form)
         if fitted == call_id:
-            self._ids.add(call_id)
+            self._unchanged_ids.add(call_id)
         return fitted
 
     def _name(self, name: str, namespace: str | None) -> tuple[str, str | None]:
         key = (namespace, name)
-        space = namespace if self._rule.namespaces else None
-        wire = self._wire.get(key)
-        if wire is None:
-            wire = fit_name(name, namespace, self._rule)
-            if (space, wire) in self._taken:
+        sent_namespace = namespace if self._limits.namespaces else None
+        sent = self._sent_names.get(key)
+        if sent is None:
+            sent = fit_name(name, namespace, self._limits)
+            if (sent_namespace, sent) in self._used_names:
                 # `a__b` may be a name by itself and the tool b of namespace a: the later one gets a hash.
-                wire = _shorten(wire, f"{namespace}\0{name}", self._rule.max_name)
-            self._taken.add((space, wire))
-            self._wire[key] = wire
-            if namespace is None and wire == name:
-                self._same.add(name)
-        return wire, space
+                sent = _shorten(sent, f"{namespace}\0{name}", self._limits.max_name)
+            self._used_names.add((sent_namespace, sent))
+            self._sent_names[key] = sent
+            if namespace is None and sent == name:
+                self._unchanged_names.add(name)
+        return sent, sent_namespace
 
-    def _another(self, name: str, kind: str) -> str:
+    def _distinct_name(self, name: str, kind: str) -> str:
         """Return a name to send for a tool whose name another tool has already."""
-        wire = _shorten(_FORBIDDEN.sub("_", name), f"{kind}\0{name}", self._rule.max_name)
-        self._taken.add((None, wire))
-        return wire
+        sent = _shorten(_FORBIDDEN.sub("_", name), f"{kind}\0{name}", self._limits.max_name)
+        self._used_names.add((None, sent))
+        return sent

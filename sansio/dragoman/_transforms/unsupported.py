@@ -35,6 +35,17 @@ from dragoman._wire.exceptions import RequestRefused
 from dragoman._wire.json import JSON
 from dragoman.codec import Capabilities
 
+# An upstream that refuses these settings never does what they turn on, so dropping `false` loses nothing.
+_NO_LOSS_IF_FALSE: frozenset[Param] = frozenset(("background", "logprobs", "store"))
+
+_NO_MARKS = "the upstream does not accept cache marks"
+
+_MEDIA = frozenset(("image", "file"))
+
+# GPT-5.1 to 5.4 accept temperature, top_p and logprobs only with effort none, which is the default of some (OpenAI's
+# model guide, cited in vercel/ai#10932, read 2026-11-22).
+_ACCEPTED_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
+
 
 def drop_unsupported(request: Request, context: PassContext) -> Request:
     """Drop settings that the upstream refuses, and record each loss.
@@ -48,8 +59,8 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     upstream, capabilities, ledger = context.upstream, context.capabilities, context.ledger
     left: dict[Param, JSON] = dict(params)
     if "stop" in left:
-        most = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
-        left["stop"], stops = split_stop_sequences(left["stop"], most, _path(request, "stop"), ledger)
+        limit = 0 if "stop" in capabilities.refuses else upstream.max_stop_sequences
+        left["stop"], stops = split_stop_sequences(left["stop"], limit, _path(request, "stop"), ledger)
         if left["stop"] is None:
             del left["stop"]
         if stops:
@@ -58,9 +69,9 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
         context.fan_out = _fan_out(left.pop("n"), _path(request, "n"), context.max_fan_out)
     refused = capabilities.refuses
     if capabilities.sampling_at_none and _effort_is_none(request, capabilities):
-        refused -= _TAKEN_AT_NONE
+        refused -= _ACCEPTED_AT_NONE
     for param in [each for each in left if each in refused]:
-        if left.pop(param) is not False or param not in _OFF_ANYWAY:
+        if left.pop(param) is not False or param not in _NO_LOSS_IF_FALSE:
             ledger.dropped(_path(request, param), "the upstream's model refuses this setting")
     if not capabilities.sampling_pair and "temperature" in left and "top_p" in left:
         # "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
@@ -70,10 +81,6 @@ def drop_unsupported(request: Request, context: PassContext) -> Request:
     if len(left) == len(params) and left.get("stop") == params.get("stop"):
         return request
     return msgspec.structs.replace(request, params=left)
-
-
-# An upstream that refuses these does not do them, so false loses nothing.
-_OFF_ANYWAY: frozenset[Param] = frozenset(("background", "logprobs", "store"))
 
 
 def add_cache_key(request: Request, context: PassContext) -> Request:
@@ -91,8 +98,8 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     if "cache_control" not in context.capabilities.refuses:
         return request
     ledger = context.ledger
-    messages = _changed(request.messages, lambda part: _unmarked(part, ledger))
-    tools = [_unmarked(tool, ledger) for tool in request.tools]
+    messages = _map_parts(request.messages, lambda part: _without_cache_marks(part, ledger))
+    tools = [_without_cache_marks(tool, ledger) for tool in request.tools]
     params = request.params
     if "prompt_cache_options" in params:
         ledger.dropped(_path(request, "prompt_cache_options"), _NO_MARKS)
@@ -100,10 +107,7 @@ def fit_cache_marks(request: Request, context: PassContext) -> Request:
     return msgspec.structs.replace(request, messages=messages, tools=tuple(tools), params=params)
 
 
-_NO_MARKS = "the upstream does not accept cache marks"
-
-
-def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
+def _without_cache_marks(value: Part | Tool, ledger: Ledger) -> Any:
     """Return the part or tool without its marks, itself if it has none."""
     if isinstance(value, (Refusal, Reasoning)):
         return value
@@ -115,7 +119,7 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
         native = {name: each for name, each in native.items() if name != "cache_control"}
         return msgspec.structs.replace(value, native=native)
     if isinstance(value, ToolResult):
-        inner = tuple([_unmarked(part, ledger) for part in value.parts])
+        inner = tuple([_without_cache_marks(part, ledger) for part in value.parts])
         value = msgspec.structs.replace(value, parts=inner)
     if value.cache is None:
         return value
@@ -125,15 +129,15 @@ def _unmarked(value: Part | Tool, ledger: Ledger) -> Any:
 
 
 def fit_media(request: Request, context: PassContext) -> Request:
-    """Replace images or files if they are refused: one in the history would fail each later turn."""
+    """Replace images and files that the upstream refuses, because one in the history would fail each later turn."""
     capabilities, ledger = context.capabilities, context.ledger
     if not capabilities.refuses & _MEDIA:
         return request
-    messages = _changed(request.messages, lambda part: _unseen(part, capabilities, ledger))
+    messages = _map_parts(request.messages, lambda part: _without_refused_media(part, capabilities, ledger))
     return msgspec.structs.replace(request, messages=messages)
 
 
-def _changed(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tuple[Message, ...]:
+def _map_parts(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tuple[Message, ...]:
     return tuple(
         [
             msgspec.structs.replace(message, parts=tuple([change(part) for part in message.parts]))
@@ -142,13 +146,10 @@ def _changed(messages: tuple[Message, ...], change: Callable[[Part], Any]) -> tu
     )
 
 
-_MEDIA = frozenset(("image", "file"))
-
-
-def _unseen(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
+def _without_refused_media(part: Any, capabilities: Capabilities, ledger: Ledger) -> Any:
     """Return the part, or a text in the place of what the upstream refuses."""
     if isinstance(part, ToolResult):
-        inner = tuple([_unseen(each, capabilities, ledger) for each in part.parts])
+        inner = tuple([_without_refused_media(each, capabilities, ledger) for each in part.parts])
         return msgspec.structs.replace(part, parts=inner)
     if not isinstance(part, Media) or part.kind not in capabilities.refuses & _MEDIA or part.source == "text":
         return part
@@ -186,7 +187,7 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     choice = request.tool_choice
     if choice is None or capabilities.forced_tools == "yes":
         return request
-    if not (choice.required or choice.mode in ("required", "named")):
+    if not choice.requires_call:
         return request
     if not capabilities.can_force_tools:
         ledger.altered(choice.path, "sent as auto: the upstream's model does not accept a forced tool call")
@@ -207,11 +208,6 @@ def _fit_choice(request: Request, capabilities: Capabilities, ledger: Ledger) ->
     return msgspec.structs.replace(request, reasoning=ReasoningConfig(mode="disabled"))
 
 
-# GPT-5.1 to 5.4 accept temperature, top_p and logprobs only with effort none, which is the default of some (OpenAI's
-# model guide, cited in vercel/ai#10932, read 2026-11-22).
-_TAKEN_AT_NONE: frozenset[Param] = frozenset(("temperature", "top_p", "logprobs", "top_logprobs"))
-
-
 def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     config = request.reasoning
     if config is None or not config.requests_reasoning:
@@ -219,11 +215,15 @@ def _effort_is_none(request: Request, capabilities: Capabilities) -> bool:
     return config.effort is not None and fit_effort(config.effort, capabilities.efforts) == "none"
 
 
-def _fan_out(value: JSON, path: str, most: int) -> int:
+def _fan_out(value: JSON, path: str, max_fan_out: int) -> int:
     if type(value) is not int or value < 1:
         raise RequestRefused("n must be a positive integer", path=path, code="invalid_value")
-    if value > most:
-        hint = "send one request for each choice" if most == 1 else f"request at most {most} at once"
+    if value > max_fan_out:
+        hint = (
+            "send one request for each choice"
+            if max_fan_out == 1
+            else f"request at most {max_fan_out} at once"
+        )
         raise RequestRefused(
             f"the upstream returns one choice per request: {hint}", path=path, code="unsupported_value"
         )

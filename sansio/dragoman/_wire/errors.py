@@ -32,9 +32,7 @@ class ErrorKind(Enum):
     UNREACHABLE = "unreachable"  # the gateway could not reach the upstream
     TRUNCATED = "truncated"  # the upstream's response ended before its end event
     UNREADABLE = "unreadable"  # what the upstream sent is no response of its protocol
-    MISCONFIGURED = (
-        "misconfigured"  # the gateway's operator has to set something right: waiting does not help
-    )
+    MISCONFIGURED = "misconfigured"  # the gateway's operator has to act: waiting does not help
     CANCELLED = "cancelled"
 
 
@@ -47,7 +45,7 @@ class WireError(msgspec.Struct, frozen=True):
         status: The HTTP status that it came with; None inside a stream, or if the gateway itself found the error.
         code: The sender's machine-readable name, or None.
         type: The sender's name of the class of error, or None.
-        param: The parameter at fault in dotted form, e.g. `messages[3].content`, or None.
+        param: The parameter that the error is about, in dotted form, e.g. `messages[3].content`, or None.
         request_id: The sender's id of the request, or None.
     """
 

@@ -1,4 +1,4 @@
-"""JSON Schema: if a value matches a schema, and if OpenAI accepts a schema as strict.
+"""Check values against a JSON Schema, and schemas against the subset that OpenAI accepts as strict.
 
 Both walk over the schema. A schema comes with the request, so from outside: find_broken_keyword() counts its steps and
 gives up beyond a bound, and runs no regular expression. A keyword that is not checked leaves the result open; only a
@@ -30,18 +30,18 @@ class _Broken(Exception):
 def find_broken_keyword(schema: JSON, value: JSON) -> str | None:
     """Return the keyword of the schema that a value breaks, None if it matches. Raises SchemaUndecided."""
     try:
-        sure = _SchemaWalk(schema).matches(schema, value)
+        certain = _SchemaWalk(schema).matches(schema, value)
     except _Broken as broken:
         return str(broken)
     except RecursionError:
         raise SchemaUndecided("schema and response are nested too deep") from None
-    if not sure:
+    if not certain:
         raise SchemaUndecided("the schema has keywords that are not checked")
     return None
 
 
 class _SchemaWalk:
-    """Checks a value. matches() and the methods of keywords return True for a match, False if that is open."""
+    """Checks a value. matches() and the methods of keywords return True for a match, False if that is undecided."""
 
     __slots__ = ("_root", "_steps")
 
@@ -62,22 +62,22 @@ class _SchemaWalk:
         if type(schema) is not dict or ("$id" in schema and schema is not self._root):
             return False  # no schema; one with a base of its own for the references in it
         self.spend(1 + len(schema))
-        sure = True
+        certain = True
         for keyword, rule in schema.items():
-            judge = _JUDGES.get(keyword)
-            if judge is not None:
-                sure = judge(self, rule, value, schema) and sure
-            elif keyword in _OPEN:
-                kind = _OPEN[keyword]
-                sure = sure and kind is not None and type(value) is not kind
-        return sure
+            check = _KEYWORD_CHECKS.get(keyword)
+            if check is not None:
+                certain = check(self, rule, value, schema) and certain
+            elif keyword in _UNCHECKED:
+                kind = _UNCHECKED[keyword]
+                certain = certain and kind is not None and type(value) is not kind
+        return certain
 
     def _all(self, pairs: list[tuple[JSON, JSON]]) -> bool:
         """True if each schema matches its value. All are checked, because a breach after an open one is a breach."""
-        sure = True
+        certain = True
         for schema, value in pairs:
-            sure = self.matches(schema, value) and sure
-        return sure
+            certain = self.matches(schema, value) and certain
+        return certain
 
     # Of any value.
 
@@ -137,35 +137,35 @@ class _SchemaWalk:
     def any_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(rule) is not list:
             return False
-        sure, open_ = self._branches(rule, value)
-        if not (sure or open_):
+        certain, undecided = self._branches(rule, value)
+        if not (certain or undecided):
             raise _Broken("anyOf")
-        return sure > 0
+        return certain > 0
 
     def one_of(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(rule) is not list:
             return False
-        sure, open_ = self._branches(rule, value)
-        if sure > 1 or not (sure or open_):
+        certain, undecided = self._branches(rule, value)
+        if certain > 1 or not (certain or undecided):
             raise _Broken("oneOf")
-        return not open_
+        return not undecided
 
     def not_(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
-        sure, open_ = self._branches([rule], value)
-        if sure:
+        certain, undecided = self._branches([rule], value)
+        if certain:
             raise _Broken("not")
-        return not open_
+        return not undecided
 
     def _branches(self, schemas: list[JSON], value: JSON) -> tuple[int, int]:
         """Return how many of the schemas match, and for how many that is open."""
-        sure = open_ = 0
+        certain = undecided = 0
         for schema in schemas:
             try:
                 matched = self.matches(schema, value)
             except _Broken:
                 continue
-            sure, open_ = sure + matched, open_ + (not matched)
-        return sure, open_
+            certain, undecided = certain + matched, undecided + (not matched)
+        return certain, undecided
 
     # Of objects.
 
@@ -182,10 +182,10 @@ class _SchemaWalk:
         if type(named) is not dict or "patternProperties" in schema:
             return rule is True
         self.spend(len(value))
-        left = [member for name, member in value.items() if name not in named]
-        if left and rule is False:
+        remaining = [member for name, member in value.items() if name not in named]
+        if remaining and rule is False:
             raise _Broken("additionalProperties")
-        return self._all([(rule, member) for member in left])
+        return self._all([(rule, member) for member in remaining])
 
     def required(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(value) is not dict or type(rule) is not list:
@@ -203,10 +203,10 @@ class _SchemaWalk:
         before = schema.get("prefixItems", [])
         if type(rule) is list or type(before) is not list:
             return False  # prefixItems, in the form of drafts before 2020-12
-        left = value[len(before) :]
-        if left and rule is False:
+        remaining = value[len(before) :]
+        if remaining and rule is False:
             raise _Broken("items")
-        return self._all([(rule, item) for item in left])
+        return self._all([(rule, item) for item in remaining])
 
     def prefix_items(self, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(value) is not list or type(rule) is not list:
@@ -248,24 +248,24 @@ _Check = Callable[[_SchemaWalk, JSON, JSON, JSONObject], bool]
 
 
 def _bound(
-    keyword: str, kinds: tuple[type, ...], keeps: Callable[[JSON, JSON], bool], size: bool = True
+    keyword: str, kinds: tuple[type, ...], holds: Callable[[JSON, JSON], bool], size: bool = True
 ) -> _Check:
     """Return the check of a bound on a value's size, or on the number itself."""
 
-    def judge(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
+    def check(walk: _SchemaWalk, rule: JSON, value: JSON, schema: JSONObject) -> bool:
         if type(value) not in kinds:
             return True
         if type(rule) not in _NUMBERS:
             return False
-        if not keeps(len(value) if size else value, rule):
+        if not holds(len(value) if size else value, rule):
             raise _Broken(keyword)
         return True
 
-    return judge
+    return check
 
 
 _STRING, _LIST, _OBJECT = (str,), (list,), (dict,)
-_JUDGES: Final[dict[str, _Check]] = {
+_KEYWORD_CHECKS: Final[dict[str, _Check]] = {
     "$ref": _SchemaWalk.reference,
     "additionalProperties": _SchemaWalk.additional_properties,
     "allOf": _SchemaWalk.all_of,
@@ -293,7 +293,7 @@ _JUDGES: Final[dict[str, _Check]] = {
     "uniqueItems": _SchemaWalk.unique_items,
 }
 # Keywords that are not checked, and the only type of value that they apply to, None for any.
-_OPEN: Final[dict[str, type | None]] = {
+_UNCHECKED: Final[dict[str, type | None]] = {
     "$dynamicRef": None,
     "$recursiveRef": None,
     "contains": list,
@@ -352,23 +352,23 @@ def is_strict(schema: JSON) -> bool:
     """
     if type(schema) is not dict or schema.get("type") != "object" or "anyOf" in schema:
         return False
-    left: list[JSON] = [schema]
-    while left:
-        each = left.pop()
+    remaining: list[JSON] = [schema]
+    while remaining:
+        each = remaining.pop()
         if type(each) is not dict or not _qualifies(each):
             return False
         for key in _STRICT_MAPS:
             inner = each.get(key, {})
             if type(inner) is not dict:
                 return False
-            left += inner.values()
+            remaining += inner.values()
         for key in _STRICT_LISTS:
             inner = each.get(key, [])
             if type(inner) is not list:
                 return False
-            left += inner
+            remaining += inner
         if "items" in each:
-            left.append(each["items"])
+            remaining.append(each["items"])
     return True
 
 

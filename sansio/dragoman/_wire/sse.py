@@ -74,7 +74,9 @@ class SSEParser:
         Check `error` after each call, see receive_raw_events().
         """
         return [
-            frame for piece in self.receive_raw_events(data) if (frame := parse_raw_event(piece)) is not None
+            frame
+            for raw_event in self.receive_raw_events(data)
+            if (frame := parse_raw_event(raw_event)) is not None
         ]
 
     def receive_raw_events(self, data: bytes) -> list[bytes]:
@@ -113,16 +115,16 @@ class SSEParser:
                 self._give_up(f"more than {MAX_IDLE_BYTES} bytes without a server-sent event")
                 return []
             data = _BLANK_LINES.sub(b"\n\n", data)
-        pieces = data.split(b"\n\n")
+        raw_events = data.split(b"\n\n")
         self._held_bytes = 0
-        self._hold(pieces.pop())
+        self._hold(raw_events.pop())
         limit = self._limit
         if len(data) > limit:
-            for number, piece in enumerate(pieces):
-                if len(piece) > limit:
+            for number, raw_event in enumerate(raw_events):
+                if len(raw_event) > limit:
                     self._give_up(self._too_long)
-                    return pieces[:number]
-        return pieces
+                    return raw_events[:number]
+        return raw_events
 
     def receive_eof(self) -> list[Frame]:
         """Return the unfinished last frame, if it has data, although no blank line ended it.
@@ -130,13 +132,13 @@ class SSEParser:
         The standard drops it. Real servers do end their last event that way, so the caller gets it and decides: a
         frame that was cut in the middle does not parse. Sets `error` as receive_data() does.
         """
-        piece = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
+        raw_event = b"".join(self._held).removesuffix(b"\n")  # a part of a BOM, held in _start, is no frame
         self._held.clear()
         self._held_bytes = 0
-        if len(piece) > self._limit:
+        if len(raw_event) > self._limit:
             self._give_up(self._too_long)
             return []
-        frame = parse_raw_event(piece)
+        frame = parse_raw_event(raw_event)
         return [] if frame is None else [frame]
 
     def _hold(self, data: bytes) -> None:
@@ -156,25 +158,25 @@ class SSEParser:
         self.error = RemoteProtocolError(reason, status=502, code="event_too_large")
 
 
-def parse_raw_event(piece: bytes) -> Frame | None:
+def parse_raw_event(raw_event: bytes) -> Frame | None:
     """Parse the bytes between two blank lines (LF endings only). None for a comment."""
-    if piece[:6] == b"data: ":
-        if b"\n" not in piece:
-            return Frame(b"", piece[6:])
-    elif piece[:7] == b"event: ":
-        end = piece.find(b"\n")
-        if piece[end + 1 : end + 7] == b"data: " and piece.find(b"\n", end + 1) < 0:
-            return Frame(piece[7:end], piece[end + 7 :])
-    return _frame_by_lines(piece)
+    if raw_event[:6] == b"data: ":
+        if b"\n" not in raw_event:
+            return Frame(b"", raw_event[6:])
+    elif raw_event[:7] == b"event: ":
+        end = raw_event.find(b"\n")
+        if raw_event[end + 1 : end + 7] == b"data: " and raw_event.find(b"\n", end + 1) < 0:
+            return Frame(raw_event[7:end], raw_event[end + 7 :])
+    return _frame_by_lines(raw_event)
 
 
-def _frame_by_lines(piece: bytes) -> Frame | None:
-    if _DATA not in piece and b"error" not in piece:
+def _frame_by_lines(raw_event: bytes) -> Frame | None:
+    if _DATA not in raw_event and b"error" not in raw_event:
         return None
     event = b""
     data: list[bytes] = []
     error: bytes | None = None
-    for line in piece.split(b"\n"):
+    for line in raw_event.split(b"\n"):
         name, _, value = line.partition(b":")
         # "If value starts with a U+0020 SPACE character, remove it from value." (HTML standard, 9.2.6)
         value = value.removeprefix(b" ")
@@ -189,12 +191,12 @@ def _frame_by_lines(piece: bytes) -> Frame | None:
     return None if error is None else Frame(b"error", _error_object(error))
 
 
-def _error_object(said: bytes) -> bytes:
+def _error_object(text: bytes) -> bytes:
     try:
-        decode_object(said, "an error")
+        decode_object(text, "an error")
     except RemoteProtocolError:
-        return encode({"error": said.decode("utf-8", "replace")})
-    return said
+        return encode({"error": text.decode("utf-8", "replace")})
+    return text
 
 
 def encode_frame(data: bytes, event: bytes = b"") -> bytes:

@@ -67,18 +67,18 @@ class Balances(BackgroundTaskGroup):
     """The balances of all accounts.
 
     shares: by account id, its balance as a share of the upstream's largest one, 0 to 1.
-    sender, specs: see ModelCatalog.
+    sender_for, specs: see ModelCatalog.
     """
 
     def __init__(
         self,
         settings: Settings,
-        sender: Callable[[str], UpstreamSender],
+        sender_for: Callable[[str], UpstreamSender],
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self.shares: dict[str, float] = {}
         self._settings = settings
-        self._sender_for = sender
+        self._sender_for = sender_for
         self._specs = specs
         self._due: dict[str, float] = {}
 

@@ -30,8 +30,7 @@ class ErrorAction(Enum):
 
 
 class ErrorRule(msgspec.Struct, frozen=True):
-    """One row of a table. It matches an error if each of its conditions does; a condition matches by any of its
-    members.
+    """One row of a table. It matches an error if each of its conditions does, by any of its members.
 
     action: what follows.
     kinds: of the error.

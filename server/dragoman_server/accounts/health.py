@@ -80,22 +80,13 @@ class Health(msgspec.Struct, frozen=True):
         if action is ErrorAction.DISABLE:
             return self.after_disabling(cause)
         if action is ErrorAction.COOL_DOWN:
-            seconds = (
-                backoff.delay(backoff.rate_limit_s, self.consecutive_cooldowns)
-                if retry_after is None
-                else retry_after
-            )
-            return self._cooled(seconds, cause, now, random, backoff)
+            return self._cooled(backoff.rate_limit_s, retry_after, cause, now, random, backoff)
         if action is ErrorAction.RETRY_LATER:
             failures = (*(at for at in self.failures if at > now - backoff.window_s), now)
             if retry_after is None and len(failures) < backoff.max_failures:
                 return msgspec.structs.replace(self, failures=failures)
-            seconds = (
-                backoff.delay(backoff.failure_s, self.consecutive_cooldowns)
-                if retry_after is None
-                else retry_after
-            )
-            return msgspec.structs.replace(self._cooled(seconds, cause, now, random, backoff), failures=())
+            cooled = self._cooled(backoff.failure_s, retry_after, cause, now, random, backoff)
+            return msgspec.structs.replace(cooled, failures=())
         return self
 
     def after_success(self, *, remaining: float | None = None) -> Health:
@@ -114,7 +105,17 @@ class Health(msgspec.Struct, frozen=True):
         """Return the state after the operator has reset the account."""
         return Health(last_used=self.last_used)
 
-    def _cooled(self, seconds: float, cause: str, now: float, random: float, backoff: Backoff) -> Health:
+    def _cooled(
+        self,
+        first_s: float,
+        retry_after: float | None,
+        cause: str,
+        now: float,
+        random: float,
+        backoff: Backoff,
+    ) -> Health:
+        """Return the state with a cooldown of `retry_after` seconds, by default one of `first_s` the first time."""
+        seconds = backoff.delay(first_s, self.consecutive_cooldowns) if retry_after is None else retry_after
         until = now + seconds * (1 + backoff.jitter * random)
         if until <= self.cooldown_until:
             return self
@@ -124,3 +125,7 @@ class Health(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self, cooldown_until=until, cause=cause, consecutive_cooldowns=consecutive_cooldowns
         )
+
+
+# The state of an account that was never used.
+INITIAL_HEALTH = Health()

@@ -124,9 +124,8 @@ class ClientLimits:
         self._store = store
         self._clock = clock
         self._store_failed = False
-        self._budgets: dict[
-            str, anyio.Lock
-        ] = {}  # by key, so that nothing comes between reading and reserving
+        # By key, so that nothing comes between reading and reserving.
+        self._budgets: dict[str, anyio.Lock] = {}
 
     def check_model(
         self, key: ClientKey, protocol: str, model: str, listed: ListedModels = NO_LISTED_MODELS
@@ -187,9 +186,8 @@ class ClientLimits:
             spent = await self._run(self._store.total(counter, now))
             if spent is not None and spent > key.budget - _ROUNDING_TOLERANCE:
                 raise BudgetSpent(key, ends)
-            with anyio.CancelScope(
-                shield=True
-            ):  # bounded by _STORE_S; a cancelled call would leave the sum unknown
+            # A cancelled call would leave the sum unknown. The wait is bounded by _STORE_S.
+            with anyio.CancelScope(shield=True):
                 await self._run(self._store.add(counter, dollars, expires))
         return BudgetReservation(counter, expires, dollars)
 
@@ -202,8 +200,8 @@ class ClientLimits:
             amounts[reserved.counter, reserved.expires] = -reserved.dollars
         if key is not None and key.budget is not None:
             counter, ends = _counter(key, self._clock())
-            place = counter, None if ends is None else ends.timestamp()
-            amounts[place] = amounts.get(place, 0.0) + dollars
+            period = counter, None if ends is None else ends.timestamp()
+            amounts[period] = amounts.get(period, 0.0) + dollars
         for (counter, expires), amount in amounts.items():
             if amount:
                 await self._run(self._store.add(counter, amount, expires))
@@ -223,7 +221,7 @@ class ClientLimits:
             limit = Limit.TOKENS if has_debt else Limit.REQUESTS
         raise LimitReached(key.name, limit, round(rates[limit].limit), now, until)
 
-    def wants_usage(self, key: ClientKey | None) -> bool:
+    def needs_usage(self, key: ClientKey | None) -> bool:
         """True if the usage of a request with this key is needed."""
         return bool(self._settings.prices) or (key is not None and key.tokens_per_minute is not None)
 

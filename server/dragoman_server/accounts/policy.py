@@ -19,11 +19,9 @@ import msgspec
 
 from dragoman import LocalProtocolError, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 
 MAX_ATTEMPTS = 10
-
-_UNKNOWN = Health()
 
 # After these a retry with the same account fails again.
 _NOT_RETRYABLE = frozenset({ErrorAction.TRY_NEXT, ErrorAction.DISABLE})
@@ -188,21 +186,21 @@ class Attempts:
         if not self._final and (retryable or not self._retryable):
             self._last_error, self._retryable = error, retryable
         self._final = self._final or action is ErrorAction.RETURN_TO_CLIENT
-        self._settle()
+        self._update_state()
         return action
 
     def cancelled(self, account: str) -> None:
         """Record that the attempt was cancelled because another one won."""
         self._expect_running()
         del self._running[account]
-        self._settle()
+        self._update_state()
 
     def committed(self) -> None:
         """Record that content was sent or the response is complete, so there is no other attempt."""
         self._expect_running()
         self.state = AttemptState.DONE
 
-    def _settle(self) -> None:
+    def _update_state(self) -> None:
         """Set the state after an attempt. An open offer stays, unless no further attempt may be made."""
         if self.state is AttemptState.TRYING or self._final:
             self.state = AttemptState.TRYING if self._running else AttemptState.CHOOSING
@@ -216,7 +214,7 @@ class Attempts:
             self._expect(AttemptState.TRYING)
 
     def _take_offer(self) -> Offer:
-        """Return the open offer, which is accepted or declined now."""
+        """Return the open offer, because it is accepted or declined now."""
         self._expect(AttemptState.OFFERED)
         assert self._offered is not None
         return self._offered
@@ -228,7 +226,7 @@ class Attempts:
                 for account in upstream.accounts
                 if (number, account.id) not in self._tried and account.id not in self._running
                 if self._usable_at(number, account, health) <= now
-                if health.get(account.id, _UNKNOWN).disabled is None
+                if health.get(account.id, INITIAL_HEALTH).disabled is None
             ]
             if usable:
                 self._offered = Offer(number, tuple(order(usable, health, upstream.selection, random)))
@@ -251,14 +249,15 @@ class Attempts:
             for number, upstream in enumerate(self._upstreams)
             for account in upstream.accounts
             if tried or (number, account.id) not in self._tried
-            if health.get(account.id, _UNKNOWN).disabled is None
+            if health.get(account.id, INITIAL_HEALTH).disabled is None
             if now < (end := self._usable_at(number, account, health)) < math.inf
         ]
         return min(ends, default=None)
 
     def _usable_at(self, upstream_index: int, account: Account, health: Mapping[str, Health]) -> float:
         return max(
-            health.get(account.id, _UNKNOWN).cooldown_until, self._full.get((upstream_index, account.id), 0.0)
+            health.get(account.id, INITIAL_HEALTH).cooldown_until,
+            self._full.get((upstream_index, account.id), 0.0),
         )
 
 
@@ -267,16 +266,16 @@ def order(
 ) -> list[str]:
     """Return the accounts' ids, best first. Ties stay in the order of the list."""
 
-    def used(account: Account) -> float:
-        return health.get(account.id, _UNKNOWN).last_used
+    def last_use(account: Account) -> float:
+        return health.get(account.id, INITIAL_HEALTH).last_used
 
-    def spent(account: Account) -> tuple[float, float]:
-        remaining = health.get(account.id, _UNKNOWN).remaining
-        return -(1.0 if remaining is None else remaining), used(account)
+    def remaining_then_use(account: Account) -> tuple[float, float]:
+        remaining = health.get(account.id, INITIAL_HEALTH).remaining
+        return -(1.0 if remaining is None else remaining), last_use(account)
 
     if selection is Selection.MOST_REMAINING:
-        return [account.id for account in sorted(accounts, key=spent)]
-    ids = [account.id for account in sorted(accounts, key=used)]
+        return [account.id for account in sorted(accounts, key=remaining_then_use)]
+    ids = [account.id for account in sorted(accounts, key=last_use)]
     if selection is Selection.WEIGHTED:
         first = _choose_weighted(accounts, random)
         ids.remove(first)

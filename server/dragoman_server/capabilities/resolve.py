@@ -13,7 +13,7 @@ from dragoman_server.capabilities.model_families import families_of
 from dragoman_server.capabilities.providers import host_capabilities, provider_name
 from dragoman_server.capabilities.relay_rewrites import needs_rewrite
 from dragoman_server.settings import CapabilitySettings, Settings, UpstreamSettings, keys_of
-from dragoman_server.settings.capabilities import NONE, ModelCapabilitySettings
+from dragoman_server.settings.capabilities import NONE
 from dragoman_server.settings.patterns import matches
 from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 
@@ -21,55 +21,21 @@ from dragoman_server.settings.upstreams import AUTO_VERSION, NEWEST_VERSION
 _MAX_CACHED = 1024
 
 
-def _same(value: object) -> object:
-    return value
-
-
 def _none_is_none(value: object) -> object:
     return None if value == NONE else value
-
-
-def _names(value: object) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else ()
 
 
 def _frozen(value: object) -> object:
     return frozenset(value) if isinstance(value, tuple) else value
 
 
-# Setting -> field of Capabilities, and a function that converts the value.
-_FIELDS: dict[str, tuple[str, Callable[[object], object]]] = {
-    "max_tokens": ("max_tokens", _same),
-    "max_tokens_field": ("max_tokens_field", _same),
-    "reasoning_field": ("reasoning_field", _none_is_none),
-    "reasoning_setting": ("reasoning_setting", _none_is_none),
-    "thinking_type": ("thinking_type", _same),
-    "reasoning_back": ("reasoning_back", _same),
-    "thought_signatures": ("thought_signatures", _same),
-    "efforts": ("efforts", _same),
-    "thinking": ("thinking", _same),
-    "sampling": ("sampling", _same),
-    "structured_output": ("structured_output", _same),
-    "hosted_tools": ("hosted_tools", _frozen),
-    "custom_tools": ("custom_tools", _same),
-    "text_content": ("text_content", _same),
-    "turn_order": ("turn_order", _same),
-    "tool_images": ("tool_images", _same),
-    "developer_role": ("developer_role", _same),
-    "mid_system": ("mid_system", _same),
-    "cache_marks": ("cache_marks", _same),
-    "cache_keys": ("cache_keys", _same),
-    "call_ids": ("call_ids", _same),
-    "forced_tools": ("forced_tools", _same),
-    "enforces": ("enforces", _frozen),
-    "sampling_pair": ("sampling_pair", _same),
-    "sampling_at_none": ("sampling_at_none", _same),
-    "tools_with_effort": ("tools_with_effort", _same),
-    "prefill": ("prefill", _same),
-    "refuses": ("refuses", _frozen),
-    "summaries": ("summaries", _same),
-    "unwraps_signatures": ("unwraps_signatures", _same),
-    "relay": ("relay", _same),
+# The settings whose value has another form in Capabilities. All others have the same value there, by the same name.
+_CONVERTERS: dict[str, Callable[[object], object]] = {
+    "reasoning_field": _none_is_none,
+    "reasoning_setting": _none_is_none,
+    "hosted_tools": _frozen,
+    "enforces": _frozen,
+    "refuses": _frozen,
 }
 
 
@@ -106,7 +72,7 @@ def known_capabilities(
         known["relay"] = "rewrite"
     known.update(upstream.explicit_values())
     for row in settings.capabilities:
-        if _applies(row, upstream.name, model):
+        if row.upstream in (None, upstream.name) and matches(model, row.model):
             known.update(row.explicit_values())
     return {name: value for name, value in known.items() if value is not None}
 
@@ -121,10 +87,6 @@ def upstreams_without_grammars(settings: Settings) -> list[str]:
     return found
 
 
-def _applies(row: ModelCapabilitySettings, upstream: str, model: str) -> bool:
-    return row.upstream in (None, upstream) and matches(model, row.model)
-
-
 def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protocol: str) -> Capabilities:
     known = known_capabilities(settings, upstream, model, protocol)
     known.setdefault("max_tokens", settings.server.default_max_tokens)
@@ -137,11 +99,14 @@ def _resolve(settings: Settings, upstream: UpstreamSettings, model: str, protoco
         known["hosted_tools"] = tuple(
             [use for use in _names(known.get("hosted_tools")) if use != "web_search"]
         )
-    values: dict[str, Any] = {}
-    for name, value in known.items():
-        field, convert = _FIELDS[name]
-        values[field] = convert(value)
+    values: dict[str, Any] = {
+        name: _CONVERTERS[name](value) if name in _CONVERTERS else value for name, value in known.items()
+    }
     return Capabilities(**values)
+
+
+def _names(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _has_sampling(version: str) -> bool:

@@ -237,10 +237,10 @@ def add_key(name: str, config_file: str | None) -> None:
 def list_keys(config_file: str | None) -> None:
     """Print the names of the keys, and what each may do."""
     for key in _load(config_file, {"host": _ANY_HOST}).settings.client_keys:
-        click.echo(" ".join((key.name, *_what_it_may(key))))
+        click.echo(" ".join((key.name, *_permissions(key))))
 
 
-def _what_it_may(key: ClientKey) -> Iterator[str]:
+def _permissions(key: ClientKey) -> Iterator[str]:
     """Yield the settings of a key except for its hash: `name=value`, or `name` for a switch that is on."""
     for name in keys_of(ClientKey):
         value = getattr(key, name)

@@ -54,7 +54,7 @@ class TrackingSend:
 
     started: a response has begun, or is about to.
     meter: measures what the client gets, None where nothing needs it.
-    broken: "the server SHOULD raise an OSError when send is called after the client has gone" -- ASGI 2.4
+    broken: it raised OSError, as it should "when send is called after the client has gone" -- ASGI 2.4
     """
 
     __slots__ = ("_send", "broken", "meter", "started")
@@ -233,7 +233,7 @@ class BaseEndpoint(ABC):
                 if request.key.budget is not None:
                     estimate = limits.estimate(self.protocol.name, model, request.body_bytes, listed)
                 request.reserved = await limits.admit(request.key, estimate)
-        if counts and self.gateway.limits.wants_usage(request.key):
+        if counts and self.gateway.limits.needs_usage(request.key):
             request.send.meter = Meter()
         request.admitted = True
 
@@ -262,13 +262,17 @@ class BaseEndpoint(ABC):
             if request.send.started:
                 raise
             request.record.outcome, request.record.error = "refused", error.message
-            more = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
-            await self._refuse(request.send, error.as_wire_error(), request.record, more)
+            extra_headers = error.headers(self.protocol) if isinstance(error, ClientRefused) else []
+            await self._refuse(request.send, error.as_wire_error(), request.record, extra_headers)
 
     async def _refuse(
-        self, send: Send, error: WireError, record: RequestRecord, more: Iterable[tuple[str, str]] = ()
+        self,
+        send: Send,
+        error: WireError,
+        record: RequestRecord,
+        extra_headers: Iterable[tuple[str, str]] = (),
     ) -> None:
-        headers = [*request_id_headers((), record.id), *more]
+        headers = [*request_id_headers((), record.id), *extra_headers]
         if error.status == 415:
             # "... the response SHOULD have an Accept-Encoding header field" -- RFC 9110, 12.5.3
             headers.append(("accept-encoding", ACCEPTED_CODINGS))

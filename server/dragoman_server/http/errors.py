@@ -74,9 +74,8 @@ class FallbackErrors:
         elif "websocket.http.response" in scope.get("extensions", {}):
             await send_reply(send, reply, message="websocket.http.response")
         else:
-            await send(
-                {"type": "websocket.close", "code": 1008}
-            )  # before an accept: the server responds with 403
+            # Before an accept, so the server responds with 403.
+            await send({"type": "websocket.close", "code": 1008})
 
     def refusal(self, scope: Scope, error: RemoteProtocolError | RequestRefused) -> Reply:
         """Return the response to a refused request, and log it."""

@@ -82,7 +82,7 @@ class OpenAIModelListEndpoint(BaseEndpoint):
         await request.respond_json({"object": "list", "data": [openai_model(entry) for entry in entries]})
 
 
-class OpenAIModelEndpoint(OpenAIModelListEndpoint):
+class OpenAIModelEndpoint(BaseEndpoint):
     """One model in OpenAI's form."""
 
     async def serve(self, request: ClientRequest) -> None:
@@ -107,7 +107,7 @@ class AnthropicModelListEndpoint(BaseEndpoint):
         )
 
 
-class AnthropicModelEndpoint(AnthropicModelListEndpoint):
+class AnthropicModelEndpoint(BaseEndpoint):
     """One model in Anthropic's form."""
 
     async def serve(self, request: ClientRequest) -> None:

@@ -79,7 +79,7 @@ async def read_body(
             now = anyio.current_time()
             deadline = min(first_deadline + received / _MIN_BYTES_PER_S, now + silence_s)
             scope.deadline = deadline
-    silent = (
+    problem = (
         "stopped in the middle"
         if deadline < first_deadline + received / _MIN_BYTES_PER_S
         else "arrives too slowly"
@@ -87,7 +87,7 @@ async def read_body(
     # "the server did not receive a complete request message within the time that it was prepared to wait"
     # -- RFC 9110, 15.5.9
     raise RequestRefused(
-        f"the request body {silent} (body_timeout_s is {silence_s:g} s); send the request again",
+        f"the request body {problem} (body_timeout_s is {silence_s:g} s); send the request again",
         status=408,
     )
 

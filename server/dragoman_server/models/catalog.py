@@ -16,7 +16,7 @@ from dragoman import UPSTREAMS
 from dragoman.codec import UpstreamSpec
 from dragoman_server.models.info import ModelInfo
 from dragoman_server.models.listing import ModelListError, can_list, fetch_models
-from dragoman_server.models.routes import ModelRoute, UnknownModel, deciding_upstream, resolve_chain
+from dragoman_server.models.routes import UnknownModel, deciding_upstream, resolve_chain
 from dragoman_server.settings import SIMULATOR, AccountSettings, Settings, UpstreamSettings
 from dragoman_server.settings.server import FULL, PLAIN
 from dragoman_server.simulator import MODELS
@@ -81,20 +81,19 @@ class _UpstreamList:
 class ModelCatalog(BackgroundTaskGroup):
     """The names of all models. Outside of running() nothing is fetched, and only the settings count.
 
-    sender: returns what sends requests to the upstream of a name. accounts: see AccountsOf. specs: see
-    Gateway.upstreams.
+    sender_for: returns the sender for the upstream of a name. accounts: see AccountsOf. specs: see Gateway.upstreams.
     listed: the names of the models that each upstream lists, as far as they are known.
     """
 
     def __init__(
         self,
         settings: Settings,
-        sender: Callable[[str], UpstreamSender],
+        sender_for: Callable[[str], UpstreamSender],
         accounts: AccountsOf | None = None,
         specs: Mapping[str, UpstreamSpec] = UPSTREAMS,
     ) -> None:
         self._settings = settings
-        self._sender_for = sender
+        self._sender_for = sender_for
         self._specs = specs
         self._accounts = accounts or settings.accounts_of
         self._lists = [
@@ -139,39 +138,39 @@ class ModelCatalog(BackgroundTaskGroup):
                 with anyio.CancelScope(deadline=each.first_fetch + FIRST_WAIT_S):
                     await each.ended.wait()
 
-    async def _refresh(self, each: _UpstreamList, ended: anyio.Event) -> None:
-        upstream = each.upstream
+    async def _refresh(self, upstream_list: _UpstreamList, ended: anyio.Event) -> None:
+        upstream = upstream_list.upstream
         next_in = self._settings.server.model_list_ttl_s
         try:
             with anyio.fail_after(REFRESH_S):
                 sender, accounts = self._sender_for(upstream.name), self._accounts(upstream)
                 models = await fetch_models(sender, upstream, accounts, self._specs)
         except (ModelListError, TimeoutError) as error:
-            _log_failure(each, str(error) or f"no response within {REFRESH_S:g} s")
+            _log_failure(upstream_list, str(error) or f"no response within {REFRESH_S:g} s")
             next_in = min(next_in, RETRY_S)
         except Exception:  # a bug: it must not end the gateway, whose group this task is in
             LOG.exception("the models of upstream %s cannot be listed", upstream.name)
             next_in = min(next_in, RETRY_S)
         else:
-            if each.failing:
+            if upstream_list.failing:
                 LOG.info("the models of upstream %s are listed again", upstream.name)
-            each.models, each.failing = models, False
+            upstream_list.models, upstream_list.failing = models, False
             self.listed[upstream.name] = dict.fromkeys(model.id for model in models)
             self._entries = None
         finally:
-            each.tried = True
-            each.ended = None
-            each.due = anyio.current_time() + next_in
+            upstream_list.tried = True
+            upstream_list.ended = None
+            upstream_list.due = anyio.current_time() + next_in
             ended.set()
 
 
-def _log_failure(each: _UpstreamList, reason: str) -> None:
+def _log_failure(upstream_list: _UpstreamList, reason: str) -> None:
     """Log the first of consecutive failures."""
-    if not each.failing:
-        each.failing = True
+    if not upstream_list.failing:
+        upstream_list.failing = True
         LOG.warning(
             "the models of upstream %s cannot be listed: %s; if it has no list, set model_list = false",
-            each.upstream.name,
+            upstream_list.upstream.name,
             reason,
         )
 
@@ -185,7 +184,7 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
     found = {name: _entry(settings, infos, name) for name in settings.models if "*" not in name}
     for upstream in settings.upstreams:
         for model in dict.fromkeys([*upstream.models, *infos.get(upstream.name, ())]):
-            for entry in _names_of(settings, infos, upstream.name, model):
+            for entry in _entries_of(settings, infos, upstream.name, model):
                 found.setdefault(entry.name, entry)
     if settings.server.offers_simulator:
         for model in MODELS:
@@ -195,8 +194,8 @@ def build_entries(settings: Settings, lists: Mapping[str, Sequence[ModelInfo]]) 
     return found
 
 
-def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
-    """Return the names of a model: its own if that leads to it, and `upstream/model`. A setting lists one or both."""
+def _entries_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> Iterator[CatalogEntry]:
+    """Give the entries of a model: its own name if it leads there, and `upstream/model`. A setting lists them."""
     form = settings.server.model_names
     plain = _entry(settings, infos, model)
     leads_here = (plain.owner, plain.info.id) == (upstream, model)
@@ -209,8 +208,8 @@ def _names_of(settings: Settings, infos: _Infos, upstream: str, model: str) -> I
 
 
 def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
-    routes = _routes(settings, infos, name)
-    if not routes:
+    routes = resolve_chain(settings, None, name, infos)
+    if isinstance(routes, UnknownModel):
         return CatalogEntry(name, name, _NO_OWNER, ModelInfo(""))
     known = [
         infos.get(route.upstream, {}).get(route.upstream_model) or ModelInfo(route.upstream_model)
@@ -220,8 +219,3 @@ def _entry(settings: Settings, infos: _Infos, name: str) -> CatalogEntry:
     context = min((each.context for each in known if each.context is not None), default=None)
     output = min((each.output for each in known if each.output is not None), default=None)
     return CatalogEntry(name, name, routes[0].upstream, replace(known[0], context=context, output=output))
-
-
-def _routes(settings: Settings, infos: _Infos, name: str) -> tuple[ModelRoute, ...]:
-    routes = resolve_chain(settings, None, name, infos)
-    return () if isinstance(routes, UnknownModel) else routes

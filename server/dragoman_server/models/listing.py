@@ -67,11 +67,11 @@ async def fetch_models(
 
 
 async def fetch_all(
-    sender: UpstreamSender, settings: Settings, upstreams: Sequence[UpstreamSettings], within_s: float
+    sender: UpstreamSender, settings: Settings, upstreams: Sequence[UpstreamSettings], timeout_s: float
 ) -> dict[str, tuple[ModelInfo, ...] | str]:
     """Fetch the models of several upstreams at the same time. Return the reason for one that has no list in time."""
     found: dict[str, tuple[ModelInfo, ...] | str] = {
-        upstream.name: f"no response within {within_s:g} s" for upstream in upstreams
+        upstream.name: f"no response within {timeout_s:g} s" for upstream in upstreams
     }
 
     async def fetch(upstream: UpstreamSettings) -> None:
@@ -80,7 +80,7 @@ async def fetch_all(
         except ModelListError as error:
             found[upstream.name] = str(error)
 
-    with anyio.move_on_after(within_s):
+    with anyio.move_on_after(timeout_s):
         async with anyio.create_task_group() as tasks:
             for upstream in upstreams:
                 tasks.start_soon(fetch, upstream)
@@ -94,37 +94,37 @@ async def _fetch_with(
     specs: Mapping[str, UpstreamSpec],
 ) -> tuple[ModelInfo, ...]:
     spec = specs[upstream.protocol]
-    places = spec.model_list
-    assert places is not None  # see can_list()
-    url = upstream.base_url_for(spec.name, specs) + places.path
-    query = dict(places.query)
+    model_list = spec.model_list
+    assert model_list is not None  # see can_list()
+    url = upstream.base_url_for(spec.name, specs) + model_list.path
+    query = dict(model_list.query)
     found: dict[str, ModelInfo] = {}
-    room = MAX_BYTES
+    max_bytes = MAX_BYTES
     for _ in range(MAX_PAGES):
-        page, size = await _page(
-            sender, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, room
+        page, size = await _fetch_page(
+            sender, upstream, spec, account, f"{url}?{urlencode(query)}" if query else url, max_bytes
         )
-        room -= size
+        max_bytes -= size
         known = len(found)
         for model in page.models:
             found.setdefault(model.id, model)
         # A server without pages sends the first one again and again.
         if page.next is None or len(found) == known or len(found) >= MAX_MODELS:
             break
-        query[places.cursor] = page.next
+        query[model_list.cursor] = page.next
     return tuple(found.values())[:MAX_MODELS]
 
 
-async def _page(
+async def _fetch_page(
     sender: UpstreamSender,
     upstream: UpstreamSettings,
     spec: UpstreamSpec,
     account: AccountSettings,
     url: str,
-    room: int,
+    max_bytes: int,
 ) -> tuple[ModelPage, int]:
     """Return a page and the number of its bytes."""
-    status, body = await account_get(sender, upstream, spec, account, url, room)
+    status, body = await account_get(sender, upstream, spec, account, url, max_bytes)
     if status in _ACCOUNT_STATUSES:
         raise _AccountRefused(f"it returned status {status}")
     if status != 200:

@@ -123,7 +123,7 @@ def default_model_of(upstream: UpstreamSettings, listed: Collection[str] = ()) -
 
 
 def filter_chat_models(models: Collection[str]) -> list[str]:
-    """Return the models that chat, judged by their names, each once."""
+    """Return the models that chat, as far as their names show it, each once."""
     return [
         model for model in dict.fromkeys(models) if not any(word in model.lower() for word in _NO_CHAT_WORDS)
     ]
@@ -157,10 +157,10 @@ def resolve_chain(
     advice = ""
     targets = _alias(settings, model) or _named(settings, model)
     if not targets:
-        guess = _guessed(settings, model)
-        if guess is not None:
-            upstream_model, advice = _model_at(guess, model, listed.get(guess.name, ()))
-            targets = (f"{guess.name}/{upstream_model}",)
+        guessed = _guessed(settings, model)
+        if guessed is not None:
+            upstream_model, advice = _model_at(guessed, model, listed.get(guessed.name, ()))
+            targets = (f"{guessed.name}/{upstream_model}",)
         elif not settings.upstreams and settings.server.offers_simulator:
             targets = (SIMULATOR_DEFAULT_MODEL,)
         else:

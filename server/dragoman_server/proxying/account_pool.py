@@ -25,7 +25,7 @@ import msgspec
 
 from dragoman import ErrorKind, RemoteProtocolError, RequestRefused, WireError
 from dragoman_server.accounts.error_actions import ErrorAction, ErrorRule, classify
-from dragoman_server.accounts.health import Backoff, Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Backoff, Health
 from dragoman_server.accounts.policy import (
     Account,
     Attempts,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _GIVE_BACK_S = 1.0
 
 _MINUTE = 60.0
-_FRESH = Health()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +195,7 @@ class RequestAttempts:
     ) -> ErrorAction:
         """Record that the attempt failed before anything of its response was sent. Return what that means.
 
-        retry_after: see retry_after(). connecting: no connection came about.
+        retry_after: see retry_after(). connecting: the connection could not be established.
         """
         if self._machine.state is AttemptState.DONE:
             action = classify(error, self._rules[lease.account])
@@ -236,13 +235,13 @@ class RequestAttempts:
     def _health(self) -> Mapping[str, Health]:
         known = self._pool.store.health()
         proxied = {
-            account: _cooling_with(known.get(account, _FRESH), known[proxy])
+            account: _cooling_with(known.get(account, INITIAL_HEALTH), known[proxy])
             for account, proxy in self._proxies.items()
             if proxy in known
         }
         shares = {} if self._pool.balances is None else self._pool.balances.shares
         with_balance = {
-            account: _with_share(proxied.get(account) or known.get(account, _FRESH), shares[account])
+            account: _with_share(proxied.get(account) or known.get(account, INITIAL_HEALTH), shares[account])
             for account in self._settings
             if account in shares
         }
@@ -262,9 +261,8 @@ class RequestAttempts:
             result = await self._pool.store.take(
                 list(candidates.values()), conversation, uuid.uuid4().hex, now
             )
-            if (
-                self._machine.state is not AttemptState.OFFERED
-            ):  # another attempt has ended the offer meanwhile
+            # Another attempt may have ended the offer meanwhile.
+            if self._machine.state is not AttemptState.OFFERED:
                 if isinstance(result, AccountGrant):
                     await self._pool.store.give_back(result, candidates[result.account], 0.0, now)
                 return None
@@ -295,7 +293,7 @@ class RequestAttempts:
         if any(self.error is error for error in self._disabling):
             # The error is about an account, which is the operator's: the client gets what it means for its request.
             others_left = self._machine.made >= self._pool.max_attempts and self.retry_at is None
-            self.error = _OTHERS_LEFT if others_left else _no_account_error(self.retry_at)
+            self.error = _TRIED_ACCOUNTS_DISABLED if others_left else _no_account_error(self.retry_at)
 
     async def _report(
         self,
@@ -359,7 +357,7 @@ def classify_stream_error(error: WireError) -> ErrorAction:
     )
 
 
-_OTHERS_LEFT = WireError(
+_TRIED_ACCOUNTS_DISABLED = WireError(
     ErrorKind.OVERLOADED,
     "the accounts that were tried are disabled; other accounts may serve the next request",
     status=503,

@@ -68,7 +68,7 @@ class AttemptFailure:
     headers: those of the upstream's that the client may see.
     status, body: the upstream's error response in the client's form, if the client gets that.
     retry_after: the seconds for which the upstream accepts no request.
-    connecting: no connection came about.
+    connecting: the connection could not be established.
     idle_closed: a reused connection was closed before the request arrived.
     """
 

@@ -173,10 +173,8 @@ class Plan:
     @property
     def timeouts(self) -> UpstreamTimeouts:
         """The timeouts of the upstream."""
-        limits = self.settings
-        return UpstreamTimeouts(
-            connect_s=limits.connect_s, read_s=limits.read_s, write_s=limits.write_s, pool_s=limits.pool_s
-        )
+        settings = self.settings
+        return UpstreamTimeouts(settings.connect_s, settings.read_s, settings.write_s, settings.pool_s)
 
     @property
     def proxy(self) -> str | None:
@@ -198,8 +196,8 @@ class Plan:
 
     def changed(self, change: Callable[["Plan"], "Plan"]) -> "Plan":
         """Return the plan with a change, which applies to the plans of its fallbacks as well."""
-        fallbacks = tuple(replace(each, make=_then(each.make, change)) for each in self.fallbacks)
-        unsigned = None if self.unsigned is None else _then(self.unsigned, change)
+        fallbacks = tuple(replace(each, make=_with_change(each.make, change)) for each in self.fallbacks)
+        unsigned = None if self.unsigned is None else _with_change(self.unsigned, change)
         return replace(change(self), fallbacks=fallbacks, unsigned=unsigned)
 
     def at_subpath(self, suffix: str, member: str) -> "Plan":
@@ -408,7 +406,7 @@ class _Planner:
         )
 
 
-def _then(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
+def _with_change(make: Callable[[], Plan], change: Callable[[Plan], Plan]) -> Callable[[], Plan]:
     return lambda: make().changed(change)
 
 
@@ -432,21 +430,21 @@ def _policy(
 
     requested: the value of the client's header. Raises RemoteProtocolError.
     """
-    of_key = None if key is None else key.loss_policy
-    configured = LossPolicy(of_key or upstream.loss_policy or settings.server.loss_policy)
+    key_policy = None if key is None else key.loss_policy
+    configured = LossPolicy(key_policy or upstream.loss_policy or settings.server.loss_policy)
     if requested is None:
         return configured
     try:
-        wanted = LossPolicy(requested.strip().lower())
+        policy = LossPolicy(requested.strip().lower())
     except ValueError:
         values = " or ".join(policy.value for policy in LossPolicy)
         message = f"the header {LOSS_POLICY_HEADER} has the value {requested[:40]!a}: write {values}"
         raise RemoteProtocolError(message, code="invalid_value") from None
     if (
-        wanted is LossPolicy.RECORD
+        policy is LossPolicy.RECORD
         and configured is LossPolicy.REFUSE
         and not (key is not None and key.may_loosen)
     ):
         message = f"losses are refused here, and {LOSS_POLICY_HEADER}: record is not allowed with this key"
         raise RequestRefused(message, status=403)
-    return wanted
+    return policy

@@ -55,7 +55,7 @@ StoreResponse = Callable[[JSONObject, bool], Awaitable[bool]]
 STORE_TIMEOUT_S = 5.0
 
 # Seconds for reporting a success to the account of a response whose client has left.
-_SETTLE_S = 1.0
+_REPORT_S = 1.0
 
 _CLIENT_LEFT = WireError(ErrorKind.TRUNCATED, "the client has left")
 
@@ -121,7 +121,7 @@ class RequestHandler:
         self._unsent = 0  # chunks on their way to `send`
         # Held from taking bytes (or from the decision for a plain error) until the writer has them: reader and ticker
         # would otherwise send in the wrong order.
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._send_order = anyio.Lock(fast_acquire=True)
         # Scopes inside of the tasks: on asyncio, a task that its group cancels holds the request with its body until a
         # garbage collection.
         self._helpers = anyio.CancelScope(), anyio.CancelScope()
@@ -152,11 +152,11 @@ class RequestHandler:
                 pass
             if self._end_sent:
                 return  # servers also send "disconnect" when a response is complete
-            self._record.outcome = "completed" if self._settle_disconnect() else "client_left"
+            self._record.outcome = "completed" if self._end_for_disconnect() else "client_left"
             self._reading.cancel()
             self._writing.cancel()
 
-    def _settle_disconnect(self) -> bool:
+    def _end_for_disconnect(self) -> bool:
         """End the response of a client that leaves. Return true if the client has got all of it.
 
         A relay may find out only here: some clients leave, and some servers end, at the finish reason.
@@ -177,7 +177,7 @@ class RequestHandler:
             async with outbox:
                 while (deadline := self._keepalive.next_deadline()) is not None:
                     await anyio.sleep_until(deadline)
-                    async with self._turn:
+                    async with self._send_order:
                         if not self._keepalive.due(anyio.current_time()):
                             continue
                         heartbeat = self._heartbeat()
@@ -229,14 +229,13 @@ class RequestHandler:
         except anyio.get_cancelled_exc_class():
             machine = attempt.machine
             if attempt is self._winner and machine is not None and machine.outcome is Outcome.COMPLETED:
-                with anyio.move_on_after(_SETTLE_S, shield=True):
-                    await self._settle(
-                        attempt
-                    )  # the client has left, but its account did complete the response
+                with anyio.move_on_after(_REPORT_S, shield=True):
+                    # The client has left, but the account did complete the response.
+                    await self._report_end(attempt)
             raise
         if failure is None:
             if attempt is self._winner:
-                await self._settle(attempt)
+                await self._report_end(attempt)
             return None
         self._failed.append((attempt, failure))
         if self._winner is None:
@@ -262,7 +261,7 @@ class RequestHandler:
             if not (attempt.can_resend(failure) and self._attempts.resend(attempt.lease)):
                 return failure
 
-    async def _settle(self, attempt: Attempt) -> None:
+    async def _report_end(self, attempt: Attempt) -> None:
         """Report to the account how the response that the client gets has ended."""
         await self._attempts.ended(
             attempt.lease,
@@ -274,9 +273,8 @@ class RequestHandler:
     async def _hedged(self, first: AccountLease, hedge_s: float) -> None:
         """Make an attempt, and a second one beside it if `hedge_s` pass without content. The first content decides."""
         ended = anyio.Event()
-        outcomes: dict[
-            str, dict[str, object]
-        ] = {}  # by account, of attempts whose response the client does not get
+        # By account, of attempts whose response the client does not get.
+        outcomes: dict[str, dict[str, object]] = {}
 
         async def run(attempt: Attempt) -> None:
             account = attempt.lease.account
@@ -316,7 +314,7 @@ class RequestHandler:
             last = self._failed[-1][1].reported
             error = msgspec.structs.replace(error, message=f"{error.message} ({last.message})")
         self._record.error = error.message if failure is None else failure.cause
-        async with self._turn:
+        async with self._send_order:
             if self._started:
                 # Only heartbeats went out: end the stream as one that broke off.
                 machine = self._machine = plan.response_machine(upstream_streams=True)
@@ -340,7 +338,7 @@ class RequestHandler:
         machine = attempt.machine
         assert machine is not None
         await self._store_when_complete(machine)
-        async with self._turn:
+        async with self._send_order:
             ready = machine.data_to_send()
             if ready:
                 self._started = True
@@ -353,7 +351,7 @@ class RequestHandler:
         machine = attempt.machine
         assert machine is not None
         await self._store_when_complete(machine)
-        async with self._turn:
+        async with self._send_order:
             await self._hand_over(self._end_of(machine), self._outbox)
         return True
 

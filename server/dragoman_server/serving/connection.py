@@ -146,9 +146,9 @@ class Connection:
                 await self._finish(await self._read())
         except BaseExceptionGroup as group:
             # hypercorn 0.18 trio/run.py:98: one connection's exception ends them all, and the process.
-            ours, other = group.split(Exception)
-            if ours is not None:
-                log_internal_error(ours)
+            errors, other = group.split(Exception)
+            if errors is not None:
+                log_internal_error(errors)
             if other is not None:
                 raise other from None
         finally:

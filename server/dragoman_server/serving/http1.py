@@ -84,7 +84,7 @@ class HTTP1(H11Protocol):
                 await self._handle_events()
         else:
             if isinstance(event, Closed):
-                self._read_nothing_more()
+                self._stop_reading()
             await super().handle(event)
 
     async def timed_out(self) -> None:
@@ -118,7 +118,7 @@ class HTTP1(H11Protocol):
 
     async def _maybe_recycle(self) -> None:
         if self._reading is not _Reading.AHEAD:
-            self._read_nothing_more()
+            self._stop_reading()
             await self._close_stream()
             await self.send(Closed())
             return
@@ -140,7 +140,7 @@ class HTTP1(H11Protocol):
             # hypercorn 0.18 protocol/h11.py:176 waits from the first byte after a request on: the socket is not read,
             # and a client that leaves is not noticed.
             if self._reading is _Reading.AHEAD and len(self._buffer) > READ_AHEAD_BYTES:
-                self._read_nothing_more()
+                self._stop_reading()
 
     async def _read_head(self) -> None:
         # "a server ... SHOULD ignore at least one empty line (CRLF) received prior to the request-line"
@@ -225,7 +225,7 @@ class HTTP1(H11Protocol):
 
     async def _refuse(self, error: RemoteProtocolError | RequestRefused, head: bytes) -> None:
         """Respond to a head that cannot be served, and end the connection."""
-        self._read_nothing_more()
+        self._stop_reading()
         method, target, fields = parse_broken(head)
         await self.send(Updated(idle=False))
         reply = self.transport.worker.refusal(refused_scope(method.decode(), target, fields), error)
@@ -242,7 +242,7 @@ class HTTP1(H11Protocol):
     def _new_h11(self) -> h11.Connection:
         return h11.Connection(h11.SERVER, MAX_HEAD_BYTES)
 
-    def _read_nothing_more(self) -> None:
+    def _stop_reading(self) -> None:
         self._reading = _Reading.NOTHING
         self._buffer.clear()
 

@@ -57,11 +57,11 @@ __all__ = ["HTTP2"]
 _log = logging.getLogger("dragoman.http")
 
 # Bytes to buffer of one response whose client has no window, two frames of the usual size. When all streams of the
-# connection together have CONNECTION_BUFFER, each may have only LEAST_BUFFER, so that stalled streams do not stop
+# connection together have CONNECTION_BUFFER, each may have only MIN_STREAM_BUFFER, so that stalled streams do not stop
 # the others, and a connection has 1.5 MiB at most (128 streams).
 STREAM_BUFFER = 32 * 1024
 CONNECTION_BUFFER = 1024 * 1024
-LEAST_BUFFER = 4 * 1024
+MIN_STREAM_BUFFER = 4 * 1024
 
 # The largest DATA frame, whatever the client allows: streams take turns by frames.
 MAX_FRAME = 16 * 1024
@@ -375,7 +375,7 @@ class HTTP2(H2Protocol):
                 return
 
     def _limit(self) -> int:
-        return STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else LEAST_BUFFER
+        return STREAM_BUFFER if self._buffered < CONNECTION_BUFFER else MIN_STREAM_BUFFER
 
     async def _drain(self, stream: _Stream) -> None:
         """Wait until everything is framed, with END_STREAM if the stream is complete."""
@@ -387,12 +387,12 @@ class HTTP2(H2Protocol):
 
     async def _wait(self, stream: _Stream) -> bool:
         """Wait until a frame of this stream has been written, at most send_timeout_s. Return False if none will be."""
-        within = self.transport.settings.send_timeout_s
-        with anyio.move_on_after(within) as scope:
+        timeout = self.transport.settings.send_timeout_s
+        with anyio.move_on_after(timeout) as scope:
             await stream.wait_for_progress()
         if scope.cancelled_caught and stream.stream_id in self._streams:
             text = "an HTTP/2 client read nothing of a response for %g seconds; its request is cancelled"
-            _log.warning(text, within)
+            _log.warning(text, timeout)
             await self._reset(stream.stream_id, ErrorCodes.CANCEL)
         return stream.stream_id in self._streams
 

@@ -71,7 +71,7 @@ def check_partial_head(part: bytes | bytearray, start: int = 0) -> None:
 
     Raises RemoteProtocolError, or RequestRefused with status 414 or 431.
     """
-    if (broken := _named(_BROKEN, part, max(0, start - 1))) is not None:
+    if (broken := _first_error(_BROKEN, part, max(0, start - 1))) is not None:
         raise _malformed(broken)
     if len(part) > _MAX_LINE_BYTES and part.find(b"\r\n", 0, _MAX_LINE_BYTES) < 0:
         raise _target_too_long()
@@ -86,8 +86,8 @@ def check_head(head: bytes) -> None:
     """
     request_line, _, fields = head.partition(b"\r\n")
     if _FIELDS.fullmatch(fields) is None:
-        named = _named(_BROKEN, head) or _named(_MALFORMED, head)
-        raise _malformed(named or "a header line is not `name: value`")
+        error = _first_error(_BROKEN, head) or _first_error(_MALFORMED, head)
+        raise _malformed(error or "a header line is not `name: value`")
     target, minor = _checked_request_line(request_line)
     if len(head) > MAX_HEAD_BYTES:
         raise _too_large()
@@ -170,8 +170,8 @@ def _checked_request_line(line: bytes) -> tuple[bytes, int]:
     if match is None:
         if len(line) > _MAX_LINE_BYTES:
             raise _target_too_long()
-        named = _named(_BROKEN, line)
-        raise _malformed(named or "its first line is not `METHOD /path HTTP/1.1`")
+        error = _first_error(_BROKEN, line)
+        raise _malformed(error or "its first line is not `METHOD /path HTTP/1.1`")
     method, target, major, minor = match.groups()
     if major != b"1" or minor not in b"01":
         # "the server does not support, or refuses to support, the major version of HTTP" -- RFC 9110, 15.6.6
@@ -240,18 +240,18 @@ def _values(name: bytes, lines: bytes) -> list[bytes]:
     return values
 
 
-def _named(
+def _first_error(
     rules: Sequence[tuple[re.Pattern[bytes], str]], data: bytes | bytearray, start: int = 0
 ) -> str | None:
-    return next((what for pattern, what in rules if pattern.search(data, start) is not None), None)
+    return next((error for pattern, error in rules if pattern.search(data, start) is not None), None)
 
 
-def _malformed(what: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"the request's head is refused: {what}")
+def _malformed(error: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the request's head is refused: {error}")
 
 
-def _refused(status: int, what: str) -> RequestRefused:
-    return RequestRefused(f"the request's head is refused: {what}", status=status)
+def _refused(status: int, error: str) -> RequestRefused:
+    return RequestRefused(f"the request's head is refused: {error}", status=status)
 
 
 def _too_large() -> RequestRefused:

@@ -161,7 +161,7 @@ class _Requests:
             finally:
                 self._scopes.discard(cancel_scope)
 
-    def cut(self) -> None:
+    def cancel_open(self) -> None:
         """Cancel all open requests."""
         if self._scopes:
             _log.warning("requests cancelled because they were still open: %d", len(self._scopes))
@@ -178,16 +178,16 @@ class _Worker:
     signals: tuple[signal.Signals, ...]
     is_ready: bool = False
     signals_seen: int = 0
-    everything: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    all_tasks: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     stopping: anyio.Event = field(default_factory=anyio.Event)
     connections: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    last_resort: threading.Timer | None = None
+    exit_timer: threading.Timer | None = None
 
     async def run(self) -> None:
         """Serve until a signal. Raises StartupError, in a group."""
         with self._signal_handlers(_call_soon(self.settings.server.backend)):
             async with anyio.create_task_group() as tasks:
-                self.everything = tasks.cancel_scope
+                self.all_tasks = tasks.cancel_scope
                 tasks.start_soon(self._watch_parent)
                 tasks.start_soon(self._cut_after_drain)
                 await self._serve()
@@ -199,9 +199,9 @@ class _Worker:
             # The timer does not start in the event loop, because code that does not return may block that.
             self.signals_seen += 1
             if not self.is_ready or self.signals_seen > 1:
-                self._leave_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
+                self._exit_after(_CLOSING_S + (0 if self.is_ready else _SHUTDOWN_S))
             else:
-                self._leave_after(self._stop_s)
+                self._exit_after(self._stop_s)
             call_soon(self._signalled)
 
         before = {number: signal.signal(number, handle) for number in self.signals}
@@ -210,15 +210,15 @@ class _Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            if self.last_resort is not None:
-                self.last_resort.cancel()
+            if self.exit_timer is not None:
+                self.exit_timer.cancel()
 
     def _signalled(self) -> None:
         if not self.is_ready:
-            self.everything.cancel()
+            self.all_tasks.cancel()
         elif self.stopping.is_set():
             # The second signal: do not wait for open requests.
-            self.requests.cut()
+            self.requests.cancel_open()
         else:
             self.stopping.set()
 
@@ -227,7 +227,7 @@ class _Worker:
         if server.backend != "trio":
             import asyncio
 
-            asyncio.get_running_loop().set_exception_handler(_note_unhandled)
+            asyncio.get_running_loop().set_exception_handler(_handle_loop_error)
         config = _hypercorn_config(server)
         async with lifespan(self.requests, _STARTUP_S, _SHUTDOWN_S) as state:
             with anyio.CancelScope() as self.connections:
@@ -250,24 +250,24 @@ class _Worker:
             # Readable means that the supervisor has ended, and cannot send a signal.
             await anyio.wait_readable(cast(Any, parent.sentinel))
             if not self.stopping.is_set():
-                self._leave_after(self._stop_s)
+                self._exit_after(self._stop_s)
                 self.stopping.set()
 
     @property
     def _stop_s(self) -> float:
         return self.settings.server.drain_s + _CLOSING_S + _SHUTDOWN_S
 
-    def _leave_after(self, delay: float) -> None:
-        if self.last_resort is not None:
-            self.last_resort.cancel()
-        self.last_resort = threading.Timer(delay, _leave)
-        self.last_resort.daemon = True
-        self.last_resort.start()
+    def _exit_after(self, delay: float) -> None:
+        if self.exit_timer is not None:
+            self.exit_timer.cancel()
+        self.exit_timer = threading.Timer(delay, _exit_now)
+        self.exit_timer.daemon = True
+        self.exit_timer.start()
 
     async def _cut_after_drain(self) -> None:
         await self.stopping.wait()
         await anyio.sleep(self.settings.server.drain_s)
-        self.requests.cut()
+        self.requests.cancel_open()
         await anyio.sleep(_CLOSING_S)
         self.connections.cancel()
 
@@ -283,14 +283,14 @@ def _call_soon(backend: str) -> Callable[[Callable[[], None]], object]:
     return asyncio.get_running_loop().call_soon_threadsafe
 
 
-def _note_unhandled(loop: Any, context: dict[str, Any]) -> None:
+def _handle_loop_error(loop: Any, context: dict[str, Any]) -> None:
     # A handshake fails if a client sends plain HTTP or does not trust the certificate, and connections may break: these
     # are not errors of the gateway.
     if not isinstance(context.get("exception"), OSError):
         loop.default_exception_handler(context)
 
 
-def _leave() -> None:
+def _exit_now() -> None:
     _log.warning("some connections did not close in time; exiting without them")
     logging.shutdown()
     os._exit(0)

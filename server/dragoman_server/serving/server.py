@@ -97,7 +97,7 @@ class _Server:
                         if not self._is_short_of_files:
                             _log.warning("cannot accept connections for now: %s", error.strerror)
                         self._is_short_of_files = True
-                        await self._end_an_idle_one()
+                        await self._end_idle_connection()
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)
                 self._count += 1
@@ -113,9 +113,9 @@ class _Server:
             _log.warning("max_connections is reached: %d connections are open", self._count)
         self._is_full = True
         while self._count >= self._max_connections:
-            await self._end_an_idle_one()
+            await self._end_idle_connection()
 
-    async def _end_an_idle_one(self) -> None:
+    async def _end_idle_connection(self) -> None:
         """End the connection or handshake that has been idle longest, if any, and wait for it, at most _PAUSE_S."""
         if (idle := next(iter(self._worker.idle), None)) is not None:
             self._worker.idle.pop(idle)()
@@ -126,7 +126,7 @@ class _Server:
     async def _serve(self, sock: socket.socket) -> None:
         try:
             client, server = _address(sock.getpeername()), _address(sock.getsockname())
-            stream = await self._shake_hands(sock)
+            stream = await self._handshake(sock)
         except OSError:
             # The client left before its address was known, or the handshake failed, which TLS reports to the client.
             sock.close()
@@ -140,7 +140,7 @@ class _Server:
             self._count -= 1
             self._one_ended.set()
 
-    async def _shake_hands(self, sock: socket.socket) -> ByteStream | None:
+    async def _handshake(self, sock: socket.socket) -> ByteStream | None:
         """Return None if it took too long or the worker is being stopped."""
         with anyio.move_on_after(self._handshake_s) as scope:
             self.handshakes.add(scope)

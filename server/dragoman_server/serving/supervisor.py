@@ -62,9 +62,9 @@ class Supervisor:
             tasks.start_soon(self._watch_signals)
             tasks.start_soon(self._kill_late)
             try:
-                async with anyio.create_task_group() as keepers:
+                async with anyio.create_task_group() as workers:
                     for number in range(self.workers):
-                        keepers.start_soon(self._keep, number)
+                        workers.start_soon(self._run_worker, number)
             finally:
                 for process in self.processes.values():
                     process.kill()
@@ -91,7 +91,7 @@ class Supervisor:
         for process in self.processes.values():
             process.terminate()
 
-    async def _keep(self, number: int) -> None:
+    async def _run_worker(self, number: int) -> None:
         """Start worker `number`, and start it again when it dies."""
         while not self.stopping.is_set():
             process, report = self._start()
@@ -106,15 +106,15 @@ class Supervisor:
 
     def _start(self) -> tuple[SpawnProcess, Connection]:
         context = get_context("spawn")
-        report, childs_end = context.Pipe(duplex=False)
-        process = context.Process(target=self.worker_main, args=(self.listener, childs_end), daemon=True)
+        report, child_end = context.Pipe(duplex=False)
+        process = context.Process(target=self.worker_main, args=(self.listener, child_end), daemon=True)
         # Blocked signals stay blocked in a new process: they cannot hit a worker that is still importing.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, GROUP_SIGNALS)
         try:
             process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        childs_end.close()
+        child_end.close()
         return process, report
 
     def _reported(self, number: int, report: Connection) -> None:
@@ -130,13 +130,13 @@ class Supervisor:
         if not failure:
             self.ready.add(number)
             if len(self.ready) == self.workers and not self.stopping.is_set():
-                self._announce()
+                self._call_on_ready()
         elif not self.stopping.is_set() and number not in self.ready:
             # A worker that has served before and now does not start is started again, because the cause may pass.
             self.failure = failure
             self._stop()
 
-    def _announce(self) -> None:
+    def _call_on_ready(self) -> None:
         on_ready, self.on_ready = self.on_ready, _nothing
         on_ready()
 

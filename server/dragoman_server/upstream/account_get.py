@@ -16,8 +16,7 @@ async def account_get(
     url: str,
     max_bytes: int,
 ) -> tuple[int, bytes]:
-    """Send a GET with the key and the proxy of the account. Return status and body, which is b"" unless the status is
-    200.
+    """Send a GET with the key and the proxy of the account. Return status and body, b"" for another status than 200.
 
     protocol: the upstream's preferred one, for the headers. max_bytes: of the body.
 

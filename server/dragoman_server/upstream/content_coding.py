@@ -217,7 +217,7 @@ def _count_empty(empty: int) -> int:
 _CODINGS: dict[str, Callable[[str], _Layer]] = {"gzip": _Zlib, "deflate": _Zlib, "zstd": _Zstd}
 # "A recipient SHOULD consider x-gzip to be equivalent to gzip."
 # -- https://www.rfc-editor.org/rfc/rfc9110#section-8.4.1.3
-_SAME = {"x-gzip": "gzip"}
+_SYNONYMS = {"x-gzip": "gzip"}
 
 # For the header accept-encoding of a 415.
 ACCEPTED_CODINGS = ", ".join(_CODINGS)
@@ -231,7 +231,7 @@ def decoder_for(
     limit, ratio: see ContentDecoder.
     """
     names = [name.strip().lower() for name in content_encoding.split(",")]
-    names = [_SAME.get(name, name) for name in names if name not in ("", "identity")]
+    names = [_SYNONYMS.get(name, name) for name in names if name not in ("", "identity")]
     if not names:
         return None
     if len(names) > _MAX_CODINGS or not _CODINGS.keys() >= set(names):

@@ -58,7 +58,7 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamBroken(UpstreamError):
-    """The connection broke, ended inside the body, or carried something that is not HTTP or not decodable."""
+    """The connection broke, ended inside the body, or the bytes are not HTTP or cannot be decoded."""
 
     kind = UpstreamErrorKind.BROKEN
 

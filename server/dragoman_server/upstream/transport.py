@@ -40,8 +40,8 @@ _JOIN_LIMIT = 64 * 1024
 # or chunks of one byte: half a second of work.
 _TURN_BYTES = 16 * 1024
 # A reused connection that ends within this time after the request was written was closed before the request arrived:
-# the FIN or RST comes back after one round trip, which is shorter on earth. After a longer silence the server may have
-# processed the request.
+# the FIN or RST comes back after one round trip, which is shorter anywhere on earth. After a longer silence the server
+# may have processed the request.
 _RACE_S = 0.5
 
 

@@ -14,7 +14,7 @@ from dragoman.codec import ResponseContext
 Json = dict[str, Any]
 
 # Codex sends it, and gets its own tools back unchanged; the vendor's types do not have it there.
-_OWN = "search_content_types: unknown to WebSearchTool"
+_UNKNOWN_TO_LITELLM = "search_content_types: unknown to WebSearchTool"
 
 
 def received_by(
@@ -27,7 +27,7 @@ def received_by(
         assert other.data == received[0].data, "the network may cut anywhere"
     include_usage = protocol != CHAT or "stream_options" in body
     problems = check_stream(protocol, received[0].data, include_usage=include_usage)
-    assert [problem for problem in problems if not problem.endswith(_OWN)] == []
+    assert [problem for problem in problems if not problem.endswith(_UNKNOWN_TO_LITELLM)] == []
     return received[0]
 
 

@@ -1,8 +1,8 @@
-"""The fate of each value of a client's request: rows of the tables in `client_fates_*`, and their judge.
+"""What becomes of each value of a client's request: rows of the tables in `tables_*`, and their check.
 
 A table has one row for every place of the client's body, and says where in the upstream's body it
-arrives, as what, and with which code the ledger tells of it. The judge walks both bodies. A place of the client's
-without a row, a place of the upstream's that no row explains, and an entry of the ledger that no row foretells
+arrives, as what, and with which code the ledger records it. The check walks both bodies. A place of the client's
+without a row, a place of the upstream's that no row explains, and an entry of the ledger that no row expects
 are problems, as is every value that differs from its row. So a table is the whole translation, and a field that is
 dropped silently, invented, or both sent and recorded as a loss cannot pass.
 
@@ -128,36 +128,36 @@ def _step(name: str) -> str:
     return f"(?P<{name}>{choices.replace(',', '|') or '[^/]+'})"
 
 
-# --- the judge --------------------------------------------------------------------------------------------------
+# --- the check --------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Judge:
+class TableCheck:
     """One request under one table. added: what the upstream gets that the client did not say, place -> value."""
 
     sent: Json
     got: Json
     rows: Mapping[str, Row]
     added: Mapping[str, Any]
-    complaints: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     expected_losses: set[tuple[str, str]] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     _explained: set[str] = field(default_factory=set)
 
-    def judge(self, losses: Iterable[tuple[str, str]]) -> list[str]:
+    def run(self, losses: Iterable[tuple[str, str]]) -> list[str]:
         """All that is wrong. losses: (code, path) of each entry of the ledger."""
         self._walk("", self.sent)
         for place in leaves(self.got):
             if not any(_covers(each, place) for each in self._explained):
                 self._out_of_nowhere(place)
         reported = set(losses)
-        self.complaints += [
+        self.problems += [
             f"the ledger says {each}, no row does" for each in sorted(reported - self.expected_losses)
         ]
-        self.complaints += [
+        self.problems += [
             f"the ledger does not say {each}" for each in sorted(self.expected_losses - reported)
         ]
-        return self.complaints
+        return self.problems
 
     def _walk(self, path: str, value: Any) -> None:
         inner = list(members(value))
@@ -169,7 +169,7 @@ class Judge:
                 self._apply(path, value, row, match.groupdict())
                 return
         if not inner:
-            self.complaints.append(f"no row for {path} = {value!r}")
+            self.problems.append(f"no row for {path} = {value!r}")
         for step, each in inner:
             self._walk(child(path, step), each)
 
@@ -181,18 +181,18 @@ class Judge:
             found = found_at(self.got, place)
             self._explained.add(place)
             if found is _MISSING:
-                self.complaints.append(f"{path} does not arrive at {place}")
+                self.problems.append(f"{path} does not arrive at {place}")
             elif row.check is not None and not row.check(value, found):
-                self.complaints.append(f"{path} arrives at {place} as {found!r}")
+                self.problems.append(f"{path} arrives at {place} as {found!r}")
 
     def _out_of_nowhere(self, place: str) -> None:
         for pattern, value in self.added.items():
             if _pattern(pattern).fullmatch(place):
                 self.used.add(pattern)
                 if not same(value, found_at(self.got, place)):
-                    self.complaints.append(f"{place} is {found_at(self.got, place)!r}, not {value!r}")
+                    self.problems.append(f"{place} is {found_at(self.got, place)!r}, not {value!r}")
                 return
-        self.complaints.append(f"out of nowhere: {place} = {found_at(self.got, place)!r}")
+        self.problems.append(f"out of nowhere: {place} = {found_at(self.got, place)!r}")
 
 
 def _covers(outer: str, inner: str) -> bool:

@@ -21,7 +21,7 @@ import anyio
 from dragoman_server.serving import run as serve
 
 
-async def _answer(send, body, more=False):
+async def _send_body(send, body, more=False):
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
@@ -58,27 +58,27 @@ async def app(scope, receive, send):
         return
     match scope["path"]:
         case "/pid":
-            await _answer(send, str(os.getpid()).encode())
+            await _send_body(send, str(os.getpid()).encode())
         case "/info":
-            await _answer(send, json.dumps([scope["http_version"], scope["scheme"]]).encode())
+            await _send_body(send, json.dumps([scope["http_version"], scope["scheme"]]).encode())
         case "/read":
-            await _answer(send, await _read(receive))
+            await _send_body(send, await _read(receive))
         case "/stream":
-            await _answer(send, b"begin", more=True)
+            await _send_body(send, b"begin", more=True)
             await anyio.sleep_forever()
         case "/block":
-            await _answer(send, b"begin", more=True)
+            await _send_body(send, b"begin", more=True)
             while True:
                 pass
         case "/flood":
-            await _answer(send, b"begin", more=True)
+            await _send_body(send, b"begin", more=True)
             while True:
                 await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
         case _:
-            await _answer(send, b"hello")
+            await _send_body(send, b"hello")
 
 
-def _die_while_told_to():
+def _exit_if_configured():
     name = os.environ.get("CFG_DIE")
     if name is None:
         return
@@ -92,16 +92,16 @@ def _die_while_told_to():
 
 
 def create_app(settings):
-    _die_while_told_to()
+    _exit_if_configured()
     if "CFG_STEP_S" in os.environ:
         serve._CLOSING_S = serve._SHUTDOWN_S = float(os.environ["CFG_STEP_S"])
     return app
 
 
 if __name__ == "__main__":
-    stand_in = types.ModuleType("dragoman_server.app")
-    stand_in.create_app = create_app
-    sys.modules["dragoman_server.app"] = stand_in
+    app_module = types.ModuleType("dragoman_server.app")
+    app_module.create_app = create_app
+    sys.modules["dragoman_server.app"] = app_module
 
     from dragoman_server.cli.commands import main
 

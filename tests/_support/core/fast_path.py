@@ -23,13 +23,13 @@ def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.Monke
     taken: list[str] = []
     learn = FastPath.learn_from
 
-    def keep(self: FastPath, *args: object) -> None:
+    def record(self: FastPath, *args: object) -> None:
         learn(self, *args)  # type: ignore[arg-type]
         text_of = self.extract_text
         if text_of is not None:
 
-            def counted(piece: bytes) -> str | None:
-                text = text_of(piece)
+            def counted(chunk: bytes) -> str | None:
+                text = text_of(chunk)
                 if text is not None:
                     taken.append(text)
                 return text
@@ -37,7 +37,7 @@ def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.Monke
             self.extract_text = counted
 
     with monkeypatch.context() as patch:
-        patch.setattr(FastPath, "learn_from", keep)
+        patch.setattr(FastPath, "learn_from", record)
         fast = run()
     with monkeypatch.context() as patch:
         patch.setattr(FastPath, "should_learn", lambda self: False)

@@ -132,9 +132,11 @@ async def gateway(
 ) -> AsyncIterator[Gateway]:
     """An application with one upstream, `up`. upstream, server: settings of theirs."""
     network = Network(response or UpstreamResponse())
-    said: Json = {"base_url": BASES[protocol], **(upstream or {})}
-    own = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **said)
-    settings = Settings(server=ServerSettings(**server), upstreams=(own,), client_keys=tuple(client_keys))
+    fields: Json = {"base_url": BASES[protocol], **(upstream or {})}
+    upstream_settings = UpstreamSettings(name="up", protocol=protocol, api_key=Secret(KEY), **fields)
+    settings = Settings(
+        server=ServerSettings(**server), upstreams=(upstream_settings,), client_keys=tuple(client_keys)
+    )
     app = create_app(settings, client=UpstreamClient(transport=network))
     async with app.lifespan():
         yield Gateway(app, network)

@@ -32,16 +32,16 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function. pieces: of its arguments, as they stream; whole: the model came to their end."""
+    """A call of a function. fragments: of its arguments, as they stream; whole: the model came to their end."""
 
     id: str
     name: str = "add"
-    pieces: tuple[str, ...] = ('{"a": ', "1}")
+    fragments: tuple[str, ...] = ('{"a": ', "1}")
     whole: bool = True
 
     @property
     def arguments(self) -> str:
-        return "".join(self.pieces)
+        return "".join(self.fragments)
 
 
 Block = Text | Reasoning | Call
@@ -121,7 +121,7 @@ def _chat(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]:
             out.append(s.chunk({"reasoning_content": block.text}))
         else:
             out.append(s.chunk(s.call(calls, block.id, block.name)))
-            out += [s.chunk(s.call(calls, arguments=piece)) for piece in block.pieces]
+            out += [s.chunk(s.call(calls, arguments=fragment)) for fragment in block.fragments]
             calls += 1
     return [*out, s.chunk({}, CHAT_ENDS[stop]), {**s.chunk(), "usage": cost.chat}, "[DONE]"]
 
@@ -142,7 +142,7 @@ def _messages(blocks: Sequence[Block], stop: str, cost: Cost) -> list[s.Payload]
             out.append(s.delta(index, "signature_delta", signature=block.signature))
         else:
             out.append(s.start(index, type="tool_use", id=block.id, name=block.name, input={}, caller=None))
-            out += [s.delta(index, "input_json_delta", partial_json=piece) for piece in block.pieces]
+            out += [s.delta(index, "input_json_delta", partial_json=fragment) for fragment in block.fragments]
         out.append(s.stop(index))
     ending = {"stop_reason": MESSAGES_ENDS[stop], "stop_sequence": None, "stop_details": None}
     out.append({"type": "message_delta", "delta": {**ending, "container": None}, "usage": cost.messages})
@@ -186,7 +186,7 @@ def _reasoning_item(index: int, block: Reasoning) -> tuple[list[s.Payload], Json
     at = {"summary_index": 0}
     part = {"type": "summary_text", "text": block.text}
     item = {"id": key, "type": "reasoning", "summary": [part] if block.text else []}
-    said = [
+    text_events = [
         s.at("reasoning_summary_part.added", index, key, **at, part={**part, "text": ""}),
         s.at("reasoning_summary_text.delta", index, key, **at, delta=block.text),
         s.at("reasoning_summary_text.done", index, key, **at, text=block.text),
@@ -194,14 +194,16 @@ def _reasoning_item(index: int, block: Reasoning) -> tuple[list[s.Payload], Json
     ]
     wrapped = {**item, "encrypted_content": block.signature} if block.signature else item
     added = s.item("added", index, **{**item, "summary": []})
-    return [added, *(said if block.text else []), s.item("done", index, **wrapped)], wrapped
+    return [added, *(text_events if block.text else []), s.item("done", index, **wrapped)], wrapped
 
 
 def _call_item(index: int, block: Call) -> tuple[list[s.Payload], Json]:
     key = f"fc_{index}"
     head = {"id": key, "type": "function_call", "call_id": block.id, "name": block.name}
     events: list[s.Payload] = [s.item("added", index, **head, arguments="", status="in_progress")]
-    events += [s.at("function_call_arguments.delta", index, key, delta=piece) for piece in block.pieces]
+    events += [
+        s.at("function_call_arguments.delta", index, key, delta=fragment) for fragment in block.fragments
+    ]
     if not block.whole:
         return events, {**head, "arguments": block.arguments, "status": "incomplete"}
     item = {**head, "arguments": block.arguments, "status": "completed"}

@@ -133,8 +133,8 @@ def _responses(body: Json) -> list[str]:
     return found + [f"No tool output found for function call {call}" for call in called if not called[call]]
 
 
-def _is_followed(rest: list[Json]) -> bool:
-    after = next((item for item in rest if item.get("type") != "reasoning"), {"role": "user"})
+def _is_followed(following: list[Json]) -> bool:
+    after = next((item for item in following if item.get("type") != "reasoning"), {"role": "user"})
     return after.get("type", "message") in FOLLOWERS and after.get("role", "assistant") == "assistant"
 
 

@@ -248,7 +248,7 @@ def _feed(
 
 
 def same_meaning(upstream: str, stream: bytes, received: Received) -> list[str]:
-    """What the client's response lost or changed of what the upstream said, by the oracle."""
+    """Return what the client's response lost or changed of the upstream's, by the oracle."""
     return compare(meaning_of_upstream(upstream, stream), received.meaning, received.client)
 
 
@@ -270,8 +270,8 @@ def receive_whole(upstream: str, client: str, response: bytes | Json, *, streams
     sent = machine.data_to_send()
     assert check_whole(client, sent) == []
     if client not in SIMPLE:
-        said = meaning_of_upstream(upstream, data) if streams else meaning_of_whole(upstream, data)
-        assert compare(said, meaning_of_whole(client, sent), client) == []
+        expected = meaning_of_upstream(upstream, data) if streams else meaning_of_whole(upstream, data)
+        assert compare(expected, meaning_of_whole(client, sent), client) == []
     found: Json = json.loads(sent)
     return found
 

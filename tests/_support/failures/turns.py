@@ -64,7 +64,7 @@ def _chat(turns: tuple[Turn, ...], tools: tuple[str, ...]) -> Json:
 
 
 def _chat_turn(turn: Model) -> Json:
-    said: Json = {
+    message: Json = {
         "role": "assistant",
         "content": "".join(block.text for block in turn.blocks if isinstance(block, Text)) or None,
     }
@@ -78,8 +78,8 @@ def _chat_turn(turn: Model) -> Json:
         for block in turn.blocks
         if isinstance(block, Call)
     ]
-    said |= {"reasoning_content": reasoning} if reasoning else {}
-    return said | ({"tool_calls": calls} if calls else {})
+    message |= {"reasoning_content": reasoning} if reasoning else {}
+    return message | ({"tool_calls": calls} if calls else {})
 
 
 def _messages(turns: tuple[Turn, ...], tools: tuple[str, ...]) -> Json:
@@ -161,12 +161,12 @@ def results_of(protocol: str, body: Json) -> list[tuple[str, str]]:
     """Call id and text of each result in a request."""
     if protocol == CHAT:
         found = [message for message in body["messages"] if message["role"] == "tool"]
-        return [(message["tool_call_id"], words(message["content"])) for message in found]
+        return [(message["tool_call_id"], text_in(message["content"])) for message in found]
     if protocol == RESPONSES:
         items = [item for item in body["input"] if item.get("type") == "function_call_output"]
-        return [(item["call_id"], words(item["output"])) for item in items]
+        return [(item["call_id"], text_in(item["output"])) for item in items]
     blocks = [block for block in all_blocks(body) if block["type"] == "tool_result"]
-    return [(block["tool_use_id"], words(block.get("content", ""))) for block in blocks]
+    return [(block["tool_use_id"], text_in(block.get("content", ""))) for block in blocks]
 
 
 def all_blocks(body: Json) -> list[Json]:
@@ -175,7 +175,7 @@ def all_blocks(body: Json) -> list[Json]:
     return [block for content in contents if isinstance(content, list) for block in content]
 
 
-def words(content: Any) -> str:
+def text_in(content: Any) -> str:
     """The text of a content that may be a list of parts."""
     if isinstance(content, str):
         return content

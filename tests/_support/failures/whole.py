@@ -19,14 +19,14 @@ Json = dict[str, Any]
 def whole(protocol: str, *blocks: Block, stop: str = "", cost: Cost = COST) -> Json:
     """The document that an upstream sends for these blocks to a request that does not stream."""
     stop = stop or ("tool" if any(isinstance(block, Call) for block in blocks) else "end")
-    said = ASSEMBLE[protocol](stream(protocol, *blocks, stop=stop, cost=cost))
+    assembled = ASSEMBLE[protocol](stream(protocol, *blocks, stop=stop, cost=cost))
     if protocol == CHAT:
-        said = {**said, "content": said["content"] or None, "refusal": None}
-        choice = {"index": 0, "message": said, "logprobs": None, "finish_reason": CHAT_ENDS[stop]}
+        assembled = {**assembled, "content": assembled["content"] or None, "refusal": None}
+        choice = {"index": 0, "message": assembled, "logprobs": None, "finish_reason": CHAT_ENDS[stop]}
         return {**s.chunk(), "object": "chat.completion", "choices": [choice], "usage": cost.chat}
     if protocol == MESSAGES:
         usage = {**s.MESSAGES_USAGE, **cost.messages}
-        return s.message(content=said, stop_reason=MESSAGES_ENDS[stop], usage=usage)
+        return s.message(content=assembled, stop_reason=MESSAGES_ENDS[stop], usage=usage)
     final = payloads(protocol, *blocks, stop=stop, cost=cost)[-1]
     assert isinstance(final, dict)
     found: Json = final["response"]

@@ -310,7 +310,7 @@ def check_text(client: str, received: FakeClient, text: str, *, stream: bool) ->
     else:
         assert check_whole(client, received.body) == []
         meaning = meaning_of_whole(client, received.body)
-    assert meaning.said(Kind.TEXT) == text
+    assert meaning.text(Kind.TEXT) == text
     assert len(meaning.blocks) == 1
 
 

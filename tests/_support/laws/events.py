@@ -215,7 +215,7 @@ class _Walk:
         self.events: list[Event] = []
         self.state = ResponseState.IDLE
         self.open: dict[int, BlockStarted] = {}
-        self.rest: dict[int, list[Event]] = {}  # block -> deltas that are still to come
+        self.remaining: dict[int, list[Event]] = {}  # block -> deltas that are still to come
         self.stopped: set[int] = set()
         self.choices = choices
         self.calls = 0
@@ -229,14 +229,14 @@ class _Walk:
         """The types of events that may come next: the table's row, and what the open blocks allow."""
         allowed = TRANSITIONS[self.state]
         room = [choice for choice in range(self.choices) if choice not in self.stopped]
-        open_deltas = {type(self.rest[block][0]) for block in self.open if self.rest[block]}
+        open_deltas = {type(self.remaining[block][0]) for block in self.open if self.remaining[block]}
         for block in self.open:
-            assert all(type(event) in DELTAS[self.open[block].kind] for event in self.rest[block])
+            assert all(type(event) in DELTAS[self.open[block].kind] for event in self.remaining[block])
         quiet = [choice for choice in room if all(start.choice != choice for start in self.open.values())]
         can = {
             Started: self.state is ResponseState.IDLE,
             BlockStarted: bool(room) and len(self.open) < 3 and self.blocks < 6 and bool(self.startable()),
-            BlockEnded: any(not self.rest[block] for block in self.open),
+            BlockEnded: any(not self.remaining[block] for block in self.open),
             Stopped: bool(quiet),
             Ended: 0 in self.stopped and not self.open,
             Usage: True,
@@ -267,7 +267,7 @@ class _Walk:
             )
         start = BlockStarted(block, kind, choice, tool)
         self.open[block] = start
-        self.rest[block] = draw(_fillings(start))
+        self.remaining[block] = draw(_fillings(start))
         self.put(start)
 
     def step(self, kind: type[Event]) -> None:
@@ -277,7 +277,7 @@ class _Walk:
         elif kind is BlockStarted:
             self.start_block()
         elif kind is BlockEnded:
-            block = draw(st.sampled_from([block for block in self.open if not self.rest[block]]))
+            block = draw(st.sampled_from([block for block in self.open if not self.remaining[block]]))
             del self.open[block]
             self.put(BlockEnded(block))
         elif kind is Stopped:
@@ -294,9 +294,11 @@ class _Walk:
             self.put(ENDED)
         else:
             block = draw(
-                st.sampled_from([b for b in self.open if self.rest[b] and type(self.rest[b][0]) is kind])
+                st.sampled_from(
+                    [b for b in self.open if self.remaining[b] and type(self.remaining[b][0]) is kind]
+                )
             )
-            self.put(self.rest[block].pop(0))
+            self.put(self.remaining[block].pop(0))
 
     def reason(self, choice: int) -> StopReason:
         called = any(
@@ -352,7 +354,7 @@ def legal(
         return walk.events
     while walk.state is not ResponseState.ENDED:  # the shortest way to the end
         kinds = walk.kinds()
-        wanted = (
+        expected_kinds = (
             Started,
             TextDelta,
             ReasoningDelta,
@@ -363,7 +365,9 @@ def legal(
             BlockEnded,
         )
         walk.step(
-            next(kind for kind in (*wanted, Ended, Stopped) if kind in kinds and not _early(walk, kind))
+            next(
+                kind for kind in (*expected_kinds, Ended, Stopped) if kind in kinds and not _early(walk, kind)
+            )
         )
     return walk.events
 

@@ -93,13 +93,13 @@ def requested(client: str, *, streams: bool = True, signer: Signer = OPEN) -> Re
 def translated_response(
     source: Source,
     client: str,
-    pieces: list[bytes] | None = None,
+    chunks: list[bytes] | None = None,
     *,
     streams: bool = True,
     relay: bool = False,
     signer: Signer = OPEN,
 ) -> bytes:
-    """What a client gets for a source, in pieces or at once. Not relayed unless asked."""
+    """Return what a client gets for a source, in chunks or at once. Not relayed unless requested."""
     context = requested(client, streams=streams, signer=signer)
     machine: Relay | ResponseTranslator
     if relay:
@@ -107,8 +107,8 @@ def translated_response(
     else:
         machine = ResponseTranslator(client=spec_of(client), upstream=source.spec, context=context)
     sent = b""
-    for piece in [source.stream] if pieces is None else pieces:
-        machine.receive_data(piece)
+    for chunk in [source.stream] if chunks is None else chunks:
+        machine.receive_data(chunk)
         sent += machine.data_to_send()
     machine.receive_eof()
     return sent + machine.data_to_send()
@@ -127,7 +127,7 @@ def the_network_may_cut_anywhere(source: Source, client: str) -> None:
         whole = translated_response(source, client, relay=relay)
         if len(source.stream) <= SHORT:
             ways = chop(source.stream, places=8)
-            assert all(translated_response(source, client, pieces, relay=relay) == whole for pieces in ways)
+            assert all(translated_response(source, client, chunks, relay=relay) == whole for chunks in ways)
         else:
             _check_random_cuts(source, client, relay, whole)
 
@@ -139,8 +139,8 @@ def _check_random_cuts(source: Source, client: str, relay: bool, whole: bytes) -
     @given(st.lists(st.integers(0, size), max_size=40))
     def check(places: list[int]) -> None:
         ends = sorted({*places, size})
-        pieces = [source.stream[a:b] for a, b in zip([0, *ends], ends, strict=False)]
-        assert translated_response(source, client, pieces, relay=relay) == whole
+        chunks = [source.stream[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+        assert translated_response(source, client, chunks, relay=relay) == whole
 
     check()
 
@@ -167,8 +167,8 @@ def a_relay_changes_nothing(source: Source, client: str) -> None:
     """Up to the last event. What some servers send behind it is none of the protocol's."""
     relayed = translated_response(source, client, relay=True)
     assert source.stream.startswith(relayed)
-    said = meaning_of_upstream(source.protocol, source.stream)
-    assert compare(said, meaning_of_client_stream(client, relayed), client) == []
+    expected = meaning_of_upstream(source.protocol, source.stream)
+    assert compare(expected, meaning_of_client_stream(client, relayed), client) == []
 
 
 # --- streamed and folded is what is translated whole ----------------------------------------------------------
@@ -207,12 +207,12 @@ def gist(assembled: AssembledResponse, protocol: str) -> Any:
             blocks.append(("opaque", block.kind, block.native))
             continue
         if block.tool is None:
-            said = "\n\n".join(part.text for part in block.reasoning) or block.text
+            text = "\n\n".join(part.text for part in block.reasoning) or block.text
             cites = [annotation.native for annotation in block.annotations]
             # Responses' events leave out the `bytes` of tokens.
             tokens = [(token["token"], token["logprob"]) for token in block.logprobs]
-            seal = block.signature and (block.signature.origin, block.signature.native)
-            blocks.append((block.kind.value, said, cites, tokens, block.complete, seal))
+            signature = block.signature and (block.signature.origin, block.signature.native)
+            blocks.append((block.kind.value, text, cites, tokens, block.complete, signature))
         else:
             blocks.append((block.kind.value, *called(block, protocol)))
     if protocol == CHAT:
@@ -264,8 +264,11 @@ def a_whole_response_means_what_its_stream_means(source: Source, client: str) ->
     )
     machine.receive_data(body)
     machine.receive_eof()
-    said, whole = meaning_of_upstream(source.protocol, source.stream), meaning_of_whole(source.protocol, body)
-    assert compare(said, whole, source.protocol) == []
+    expected, whole = (
+        meaning_of_upstream(source.protocol, source.stream),
+        meaning_of_whole(source.protocol, body),
+    )
+    assert compare(expected, whole, source.protocol) == []
     assert compare(whole, meaning_of_whole(client, machine.data_to_send()), client) == []
 
 
@@ -274,17 +277,17 @@ def a_whole_response_means_what_its_stream_means(source: Source, client: str) ->
 
 def what_is_written_is_read_again(source: Source, client: str) -> None:
     """By the strict reader of the client's own protocol: its events end, and say what the upstream said."""
-    said = meaning_of_upstream(source.protocol, source.stream)
+    expected = meaning_of_upstream(source.protocol, source.stream)
     events = events_in(client, translated_response(source, client))
     assert isinstance(events[-1], Ended if completes(source) else Failed)
     received = meaning_of_events(events)
     if (
         client == RESPONSES
         and received.stop is Stop.FILTER
-        and received.said(Kind.REFUSAL) == said.explanation
+        and received.text(Kind.REFUSAL) == expected.explanation
     ):
-        received.explanation = said.explanation
-    assert compare(said, received, client) == []
+        received.explanation = expected.explanation
+    assert compare(expected, received, client) == []
 
 
 # --- what breaks off is never a success -----------------------------------------------------------------------
@@ -324,8 +327,8 @@ def sent_back(
 ) -> list[Any]:
     """What of the upstream's wrapped reasoning is in the next request to it, after a turn through a client."""
     sent = translated_response(source, client, streams=streams, signer=there)
-    said = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
-    body = json.dumps(NEXT[client](said)).encode()
+    turn = ASSEMBLE[client](sent) if streams else WHOLE[client](json.loads(sent))
+    body = json.dumps(NEXT[client](turn)).encode()
     translator = RequestTranslator(client=UPSTREAMS[client], upstream=UPSTREAMS[source.protocol], signer=back)
     sent_on = translator.translate(body, model=model).body
     return CARRIERS[source.protocol](turn_of(source.protocol, json.loads(sent_on)))

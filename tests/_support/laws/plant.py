@@ -65,9 +65,9 @@ def _kind(member: Json) -> str:
     if not isinstance(member, dict):
         return "*"
     # Roles and forms of content have readers of their own.
-    words = [str(member[key]) for key in ("type", "role") if isinstance(member.get(key), str)]
+    names = [str(member[key]) for key in ("type", "role") if isinstance(member.get(key), str)]
     content = member.get("content")
-    return "+".join([*words, type(content).__name__] if "role" in member else words) or "*"
+    return "+".join([*names, type(content).__name__] if "role" in member else names) or "*"
 
 
 def planted(document: Json, place: Place, token: str) -> tuple[Json, frozenset[str]]:

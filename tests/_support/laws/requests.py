@@ -147,9 +147,9 @@ def _chat(**fields: Any) -> Body:
     return {"model": "some-model", "messages": [{"role": "user", "content": "Hi"}], **fields}
 
 
-def _chat_said(message: Body, *rest: Body) -> Body:
+def _chat_history(message: Body, *more: Body) -> Body:
     return _chat(
-        messages=[{"role": "user", "content": "Hi"}, message, *rest, {"role": "user", "content": "Go on"}]
+        messages=[{"role": "user", "content": "Hi"}, message, *more, {"role": "user", "content": "Go on"}]
     )
 
 
@@ -180,7 +180,7 @@ CHAT_SMALL: dict[str, Body] = {
             }
         ]
     ),
-    "old-sound": _chat_said({"role": "assistant", "audio": {"id": "audio-1"}}),
+    "old-sound": _chat_history({"role": "assistant", "audio": {"id": "audio-1"}}),
     "old-limit": _chat(max_tokens=77, prompt_cache_options={"mode": "implicit"}, stop="END", store=False),
     "both-limits": _chat(max_tokens=77, max_completion_tokens=78),
     "legacy": _chat(
@@ -223,7 +223,7 @@ CHAT_SMALL: dict[str, Body] = {
             {"role": "user", "content": [{"type": "image_url", "image_url": "https://example.com/b.png"}]}
         ]
     ),
-    "details": _chat_said(
+    "details": _chat_history(
         {
             "role": "assistant",
             "content": "Hm.",
@@ -253,7 +253,7 @@ CHAT_SMALL: dict[str, Body] = {
             ],
         }
     ),
-    "thinking-blocks": _chat_said(
+    "thinking-blocks": _chat_history(
         {
             "role": "assistant",
             "content": "Hm.",
@@ -263,7 +263,7 @@ CHAT_SMALL: dict[str, Body] = {
             ],
         }
     ),
-    "thinking-part": _chat_said(
+    "thinking-part": _chat_history(
         {
             "role": "assistant",
             "content": [

@@ -44,13 +44,13 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
         translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
         done = translator.translate(json.dumps(body).encode())
         # Stop sequences that the upstream does not take are looked for on the way back.
-        kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-        return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+        stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+        return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
     # Equal protocols are relayed; what their reader and writer make of it must hold all the same.
     ledger = Ledger()
     request = UPSTREAMS[client].read_request(json.loads(json.dumps(body)), Signer())
-    own = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
-    out = encode(UPSTREAMS[client].write_request(request, own, ledger))
+    capabilities = Capabilities(mid_system=True, developer_role=True, cache_marks="breakpoint")
+    out = encode(UPSTREAMS[client].write_request(request, capabilities, ledger))
     return out.decode(), tuple(loss.path for loss in ledger)
 
 
@@ -63,8 +63,8 @@ def rewritten(protocol: str, body: Any) -> Outcome:
         max_fan_out=16,
     )
     done = translator.translate(json.dumps(body).encode())
-    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+    stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+    return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
 
 
 def requested(client: str) -> ResponseContext:

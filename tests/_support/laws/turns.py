@@ -101,22 +101,22 @@ WHOLE: dict[str, Callable[[Json], Any]] = {
 # --- the next request ----------------------------------------------------------------------------------------
 
 
-def _chat_next(said: Json) -> Json:
+def _chat_next(turn: Json) -> Json:
     results = [
         {"role": "tool", "tool_call_id": call["id"], "content": "done"}
-        for call in said.get("tool_calls") or []
+        for call in turn.get("tool_calls") or []
     ]
-    messages = [{"role": "user", "content": "Hi"}, said, *(results or [{"role": "user", "content": "Go on"}])]
+    messages = [{"role": "user", "content": "Hi"}, turn, *(results or [{"role": "user", "content": "Go on"}])]
     return {"model": "m", "messages": messages}
 
 
-def _messages_next(said: list[Json]) -> Json:
+def _messages_next(turn: list[Json]) -> Json:
     # "Text content blocks must be non-empty"; clients drop what cannot go back.
-    kept = [block for block in said if block.get("type") != "text" or block.get("text")]
-    kept = [{key: value for key, value in block.items() if value is not None} for block in kept]
+    content = [block for block in turn if block.get("type") != "text" or block.get("text")]
+    content = [{key: value for key, value in block.items() if value is not None} for block in content]
     results = [
         {"type": "tool_result", "tool_use_id": block["id"], "content": "done"}
-        for block in kept
+        for block in content
         if block["type"] == "tool_use"
     ]
     response: list[Json] = results or [{"type": "text", "text": "Go on"}]
@@ -125,21 +125,21 @@ def _messages_next(said: list[Json]) -> Json:
         "max_tokens": 9,
         "messages": [
             {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": kept},
+            {"role": "assistant", "content": content},
             {"role": "user", "content": response},
         ],
     }
 
 
-def _responses_next(said: list[Json]) -> Json:
+def _responses_next(turn: list[Json]) -> Json:
     outputs = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
     results = [
         {"type": outputs[item["type"]], "call_id": item["call_id"], "output": "done"}
-        for item in said
+        for item in turn
         if item["type"] in outputs
     ]
     response: list[Json] = results or [{"role": "user", "content": "Go on"}]
-    return {"model": "m", "store": False, "input": [{"role": "user", "content": "Hi"}, *said, *response]}
+    return {"model": "m", "store": False, "input": [{"role": "user", "content": "Hi"}, *turn, *response]}
 
 
 NEXT: dict[str, Callable[[Any], Json]] = {

@@ -19,7 +19,7 @@ Body = dict[str, Any]
 RULES = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-MOST = 5  # fields at once
+MAX_PLANTED = 5  # fields at once
 
 # Names that no protocol has: those that it has would mean something. `/` and `~` are escaped in pointers.
 NAMES = st.text(
@@ -53,7 +53,9 @@ class Planted:
         self.fields: list[tuple[str, str, bool]] = []
         places = [place.path.rpartition("/")[0] for place in objects(document)]
         places = [path for path in places if not repeats.fullmatch(path)]
-        for path in draw.draw(st.lists(st.sampled_from(places), min_size=1, max_size=MOST, unique=True)):
+        for path in draw.draw(
+            st.lists(st.sampled_from(places), min_size=1, max_size=MAX_PLANTED, unique=True)
+        ):
             name, value, sign = draw.draw(NAMES), draw.draw(VALUES), token()
             if value is not None and draw.draw(st.booleans()):
                 value = {"held": value, "sign": sign}

@@ -46,7 +46,7 @@ def compare(
     `include_usage` is False for a Chat client that did not request a usage chunk."""
     problems = _ends(upstream, client, client_protocol)
     if client_protocol in SIMPLE:
-        return problems + _words(upstream, client)
+        return problems + _text_problems(upstream, client)
     problems += _contents(upstream, client, client_protocol, custom_tools)
     if upstream.stop not in BROKEN and upstream.usages and (include_usage or client_protocol != CHAT):
         problems += _costs(upstream.usages, client.usages)
@@ -59,14 +59,14 @@ def _ends(upstream: Meaning, client: Meaning, protocol: str) -> list[str]:
     if upstream.stop in BROKEN:
         if client.stop is not Stop.ERROR:
             return [f"stop: the upstream's {upstream.stop} came out as {client.stop}"]
-        said = upstream.failure.message if upstream.failure else ""
+        message = upstream.failure.message if upstream.failure else ""
         received = client.failure.message if client.failure else ""
-        if said not in received:
-            return [f"error: the upstream's message {said!r} became {received!r}"]
+        if message not in received:
+            return [f"error: the upstream's message {message!r} became {received!r}"]
         return [] if received else ["error: no message"]
     if Stop.END in allowed and client.calls:
         allowed = allowed | {Stop.TOOL}  # a turn that ends with calls waits for their results
-    if protocol == MESSAGES and upstream.stop is Stop.END and upstream.said(Kind.REFUSAL):
+    if protocol == MESSAGES and upstream.stop is Stop.END and upstream.text(Kind.REFUSAL):
         allowed = {Stop.FILTER}
     if client.stop not in allowed:
         return [f"stop: {upstream.stop} became {client.stop}, allowed {sorted(allowed)}"]
@@ -137,7 +137,7 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     one, other = ("".join(_joined(blocks, Kind.REASONING).split()) for blocks in (sent, got))
     if one != other:
         problems.append(f"reasoning: {_differ(one, other)}")
-    if upstream.stop is Stop.FILTER or upstream.said(Kind.REFUSAL):
+    if upstream.stop is Stop.FILTER or upstream.text(Kind.REFUSAL):
         # A refused response may become text or a refusal; its text may not be lost.
         one, other = (_joined(blocks, Kind.TEXT, Kind.REFUSAL) for blocks in (sent, got))
         explained = {one, upstream.explanation, one + upstream.explanation}
@@ -152,12 +152,12 @@ def _texts(upstream: Meaning, sent: list[Block], got: list[Block]) -> list[str]:
     return problems
 
 
-def _words(upstream: Meaning, client: Meaning) -> list[str]:
+def _text_problems(upstream: Meaning, client: Meaning) -> list[str]:
     """The simple API has the words alone, of refusals too, and an explanation where there are no other words."""
-    one = upstream.said(Kind.TEXT, Kind.REFUSAL)
+    one = upstream.text(Kind.TEXT, Kind.REFUSAL)
     if not one and upstream.stop is Stop.FILTER:
         one = upstream.explanation
-    other = client.said(Kind.TEXT)
+    other = client.text(Kind.TEXT)
     return [] if one == other else [f"text: {_differ(one, other)}"]
 
 

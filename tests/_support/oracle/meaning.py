@@ -84,7 +84,7 @@ class Meaning:
     def hosted(self) -> list[Block]:
         return [block for block in self.blocks if block.kind is Kind.HOSTED]
 
-    def said(self, *kinds: Kind) -> str:
+    def text(self, *kinds: Kind) -> str:
         """All text of these kinds, joined."""
         return "".join(block.text for block in self.blocks if block.kind in kinds)
 

@@ -61,7 +61,7 @@ class ChatReader:
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
                 texts = (
-                    [piece.get("text") or "" for piece in inner] if isinstance(inner, list) else [inner or ""]
+                    [each.get("text") or "" for each in inner] if isinstance(inner, list) else [inner or ""]
                 )
                 grow(blocks, Kind.REASONING, "".join(texts))
             else:
@@ -87,8 +87,8 @@ class ChatReader:
             self.slots[key] = call
         call.id = call.id or call_id
         call.name = call.name or inner.get("name") or ""
-        piece = inner.get("input" if custom else "arguments")
-        call.text += piece if isinstance(piece, str) else ""
+        arguments = inner.get("input" if custom else "arguments")
+        call.text += arguments if isinstance(arguments, str) else ""
 
     def close(self, *, done: bool) -> Meaning:
         meaning = self.meaning
@@ -117,13 +117,18 @@ def reasoning_text(message: dict[str, Any]) -> str:
 
 
 def usage_of(usage: dict[str, Any]) -> Usage:
-    given = whole_number(usage.get("prompt_tokens"))
+    input_tokens = whole_number(usage.get("prompt_tokens"))
     output = whole_number(usage.get("completion_tokens"))
     before = usage.get("prompt_tokens_details") or {}
     after = usage.get("completion_tokens_details") or {}
     reasoning = whole_number(after.get("reasoning_tokens"))
     total = whole_number(usage.get("total_tokens"))
-    if given is not None and output is not None and reasoning and total == given + output + reasoning:
+    if (
+        input_tokens is not None
+        and output is not None
+        and reasoning
+        and total == input_tokens + output + reasoning
+    ):
         output += reasoning  # counted outside completion_tokens, as the total shows
     cached = (
         before.get("cached_tokens"),
@@ -132,7 +137,7 @@ def usage_of(usage: dict[str, Any]) -> Usage:
     )
     written = (before.get("cache_write_tokens"), usage.get("cache_creation_input_tokens"))
     return Usage(
-        input=given,
+        input=input_tokens,
         cached=next((n for n in map(whole_number, cached) if n is not None), None),
         cache_write=next((n for n in map(whole_number, written) if n is not None), None),
         output=output,

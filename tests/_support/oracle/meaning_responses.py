@@ -50,15 +50,15 @@ class ResponsesReader:
 
     def _delta(self, index: int, kind: str, event: dict[str, Any]) -> None:
         blocks = self.items.setdefault(index, [])
-        wanted = DELTAS[kind]
-        if wanted is Kind.CALL:
+        expected = DELTAS[kind]
+        if expected is Kind.CALL:
             for call in blocks:
                 call.text += event.get("delta") or ""
             return
         slot = "summary" if "summary" in kind else "content"
         key = (index, slot, event.get(f"{slot}_index", 0))
         if key not in self.parts or all(block is not self.parts[key] for block in blocks):
-            self.parts[key] = Block(wanted)
+            self.parts[key] = Block(expected)
             blocks.append(self.parts[key])
         self.parts[key].text += event.get("delta") or ""
 

@@ -155,8 +155,8 @@ class ChatOrder:
         else:
             self.problems.append(f"{where}: order: tool call indexes are not contiguous from 0")
             return
-        piece = inner.get("input" if custom is not None else "arguments")
-        choice.calls[index].text += piece if isinstance(piece, str) else ""
+        arguments = inner.get("input" if custom is not None else "arguments")
+        choice.calls[index].text += arguments if isinstance(arguments, str) else ""
 
     def _opened(self, where: str, choice: Choice, fragment: dict[str, Any], inner: dict[str, Any]) -> None:
         call_id = fragment.get("id")

@@ -31,7 +31,7 @@ CUT_SHORT = {"max_tokens", "model_context_window_exceeded", "refusal", "pause_tu
 class Block:
     kind: str
     start: dict[str, Any]
-    pieces: list[str] = field(default_factory=list)
+    deltas: list[str] = field(default_factory=list)
     signed: bool = False
     filled: bool = False
 
@@ -126,8 +126,8 @@ class MessagesOrder:
             block.signed = True
             if not delta.get("signature"):
                 self._report(where, "an empty signature")
-        piece = delta.get("text") or delta.get("partial_json") or delta.get("thinking") or ""
-        block.pieces.append(piece if isinstance(piece, str) else "")
+        fragment = delta.get("text") or delta.get("partial_json") or delta.get("thinking") or ""
+        block.deltas.append(fragment if isinstance(fragment, str) else "")
 
     def _content_block_stop(self, where: str, event: dict[str, Any]) -> None:
         self._during(where)
@@ -136,7 +136,7 @@ class MessagesOrder:
             self._report(where, "no such block is open")
             return
         self.current = None
-        text = "".join(block.pieces)
+        text = "".join(block.deltas)
         if block.kind == "text" and not text:
             self._report(where, "a text block without text")
         if block.kind == "thinking" and not block.signed:

@@ -94,11 +94,11 @@ class ResponsesOrder:
             self._report("something follows the end of the stream")
         elif self.errored and kind != "response.failed":
             self._report("only response.failed may follow an error event")
-        wanted = OPENING[len(self.opening)] if len(self.opening) < len(OPENING) else None
+        expected = OPENING[len(self.opening)] if len(self.opening) < len(OPENING) else None
         # A failure may come before in_progress, never before created.
         failing = kind in ("error", "response.failed") and self.opening
-        if wanted and kind not in (wanted, "response.queued") and not failing:
-            self._report(f"expected {wanted}")
+        if expected and kind not in (expected, "response.queued") and not failing:
+            self._report(f"expected {expected}")
         if kind in OPENING:
             if kind in self.opening:
                 self._report("it came already")
@@ -115,8 +115,8 @@ class ResponsesOrder:
             self._report("the response's id is empty or changed")
         status = TERMINAL.get(kind)
         if status is None:
-            wanted = {"queued"} if kind == "response.queued" else {"in_progress", "queued"}
-            if response.get("status") not in wanted or response.get("output") or response.get("usage"):
+            expected = {"queued"} if kind == "response.queued" else {"in_progress", "queued"}
+            if response.get("status") not in expected or response.get("output") or response.get("usage"):
                 self._report("a response in progress has no output, no usage and status in_progress")
             return
         if response.get("status") != status:
@@ -130,13 +130,13 @@ class ResponsesOrder:
             return  # a failed response may leave out what it had
         if output[: len(self.done)] != self.done:
             self._report("the final output is not the done items in order")
-        rest = output[len(self.done) :]
+        remaining = output[len(self.done) :]
         current = self.current.added if self.current else {}
         # An item that was cut may stay open: after a call's `done` the client would run half of it.
         cut_call = kind == "response.incomplete" and current.get("type") in CALLS
         if self.current is not None and kind != "response.failed" and not cut_call:
             self._report("an item is still open")
-        for item in rest:
+        for item in remaining:
             if not (
                 isinstance(item, dict) and item.get("id") == current.get("id") and self.current is not None
             ):
@@ -216,11 +216,11 @@ class ResponsesOrder:
 
     def _text(self, family: str, action: str, event: dict[str, Any]) -> None:
         assert self.current is not None
-        slot, name, wanted = STREAMS[family]
+        slot, name, expected = STREAMS[family]
         index = event.get("summary_index" if slot == "summary" else "content_index", -1)
         part = self.current.call if slot == "call" else self.current.parts.get((slot, index))
-        if part is None or part.kind != wanted:
-            self._report(f"no {wanted} is open there")
+        if part is None or part.kind != expected:
+            self._report(f"no {expected} is open there")
         elif part.text_done:
             self._report("the text is already done")
         elif action == "delta":

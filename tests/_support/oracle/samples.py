@@ -192,14 +192,14 @@ def item(kind: str, output: int, **fields: Any) -> dict[str, Any]:
 def responses() -> list[Payload]:
     """Reasoning, a message, two calls."""
     thinking_block = {"type": "summary_text", "text": "Hmm."}
-    said = {"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}
+    part = {"type": "output_text", "text": "Let me see.", "annotations": [], "logprobs": []}
     reasoning = {"id": "rs_1", "type": "reasoning", "summary": [thinking_block]}
     with_text = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "status": "completed",
-        "content": [said],
+        "content": [part],
     }
     first = {"id": "fc_1", "type": "function_call", "call_id": "call_a", "name": "add"}
     second = {"id": "fc_2", "type": "function_call", "call_id": "call_b", "name": "now"}
@@ -220,11 +220,11 @@ def responses() -> list[Payload]:
         at("reasoning_summary_part.done", 0, "rs_1", summary_index=0, part=thinking_block),
         item("done", 0, **reasoning),
         item("added", 1, **{**with_text, "status": "in_progress", "content": []}),
-        at("content_part.added", 1, "msg_1", **text, part={**said, "text": ""}),
+        at("content_part.added", 1, "msg_1", **text, part={**part, "text": ""}),
         at("output_text.delta", 1, "msg_1", **text, delta="Let me ", logprobs=[]),
         at("output_text.delta", 1, "msg_1", **text, delta="see.", logprobs=[]),
         at("output_text.done", 1, "msg_1", **text, text="Let me see.", logprobs=[]),
-        at("content_part.done", 1, "msg_1", **text, part=said),
+        at("content_part.done", 1, "msg_1", **text, part=part),
         item("done", 1, **with_text),
         item("added", 2, **first, **opened),
         at("function_call_arguments.delta", 2, "fc_1", delta='{"a": 1}'),

@@ -33,7 +33,7 @@ def chat(
 
 def skeleton(received: Received) -> list[str]:
     """The events of blocks or items in a stream: `start`, `delta` and `stop` with their index."""
-    words = {
+    text_in = {
         "content_block_start": "start",
         "content_block_delta": "delta",
         "content_block_stop": "stop",
@@ -41,7 +41,7 @@ def skeleton(received: Received) -> list[str]:
         "function_call_arguments.delta": "delta",
         "output_item.done": "stop",
     }
-    found = [(words.get(kind), event) for kind, event in zip(received.kinds, received.events, strict=True)]
+    found = [(text_in.get(kind), event) for kind, event in zip(received.kinds, received.events, strict=True)]
     return [f"{word} {event.get('index', event.get('output_index'))}" for word, event in found if word]
 
 
@@ -78,8 +78,8 @@ def test_A2_parallel_calls_have_their_own_index(upstream: str) -> None:
         (2, "call_c"),
     ]
     for index in range(3):
-        pieces = [each["function"].get("arguments", "") for each in fragments if each["index"] == index]
-        assert "".join(pieces) == '{"a": 1}'
+        arguments = [each["function"].get("arguments", "") for each in fragments if each["index"] == index]
+        assert "".join(arguments) == '{"a": 1}'
 
 
 @each("client", OTHERS)
@@ -101,11 +101,11 @@ def test_A3_consecutive_calls_are_two_blocks(client: str, index_too: bool) -> No
 
 @pairs()
 @pytest.mark.parametrize(
-    "pieces", [(), ("",), ("", ""), ("{}",)], ids=["none", "empty", "two-empty", "object"]
+    "fragments", [(), ("",), ("", ""), ("{}",)], ids=["none", "empty", "two-empty", "object"]
 )
-def test_A4_no_arguments_are_an_empty_object(client: str, upstream: str, pieces: tuple[str, ...]) -> None:
+def test_A4_no_arguments_are_an_empty_object(client: str, upstream: str, fragments: tuple[str, ...]) -> None:
     """However a tool without parameters is called, the sum of the argument deltas is `{}`."""
-    received = receive(upstream, client, stream(upstream, Call("call_a", "now", pieces)))
+    received = receive(upstream, client, stream(upstream, Call("call_a", "now", fragments)))
     assert received.gist == [("call", "now({})")]
     if client == MESSAGES:
         deltas = [event["delta"]["partial_json"] for event in received.of("content_block_delta")]
@@ -160,10 +160,10 @@ def test_A6_tool_use_always_has_input(client: str, upstream: str) -> None:
 
 @each("client", (CHAT, MESSAGES))
 @pytest.mark.parametrize(
-    "pieces", [("", '{"a":1}'), ('{"a":', "", "1}"), ('{"a":1}', "")], ids=["first", "middle", "last"]
+    "fragments", [("", '{"a":1}'), ('{"a":', "", "1}"), ('{"a":1}', "")], ids=["first", "middle", "last"]
 )
-def test_A7_an_empty_arguments_delta_is_ignored(client: str, pieces: tuple[str, ...]) -> None:
-    data = stream(RESPONSES, Call("call_a", "add", pieces))
+def test_A7_an_empty_arguments_delta_is_ignored(client: str, fragments: tuple[str, ...]) -> None:
+    data = stream(RESPONSES, Call("call_a", "add", fragments))
     received = receive(RESPONSES, client, data)
     assert received.machine.outcome is Outcome.COMPLETED
     assert received.gist == [("call", 'add({"a":1})')]
@@ -279,11 +279,11 @@ def test_A13_a_new_id_under_the_same_index_is_a_new_call(client: str) -> None:
 
 
 @each("client", OTHERS)
-@pytest.mark.parametrize("pieces", [2, 5])
-def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, pieces: int) -> None:
+@pytest.mark.parametrize("fragments", [2, 5])
+def test_A13_a_new_id_in_fragments_is_a_new_call(client: str, fragments: int) -> None:
     """Later fragments only have the index and belong to its newest call."""
     text = '{"a": 1, "b": 2}'
-    step = len(text) // pieces + 1
+    step = len(text) // fragments + 1
     parts = [text[at : at + step] for at in range(0, len(text), step)]
     deltas = []
     for call_id in ("call_a", "call_b"):
@@ -325,8 +325,8 @@ def with_usage(place: str) -> bytes:
     finish = s.chunk({}, "stop")
     if place != "own":
         finish["usage"] = USED.chat
-    own = [{**s.chunk(), "usage": USED.chat}] if place != "finish" else []
-    return s.render(CHAT, [s.chunk({"role": "assistant", "content": "Hi"}), finish, *own, "[DONE]"])
+    usage_chunk = [{**s.chunk(), "usage": USED.chat}] if place != "finish" else []
+    return s.render(CHAT, [s.chunk({"role": "assistant", "content": "Hi"}), finish, *usage_chunk, "[DONE]"])
 
 
 @each("client")
@@ -355,7 +355,7 @@ def test_A16_reasoning_after_a_call_is_a_new_block(client: str, upstream: str) -
     call, other = ("call", 'add({"a": 1})'), ("call", "now({})")
     if client == CHAT:  # has no order between them
         assert [each for each in received.gist if each[0] == "call"] == [call, other]
-        assert received.meaning.said(Kind.REASONING).split() == ["First.", "Second."]
+        assert received.meaning.text(Kind.REASONING).split() == ["First.", "Second."]
         return
     assert received.gist == [("reasoning", "First."), call, ("reasoning", "Second."), other]
     assert [each for each in skeleton(received) if "delta" not in each] == [

@@ -19,7 +19,7 @@ from failures.turns import (
     outline,
     request,
     results_of,
-    words,
+    text_in,
 )
 from oracle import CHAT, MESSAGES, RESPONSES
 from translation import MODEL
@@ -79,10 +79,10 @@ def test_B2_long_ids_are_shortened(client: str, upstream: str) -> None:
     assert max(map(len, ids)) <= 64
     assert results_of(upstream, sent) == list(zip(ids, LONG, strict=True))
     short = "c" * 64
-    kept = translate_request(
+    requested = translate_request(
         client, upstream, request(client, User("Hi"), model(Call(short)), Result(short))
     ).body
-    assert [call[0] for call in calls_of(upstream, kept)] == [short]
+    assert [call[0] for call in calls_of(upstream, requested)] == [short]
 
 
 @pairs()
@@ -105,15 +105,15 @@ def test_B3_all_results_of_a_turn_are_in_one_message(client: str, upstream: str)
     assert response["role"] == "user"
     assert [block["type"] for block in response["content"]][:2] == ["tool_result", "tool_result"]
     assert results_of(upstream, sent) == [("call_a", "1"), ("call_b", "2")]
-    assert words(sent["messages"][-1]["content"]).endswith("And?")
+    assert text_in(sent["messages"][-1]["content"]).endswith("And?")
 
 
 def result(call_id: str, content: Any = "done", **fields: Any) -> Json:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
 
 
-def text(words: str) -> Json:
-    return {"type": "text", "text": words}
+def text(text_in: str) -> Json:
+    return {"type": "text", "text": text_in}
 
 
 def requested_in_messages(*content: Json) -> Json:
@@ -159,7 +159,7 @@ def check_results_first(upstream: str, content: tuple[Json, ...]) -> None:
     assert outline(upstream, sent) == ends[upstream]
     assert sorted(results_of(upstream, sent)) == [("call_a", "1"), ("call_b", "2")]
     last = (sent["messages"] if upstream == CHAT else sent["input"])[-1]
-    assert words(last["content"]) == "See:"
+    assert text_in(last["content"]) == "See:"
 
 
 IMAGE_URL = f"data:image/png;base64,{PIXEL}"
@@ -224,7 +224,7 @@ def test_B7_text_between_results_is_a_separate_message(upstream: str) -> None:
     assert refused(upstream, sent) == []
     both = "2a\n\n2b" if upstream == CHAT else "2a2b"
     assert results_of(upstream, sent) == [("call_a", "1"), ("call_b", both)]
-    assert words(sent["messages"][-1]["content"]).endswith("See:")
+    assert text_in(sent["messages"][-1]["content"]).endswith("See:")
 
 
 @each("upstream", (CHAT, RESPONSES))
@@ -250,10 +250,10 @@ def test_B8_calls_without_a_result_get_a_placeholder_result(client: str, upstrea
     """An interrupted turn does not poison every later request."""
     requested = translate_request(client, upstream, request(client, *WITHOUT_RESULT[case]))
     assert refused(upstream, requested.body) == []
-    given = dict(results_of(upstream, requested.body))
-    assert set(given) == {call[0] for call in calls_of(upstream, requested.body)}
-    assert "call_b" in given
-    assert "no result" in given["call_b"].lower()
+    results = dict(results_of(upstream, requested.body))
+    assert set(results) == {call[0] for call in calls_of(upstream, requested.body)}
+    assert "call_b" in results
+    assert "no result" in results["call_b"].lower()
     assert "repaired" in requested.losses.values()
     if upstream == MESSAGES:
         marked = [block for block in all_blocks(requested.body) if block.get("tool_use_id") == "call_b"]
@@ -311,11 +311,11 @@ def test_B9_a_relay_changes_nothing_of_a_conversation() -> None:
 
 @each("upstream")
 @pytest.mark.parametrize(
-    "given", [{}, {"id": ""}, {"id": None}, {"id": "rs_1"}], ids=["absent", "empty", "null", "id"]
+    "results", [{}, {"id": ""}, {"id": None}, {"id": "rs_1"}], ids=["absent", "empty", "null", "id"]
 )
-def test_B10_reasoning_is_accepted_with_and_without_an_id(upstream: str, given: Json) -> None:
+def test_B10_reasoning_is_accepted_with_and_without_an_id(upstream: str, results: Json) -> None:
     body = request(RESPONSES, User("Hi"), model(Reasoning("Hm."), Text("Yes.")), User("Go on"))
-    body["input"][1] |= given
+    body["input"][1] |= results
     sent = translate_request(RESPONSES, upstream, body).body
     if upstream != RESPONSES:  # for its own protocol it is unchanged
         assert refused(upstream, sent) == []
@@ -383,8 +383,8 @@ def test_B12_a_round_trip_through_the_client_keeps_the_order_of_blocks(client: s
 def test_B13_texts_around_a_call_are_separate_and_sent_once(client: str, upstream: str) -> None:
     data = stream(upstream, Text("Before."), Call("call_a"), Text("After."), stop="tool")
     received = receive(upstream, client, data)
-    for said in ("Before.", "After."):
-        assert received.meaning.said(*{block.kind for block in received.meaning.blocks}).count(said) == 1
+    for text in ("Before.", "After."):
+        assert received.meaning.text(*{block.kind for block in received.meaning.blocks}).count(text) == 1
     whole = receive_whole(upstream, client, data, streams=True)
     if client == CHAT:  # one string: the order is lost, the texts are not
         assert whole["choices"][0]["message"]["content"] == "Before.After."
@@ -395,22 +395,22 @@ def test_B13_texts_around_a_call_are_separate_and_sent_once(client: str, upstrea
         return
     assert [item["type"] for item in whole["output"]] == ["message", "function_call", "message"]
     (final,) = received.of("completed")
-    said_there = [item["content"] for item in final["response"]["output"] if item["type"] == "message"]
-    assert [[part["text"] for part in content] for content in said_there] == [["Before."], ["After."]]
+    contents = [item["content"] for item in final["response"]["output"] if item["type"] == "message"]
+    assert [[part["text"] for part in content] for content in contents] == [["Before."], ["After."]]
 
 
 def with_empty_texts(client: str) -> Json:
     """Empty parts beside others, an empty response, and a user's turn of nothing."""
     body = request(client, User("Hi"), model(Text("Yes.")), User("Go on"))
     if client == RESPONSES:
-        user, said = (
+        user, assistant = (
             {"type": "input_text", "text": ""},
             {"type": "output_text", "text": "", "annotations": []},
         )
         body["input"][0]["content"] = [user, {"type": "input_text", "text": "Hi"}]
         body["input"][2:2] = [
             {"role": "user", "content": [user]},
-            {"type": "message", "role": "assistant", "content": [said]},
+            {"type": "message", "role": "assistant", "content": [assistant]},
         ]
     else:
         body["messages"][0]["content"] = [text(""), text("Hi"), text("")]
@@ -426,7 +426,7 @@ def test_B14_empty_texts_are_left_out(client: str, upstream: str) -> None:
     requested = translate_request(client, upstream, with_empty_texts(client))
     assert refused(upstream, requested.body) == []
     turns = requested.body["input" if upstream == RESPONSES else "messages"]
-    assert [words(turn["content"]) for turn in turns] == ["Hi", "Yes.", "Go on"]
+    assert [text_in(turn["content"]) for turn in turns] == ["Hi", "Yes.", "Go on"]
     assert list(requested.losses.values()).count("repaired") >= 3
 
 
@@ -443,7 +443,7 @@ def test_B15_an_id_used_earlier_in_the_conversation_is_replaced(client: str, num
     back = request(client, *history, model(Call(second.id)), Result(second.id, "2"))
     sent = translate_request(client, CHAT, back).body
     assert refused(CHAT, sent) == []
-    assert [given for _, given in results_of(CHAT, sent)] == ["1", "2"]
+    assert [results for _, results in results_of(CHAT, sent)] == ["1", "2"]
 
 
 @pairs()

@@ -91,8 +91,8 @@ FIELDS: dict[str, Any] = {
 
 def thinking_stream(field: str) -> bytes:
     """Reasoning in two pieces, then text in two."""
-    said = FIELDS[field]
-    deltas = [said("Hm"), said("m."), {"content": "Yes"}, {"content": "."}]
+    name = FIELDS[field]
+    deltas = [name("Hm"), name("m."), {"content": "Yes"}, {"content": "."}]
     chunks = [s.chunk({"role": "assistant", "content": None}), *map(s.chunk, deltas), s.chunk({}, "stop")]
     return s.render(CHAT, [*chunks, "[DONE]"])
 
@@ -267,7 +267,7 @@ def test_C9_without_thinking_sampling_settings_are_sent(client: str, requested: 
 # The settings of a Messages client -> the effort; None: no effort.
 ADAPTIVE: Json = {"thinking": {"type": "adaptive"}}
 ENABLED: Json = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
-WANTED: dict[str, tuple[Json, str | None]] = {
+EXPECTED: dict[str, tuple[Json, str | None]] = {
     "nothing": ({}, None),
     "only effort": ({"output_config": {"effort": "low"}}, "low"),
     "only budget": (ENABLED, "low"),
@@ -280,18 +280,18 @@ WANTED: dict[str, tuple[Json, str | None]] = {
 
 
 @each("upstream", (CHAT, RESPONSES))
-@pytest.mark.parametrize("said", WANTED)
-def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, said: str) -> None:
-    wish, wanted = WANTED[said]
+@pytest.mark.parametrize("name", EXPECTED)
+def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, name: str) -> None:
+    wish, expected = EXPECTED[name]
     requested = translate_request(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
     if upstream == CHAT:
-        assert settings_of(requested.body) == ({} if wanted is None else {"reasoning_effort": wanted})
-    elif wanted is None:
+        assert settings_of(requested.body) == ({} if expected is None else {"reasoning_effort": expected})
+    elif expected is None:
         assert "reasoning" not in requested.body
     else:
-        assert requested.body["reasoning"]["effort"] == wanted
-    both = len(wish) == 2 and "adaptive" not in said
-    assert bool(requested.losses) == (both or said == "only budget"), "what was not heeded is told"
+        assert requested.body["reasoning"]["effort"] == expected
+    both = len(wish) == 2 and "adaptive" not in name
+    assert bool(requested.losses) == (both or name == "only budget"), "what was not heeded is told"
 
 
 STOPS = {CHAT: "stop", MESSAGES: "stop_sequences"}

@@ -84,9 +84,9 @@ def test_C1_a_relay_leaves_signed_thinking_unchanged() -> None:
 def test_C1_reasoning_that_a_chat_client_dropped_is_restored(upstream: str) -> None:
     """Most Chat clients drop these fields; the gateway can cache them."""
     received = receive(upstream, CHAT, stream(upstream, *FIRST))
-    kept = received.machine.cached_reasoning()  # type: ignore[union-attr]
-    assert kept is not None
-    calls, reasoning_parts = kept
+    cached = received.machine.cached_reasoning()  # type: ignore[union-attr]
+    assert cached is not None
+    calls, reasoning_parts = cached
     assert calls == ("call_a",)
     known = {key: value for key, value in received.turn.items() if not key.startswith("reasoning")}
     body = conversation(CHAT, known)
@@ -176,9 +176,9 @@ def test_C4_reasoning_content_is_sent_back(client: str, streams: bool) -> None:
     """ "The `reasoning_content` in the thinking mode must be passed back to the API"."""
     sent = after_rounds(CHAT, client, FIRST, SECOND, streams=streams).body
     assert refused(CHAT, sent) == []
-    said = [message for message in sent["messages"] if message["role"] == "assistant"]
-    assert [message["reasoning_content"] for message in said] == ["One.", "Two."]
-    assert [[call["id"] for call in message["tool_calls"]] for message in said] == [
+    turns = [message for message in sent["messages"] if message["role"] == "assistant"]
+    assert [message["reasoning_content"] for message in turns] == ["One.", "Two."]
+    assert [[call["id"] for call in message["tool_calls"]] for message in turns] == [
         ["call_a"],
         ["call_b", "call_c"],
     ]
@@ -189,8 +189,8 @@ def test_C4_thinking_that_another_vendor_signed_is_sent_as_text(client: str) -> 
     """The signature is a loss there; the upstream gets the text."""
     body = request(client, User("Hi"), model(Reasoning("Hm.", "c2ln"), Call("call_a")), Result("call_a"))
     requested = translate_request(client, CHAT, body)
-    (said,) = [message for message in requested.body["messages"] if message["role"] == "assistant"]
-    assert said["reasoning_content"] == "Hm."
+    (turns,) = [message for message in requested.body["messages"] if message["role"] == "assistant"]
+    assert turns["reasoning_content"] == "Hm."
     assert "c2ln" not in json.dumps(requested.body)
     assert "foreign_signature" in requested.losses.values()
 
@@ -276,8 +276,8 @@ def test_C13_nor_in_a_relay(client: str, upstream: str) -> None:
 @each("client", (CHAT, RESPONSES))
 @streamed
 def test_C13_a_signature_of_another_model_is_dropped(client: str, streams: bool) -> None:
-    kept = after_rounds(MESSAGES, client, FIRST, streams=streams)
-    assert [block["type"] for block in turns_of(kept.body)[0]] == ["thinking", "text", "tool_use"]
+    cached = after_rounds(MESSAGES, client, FIRST, streams=streams)
+    assert [block["type"] for block in turns_of(cached.body)[0]] == ["thinking", "text", "tool_use"]
     requested = after_rounds(MESSAGES, client, FIRST, streams=streams, model="another-model")
     assert [block["type"] for block in turns_of(requested.body)[0]] == ["text", "tool_use"]
     assert refused(MESSAGES, requested.body) == []

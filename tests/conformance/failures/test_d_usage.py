@@ -122,8 +122,8 @@ def totals(received: Received) -> Usage:
 def check_totals(received: Received) -> None:
     reported = totals(received)
     assert (reported.input, reported.cached, reported.cache_write, reported.output) == (1000, 600, 100, 50)
-    kept = received.machine.usage
-    assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
+    usage = received.machine.usage
+    assert (usage.input, usage.cached, usage.cache_write, usage.output) == (1000, 600, 100, 50)
 
 
 @each("client")
@@ -139,8 +139,8 @@ def test_D2_a_relay_counts_the_same(case: str) -> None:
     data = figures(*CUMULATIVE[case])
     received = receive(MESSAGES, MESSAGES, data)
     assert received.data == data
-    kept = received.machine.usage
-    assert (kept.input, kept.cached, kept.cache_write, kept.output) == (1000, 600, 100, 50)
+    usage = received.machine.usage
+    assert (usage.input, usage.cached, usage.cache_write, usage.output) == (1000, 600, 100, 50)
 
 
 @each("client")
@@ -247,8 +247,8 @@ def test_D5_a_chunk_without_choices_does_not_end_the_stream(client: str, place: 
 @pytest.mark.parametrize("calls", [True, False], ids=["calls", "text"])
 def test_D6_usage_without_a_finish_reason_is_an_end(client: str, done: bool, calls: bool) -> None:
     """Open blocks are closed, and the response ends once; with calls it stops for them."""
-    said = s.call(0, "call_a", "add", '{"a":1}') if calls else {"content": "Hi"}
-    chunks = [s.chunk({"role": "assistant", "content": ""}), s.chunk(said), USAGE_CHUNK]
+    content = s.call(0, "call_a", "add", '{"a":1}') if calls else {"content": "Hi"}
+    chunks = [s.chunk({"role": "assistant", "content": ""}), s.chunk(content), USAGE_CHUNK]
     received = receive(
         CHAT, client, s.render(CHAT, [*chunks, *(["[DONE]"] if done else [])]), translates=True
     )
@@ -287,7 +287,7 @@ def test_D7_a_chat_client_that_did_not_request_usage_gets_no_usage_chunk(upstrea
     check_cached(CHAT, receive(upstream, CHAT, data).usage)
 
 
-WORDS = {
+STOP_VALUES = {
     "length": {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"},
     "filter": {CHAT: "content_filter", MESSAGES: "refusal", RESPONSES: "content_filter"},
 }
@@ -307,24 +307,24 @@ def word_of(client: str, document: Json) -> Any:
 
 
 @pairs()
-@pytest.mark.parametrize("stop", WORDS)
-@pytest.mark.parametrize("said", CUT)
+@pytest.mark.parametrize("stop", STOP_VALUES)
+@pytest.mark.parametrize("content", CUT)
 def test_D8_an_incomplete_response_has_its_reason_and_usage(
-    client: str, upstream: str, stop: str, said: str
+    client: str, upstream: str, stop: str, content: str
 ) -> None:
     """A response that was cut is a response: with its reason, with its figures, and no error."""
-    received = receive(upstream, client, stream(upstream, *CUT[said], stop=stop, cost=CACHED))
+    received = receive(upstream, client, stream(upstream, *CUT[content], stop=stop, cost=CACHED))
     assert received.machine.outcome is Outcome.COMPLETED
-    assert received.finish == WORDS[stop][client]
+    assert received.finish == STOP_VALUES[stop][client]
     check_cached(client, received.usage)
-    document = receive_whole(upstream, client, whole(upstream, *CUT[said], stop=stop, cost=CACHED))
-    assert word_of(client, document) == WORDS[stop][client]
+    document = receive_whole(upstream, client, whole(upstream, *CUT[content], stop=stop, cost=CACHED))
+    assert word_of(client, document) == STOP_VALUES[stop][client]
     check_cached(client, document["usage"])
 
 
 @pairs()
 def test_D8_a_response_cut_inside_a_call_has_its_reason_and_usage(client: str, upstream: str) -> None:
-    half = Call("call_a", pieces=('{"a"',), whole=False)
+    half = Call("call_a", fragments=('{"a"',), whole=False)
     received = receive(upstream, client, stream(upstream, half, stop="length", cost=CACHED))
-    assert received.finish == WORDS["length"][client]
+    assert received.finish == STOP_VALUES["length"][client]
     check_cached(client, received.usage)

@@ -112,8 +112,8 @@ def in_band(upstream: str, kind: str = "overloaded_error", message: str = "Busy.
 def broken(upstream: str, *, after: int = -1, message: str = "Busy.") -> bytes:
     """A response that ends with an error. after: so many frames of it came, by default all but the end."""
     found = frames(stream(upstream, *BLOCKS))
-    kept = found[: len(found) - SPARE[upstream] - 1] if after < 0 else found[:after]
-    return b"".join(kept) + s.render(upstream, [in_band(upstream, message=message)])
+    frames_before = found[: len(found) - SPARE[upstream] - 1] if after < 0 else found[:after]
+    return b"".join(frames_before) + s.render(upstream, [in_band(upstream, message=message)])
 
 
 # How a stream of each upstream may end, and how that is reported a Responses client.
@@ -405,7 +405,7 @@ def test_E10_reasoning_that_uses_up_the_limit_is_an_empty_response(
     received = receive(upstream, client, stream(upstream, Reasoning(text), stop="length"))
     assert received.machine.outcome is Outcome.COMPLETED
     assert received.finish == {CHAT: "length", MESSAGES: "max_tokens", RESPONSES: "max_output_tokens"}[client]
-    assert received.meaning.said(*{block.kind for block in received.meaning.blocks}) == text
+    assert received.meaning.text(*{block.kind for block in received.meaning.blocks}) == text
     document = receive_whole(upstream, client, whole(upstream, Reasoning(text), stop="length"))
     if client == CHAT:
         (choice,) = document["choices"]

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.each_protocol
 Json = dict[str, Any]
 
 # Characters of one to four bytes, one that is a cluster of several, one that is cut by every step.
-WORDS = "naïve \u2013 日本語 👩‍👩‍👧 e\u0301 \U0010ffff"
-ARGUMENTS = json.dumps({"a": WORDS, "ключ": ["ß"]}, ensure_ascii=False)
+TEXT = "naïve \u2013 日本語 👩‍👩‍👧 e\u0301 \U0010ffff"
+ARGUMENTS = json.dumps({"a": TEXT, "ключ": ["ß"]}, ensure_ascii=False)
 
 
 def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
@@ -36,17 +36,15 @@ def gist_of(client: str, *blocks: tuple[str, str]) -> list[tuple[str, str]]:
 def test_G1_a_character_cut_by_the_network_stays_whole(client: str, upstream: str) -> None:
     """In text, in reasoning, in the arguments of calls: `receive` cuts the stream everywhere."""
     call = Call("call_a", "add", (ARGUMENTS[:9], ARGUMENTS[9:]))
-    received = receive(
-        upstream, client, stream(upstream, Reasoning(WORDS), Text(WORDS), call), translates=True
-    )
-    reported = gist_of(client, ("reasoning", WORDS), ("text", WORDS), ("call", f"add({ARGUMENTS})"))
+    received = receive(upstream, client, stream(upstream, Reasoning(TEXT), Text(TEXT), call), translates=True)
+    reported = gist_of(client, ("reasoning", TEXT), ("text", TEXT), ("call", f"add({ARGUMENTS})"))
     assert received.gist == reported
     assert "\ufffd" not in received.data.decode()
 
 
 @each("client")
 def test_G1_a_relay_keeps_split_characters_whole(client: str) -> None:
-    data = stream(client, Reasoning(WORDS), Text(WORDS), Call("call_a", "add", (ARGUMENTS,)))
+    data = stream(client, Reasoning(TEXT), Text(TEXT), Call("call_a", "add", (ARGUMENTS,)))
     assert receive(client, client, data).data == data
 
 
@@ -55,13 +53,13 @@ def whole_response(upstream: str) -> Json:
     arguments = {"name": "add", "arguments": ARGUMENTS}
     if upstream == CHAT:
         response: Json = json.loads(json.dumps(s.WHOLE[CHAT]))
-        said = response["choices"][0]["message"]
-        said |= {"content": WORDS, "tool_calls": [{"id": "c", "type": "function", "function": arguments}]}
+        message = response["choices"][0]["message"]
+        message |= {"content": TEXT, "tool_calls": [{"id": "c", "type": "function", "function": arguments}]}
         return response
     if upstream == MESSAGES:
         call = {"type": "tool_use", "id": "c", "name": "add", "input": json.loads(ARGUMENTS), "caller": None}
-        return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": WORDS}, call]}
-    part = {"type": "output_text", "text": WORDS, "annotations": [], "logprobs": []}
+        return {**s.WHOLE[MESSAGES], "content": [{**s.TEXT_BLOCK, "text": TEXT}, call]}
+    part = {"type": "output_text", "text": TEXT, "annotations": [], "logprobs": []}
     with_text = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
     return {**s.WHOLE[RESPONSES], "output": [with_text, {**s.CALL_ITEM, **arguments, "status": "completed"}]}
 
@@ -80,7 +78,7 @@ def test_G1_a_whole_response_keeps_split_characters_whole(client: str, upstream:
         machine.receive_data(body[at : at + 1])
     machine.receive_eof()
     reported = meaning_of_whole(client, machine.data_to_send())
-    assert reported.said(Kind.TEXT) == WORDS
+    assert reported.text(Kind.TEXT) == TEXT
     assert [json.loads(call.text) for call in reported.calls] == [json.loads(ARGUMENTS)]
 
 
@@ -219,8 +217,8 @@ def test_G8_a_relay_changes_nothing_but_the_model(client: str) -> None:
 @pairs()
 @pytest.mark.parametrize("step", [1, 5, 1000])
 def test_G8_arguments_of_a_response_keep_their_text(client: str, upstream: str, step: int) -> None:
-    pieces = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
-    received = receive(upstream, client, stream(upstream, Call("call_a", "add", pieces)))
+    fragments = tuple(ODD_ARGUMENTS[at : at + step] for at in range(0, len(ODD_ARGUMENTS), step))
+    received = receive(upstream, client, stream(upstream, Call("call_a", "add", fragments)))
     assert received.gist == [("call", f"add({ODD_ARGUMENTS})")]
 
 
@@ -242,7 +240,7 @@ def test_G8_arguments_of_a_whole_response_keep_their_text(client: str, upstream:
 @each("client", (CHAT, RESPONSES))
 def test_G8_a_signed_block_comes_back_unchanged(client: str) -> None:
     """Through a client that cannot read it, with unknown members."""
-    block = {"type": "thinking", "z": 1.0, "thinking": WORDS, "signature": "c2ln", "a": [10**22]}
+    block = {"type": "thinking", "z": 1.0, "thinking": TEXT, "signature": "c2ln", "a": [10**22]}
     response = {**s.WHOLE[MESSAGES], "content": [block, s.WHOLE[MESSAGES]["content"][2]]}
     whole = receive_whole(MESSAGES, client, response)
     turn = [whole["choices"][0]["message"]] if client == CHAT else whole["output"]

@@ -71,7 +71,7 @@ async def test_G10_a_compressed_request_is_read(client: str, upstream: str, codi
         assert len(data) < len(json.dumps(body)) // 10
         received = await up.call(path_of(client), data, headers=headers)
     assert (plain.status, received.status) == (200, 200), received.body
-    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
+    assert meaning_of_client_stream(client, received.body).text(Kind.TEXT) == "Hello"
     first, second = up.network.requests
     assert json.loads(second.content) == json.loads(first.content)
     assert second.headers["content-length"] == str(len(second.content))
@@ -161,7 +161,7 @@ async def test_G11_a_decoded_stream_has_no_content_encoding(client: str, upstrea
         received = await up.call(path_of(client), request_for(client, upstream))
     check_plain(received)
     assert "content-length" not in received.headers
-    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
+    assert meaning_of_client_stream(client, received.body).text(Kind.TEXT) == "Hello"
 
 
 @every_pair(PROTOCOL_NAMES)
@@ -213,14 +213,14 @@ async def test_G11_compressed_events_are_sent_one_by_one(client: str) -> None:
 
 
 @every_pair()
-@pytest.mark.parametrize("wanted", ["br", "zstd, br;q=0.9", "*", "compress"])
+@pytest.mark.parametrize("accept_encoding", ["br", "zstd, br;q=0.9", "*", "compress"])
 async def test_G13_the_clients_accept_encoding_is_not_forwarded(
-    client: str, upstream: str, wanted: str
+    client: str, upstream: str, accept_encoding: str
 ) -> None:
     """The gateway requests codings that it can read, whoever the client is."""
     async with gateway(upstream, UpstreamResponse([stream(upstream, Text("Hello"))])) as up:
         received = await up.call(
-            path_of(client), request_for(client, upstream), headers={"accept-encoding": wanted}
+            path_of(client), request_for(client, upstream), headers={"accept-encoding": accept_encoding}
         )
         await up.call(path_of(client), request_for(client, upstream))
     assert received.status == 200

@@ -92,7 +92,7 @@ async def test_G2_heartbeats_come_often_enough_to_keep_the_connection_open(
     assert all(sent[when].endswith(HEARTBEATS[client]) for when in beats)
     assert received.status == 200
     assert check_stream(client, received.body, include_usage=True) == []
-    assert meaning_of_client_stream(client, received.body).said(Kind.TEXT) == "Hello"
+    assert meaning_of_client_stream(client, received.body).text(Kind.TEXT) == "Hello"
 
 
 @each("client", CLIENTS)
@@ -223,7 +223,7 @@ async def test_G6_heartbeats_are_part_of_the_final_response(client: str, upstrea
 
 
 # One word for each content delta of the response in the next test, easy to find in any client's bytes.
-PIECES = ("one-", "two-", "three-", "four-")
+TEXTS = ("one-", "two-", "three-", "four-")
 
 
 @every_pair()
@@ -233,7 +233,7 @@ async def test_G9_each_event_is_sent_at_once(client: str, upstream: str) -> None
     parts = frames(stream(upstream, Reasoning("one-"), Text("two-"), call))
     one_a_second = UpstreamResponse([step for part in parts for step in (part, Sleep(1))])
     received = await stream_through(client, upstream, one_a_second, keepalive_s=0)
-    for piece in PIECES[1:2] if client in SIMPLE else PIECES:
-        word = piece.encode()
+    for text in TEXTS[1:2] if client in SIMPLE else TEXTS:
+        word = text.encode()
         second = next(number for number, part in enumerate(parts) if word in part)
-        assert received_at(received, lambda data, word=word: word in data) == second, piece  # type: ignore[misc]
+        assert received_at(received, lambda data, word=word: word in data) == second, text  # type: ignore[misc]

@@ -9,7 +9,7 @@ import pytest
 from failures.gateway import BASES, UpstreamResponse, gateway
 from failures.responses import Block, Call, Reasoning, Text, stream
 from failures.translate import Received, each, every_pair, pairs, receive, receive_whole, translate_request
-from failures.turns import Result, User, model, outline, request, words
+from failures.turns import Result, User, model, outline, request, text_in
 from oracle import (
     CHAT,
     MESSAGES,
@@ -96,10 +96,10 @@ def test_H11_deltas_and_final_output_are_equal(upstream: str) -> None:
     received = rich(upstream)
     output = received.of("completed")[0]["response"]["output"]
     for events, item in zip(by_index(received), output, strict=True):
-        said = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
+        text = "".join(event["delta"] for event in events if event["type"].endswith(".delta"))
         holder = item.get("content") or item.get("summary")
-        assert said == (holder[0]["text"] if holder else item["arguments"])
-        assert said
+        assert text == (holder[0]["text"] if holder else item["arguments"])
+        assert text
     assert [item["type"] for item in output] == [
         {Reasoning: "reasoning", Text: "message", Call: "function_call"}[type(block)] for block in BLOCKS
     ]
@@ -272,13 +272,13 @@ def test_H13_system_text_is_only_at_the_beginning(client: str, upstream: str, ro
     if client == MESSAGES and role == "developer":
         role = "system"  # the only one there
     sent = translate_request(client, upstream, with_system(client, role))
-    said = [(message["role"], words(message["content"])) for message in sent.body["messages"]]
-    roles = [role for role, _ in said]
+    messages = [(message["role"], text_in(message["content"])) for message in sent.body["messages"]]
+    roles = [role for role, _ in messages]
     assert roles[0] == "system"
     assert "system" not in roles[1:]
     assert "developer" not in roles
-    assert "".join(said[0][1].split()) == "First.Second."
-    text = "\n".join(text for _, text in said)
+    assert "".join(messages[0][1].split()) == "First.Second."
+    text = "\n".join(text for _, text in messages)
     order = ["First.", "Second.", "Hi", "Hello.", LATER[0], "Go on", LATER[1]]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
     for later in LATER:

@@ -85,8 +85,8 @@ def test_H2_the_schema_of_the_function_requires_a_string(client: str, upstream: 
     assert schema["required"] == ["input"]
 
 
-def response_of(client: str, upstream: str, *pieces: str) -> Received:
-    call = Call("call_a", "apply_patch", pieces)
+def response_of(client: str, upstream: str, *fragments: str) -> Received:
+    call = Call("call_a", "apply_patch", fragments)
     return receive(
         upstream,
         client,
@@ -97,7 +97,7 @@ def response_of(client: str, upstream: str, *pieces: str) -> Received:
     )
 
 
-def pieces_of(text: str, step: int) -> list[str]:
+def fragments_of(text: str, step: int) -> list[str]:
     return [text[at : at + step] for at in range(0, len(text), step)]
 
 
@@ -105,7 +105,7 @@ def pieces_of(text: str, step: int) -> list[str]:
 @pytest.mark.parametrize("step", [1, 4, 1000])
 def test_H3_the_call_comes_back_as_custom_tool_call(upstream: str, step: int) -> None:
     """An item of its own kind with its own events: Codex stops when a function is called instead."""
-    received = response_of(RESPONSES, upstream, *pieces_of(json.dumps({"input": PATCH}), step))
+    received = response_of(RESPONSES, upstream, *fragments_of(json.dumps({"input": PATCH}), step))
     assert not [kind for kind in received.kinds if "function_call" in kind]
     ((added,), (done,)) = (
         [event["item"] for event in received.of(f"output_item.{word}")] for word in ("added", "done")
@@ -127,7 +127,7 @@ def test_H3_the_call_comes_back_as_custom_tool_call(upstream: str, step: int) ->
 
 @each("upstream", (MESSAGES, RESPONSES))
 def test_H3_a_chat_client_gets_a_custom_call(upstream: str) -> None:
-    received = response_of(CHAT, upstream, *pieces_of(json.dumps({"input": PATCH}), 7))
+    received = response_of(CHAT, upstream, *fragments_of(json.dumps({"input": PATCH}), 7))
     deltas = [choice["delta"] for event in received.events for choice in event["choices"]]
     parts = [part for delta in deltas for part in delta.get("tool_calls", [])]
     assert parts[0]["custom"]["name"] == "apply_patch"
@@ -223,9 +223,9 @@ WRAPPED = {
 def test_H5_the_input_is_unwrapped_from_any_argument(client: str, wrapped: str, step: int) -> None:
     text, found = WRAPPED[wrapped]
     upstream = CHAT if client == RESPONSES else RESPONSES
-    received = response_of(client, upstream, *pieces_of(text, step))
-    ((kind, said),) = received.gist
-    assert (kind, said) == ("call", f"apply_patch({found})")
+    received = response_of(client, upstream, *fragments_of(text, step))
+    ((kind, call),) = received.gist
+    assert (kind, call) == ("call", f"apply_patch({found})")
 
 
 NAMESPACE: Json = {
@@ -293,8 +293,8 @@ def test_H6_a_function_of_the_same_name_is_another_tool(
     upstream: str, hosted: str, hosted_first: bool
 ) -> None:
     """The client's own function and the vendor's tool of the same name are distinguished, there and back."""
-    own = {"type": "function", "name": hosted, "parameters": SCHEMA}
-    tools = [HOSTED[hosted], own] if hosted_first else [own, HOSTED[hosted]]
+    function = {"type": "function", "name": hosted, "parameters": SCHEMA}
+    tools = [HOSTED[hosted], function] if hosted_first else [function, HOSTED[hosted]]
     past = [
         {"type": "function_call", "call_id": "call_1", "name": hosted, "arguments": '{"a": 1}'},
         {"type": "function_call_output", "call_id": "call_1", "output": "ok"},

@@ -11,7 +11,7 @@ from failures.gateway import UpstreamResponse, gateway, request_for
 from failures.responses import Call, Reasoning, Text
 from failures.rules import refused
 from failures.translate import each, every_pair, pairs, translate_request
-from failures.turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, words
+from failures.turns import PIXEL, Result, User, all_blocks, model, outline, request, results_of, text_in
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 from oracle import samples as s
 
@@ -38,8 +38,8 @@ def image(protocol: str, url: str = DATA_URL) -> Json:
     return {"type": "image", "source": {"type": "url", "url": url}}
 
 
-def text(protocol: str, said: str) -> Json:
-    return {"type": "input_text" if protocol == RESPONSES else "text", "text": said}
+def text(protocol: str, value: str) -> Json:
+    return {"type": "input_text" if protocol == RESPONSES else "text", "text": value}
 
 
 def history(protocol: str, body: Json) -> list[Json]:
@@ -97,7 +97,7 @@ def test_I1_images_of_results_reach_the_model(client: str, upstream: str, url: s
     assert "[image" in first, "the model is told where it is"
     assert second == "fine"
     assert "altered" in sent.losses.values()
-    assert words(after[-1]["content"]).endswith("And?")
+    assert text_in(after[-1]["content"]).endswith("And?")
 
 
 @pairs((MESSAGES, RESPONSES), [CHAT])
@@ -192,7 +192,7 @@ def test_I3_a_system_message_stays_in_place(client: str, upstream: str) -> None:
         client, upstream, with_system(client), capabilities=Capabilities(mid_system=True)
     ).body
     assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "system", "user"]
-    assert words(sent["messages"][2]["content"]) == "Be brief."
+    assert text_in(sent["messages"][2]["content"]) == "Be brief."
     assert "system" not in sent
 
 
@@ -202,7 +202,7 @@ def test_I3_a_system_message_that_the_model_refuses_is_user_text(client: str, up
     messages = sent.body["messages"]
     assert {message["role"] for message in messages} == {"user", "assistant"}
     assert "system" not in sent.body, "it does not move to the top"
-    after = "".join(words(message["content"]) for message in messages[2:])
+    after = "".join(text_in(message["content"]) for message in messages[2:])
     assert after.index("<system>\nBe brief.\n</system>") < after.index("Go on")
     assert "altered" in sent.losses.values()
 

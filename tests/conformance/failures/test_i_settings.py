@@ -11,7 +11,7 @@ from failures.gateway import UpstreamResponse, gateway, path_of, request_for
 from failures.responses import Call, Text, stream
 from failures.rules import refused
 from failures.translate import each, pairs, receive, translate_request
-from failures.turns import SCHEMA, Result, User, calls_of, model, request, words
+from failures.turns import SCHEMA, Result, User, calls_of, model, request, text_in
 from laws.clients import spec_of
 from oracle import CHAT, CLIENTS, MESSAGES, PROTOCOL_NAMES, RESPONSES, check_whole
 
@@ -31,39 +31,39 @@ LIMITS = {
 }
 ALL_LIMITS = {name for names in LIMITS.values() for name in names}
 # (client, its name for the limit)
-said_as = pytest.mark.parametrize(
-    ("client", "said"),
+each_limit_name = pytest.mark.parametrize(
+    ("client", "limit"),
     [(client, name) for client in (MESSAGES, RESPONSES) for name in LIMITS[client]],
     ids=["messages", "responses"],
 )
 
 
-@said_as
-@pytest.mark.parametrize("wanted", LIMITS[CHAT])
-def test_I7_the_limit_has_the_upstreams_name(client: str, said: str, wanted: Any) -> None:
-    body = {**request(client, User("Hi")), said: 77}
-    sent = translate_request(client, CHAT, body, capabilities=Capabilities(max_tokens_field=wanted)).body
-    assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {wanted: 77}
+@each_limit_name
+@pytest.mark.parametrize("expected", LIMITS[CHAT])
+def test_I7_the_limit_has_the_upstreams_name(client: str, limit: str, expected: Any) -> None:
+    body = {**request(client, User("Hi")), limit: 77}
+    sent = translate_request(client, CHAT, body, capabilities=Capabilities(max_tokens_field=expected)).body
+    assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {expected: 77}
 
 
-@pytest.mark.parametrize("said", LIMITS[CHAT])
+@pytest.mark.parametrize("limit", LIMITS[CHAT])
 @each("upstream", (MESSAGES, RESPONSES))
-def test_I7_both_names_of_chat_are_read(said: str, upstream: str) -> None:
-    sent = translate_request(CHAT, upstream, {**request(CHAT, User("Hi")), said: 77}).body
+def test_I7_both_names_of_chat_are_read(limit: str, upstream: str) -> None:
+    sent = translate_request(CHAT, upstream, {**request(CHAT, User("Hi")), limit: 77}).body
     assert {name: sent[name] for name in sent.keys() & ALL_LIMITS} == {LIMITS[upstream][0]: 77}
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("base_url", "wanted"),
+    ("base_url", "expected"),
     [("https://api.openai.com/v1", "max_completion_tokens"), ("https://api.mistral.ai/v1", "max_tokens")],
 )
-async def test_I7_known_hosts_need_no_setting(base_url: str, wanted: str) -> None:
+async def test_I7_known_hosts_need_no_setting(base_url: str, expected: str) -> None:
     async with gateway(
         CHAT, UpstreamResponse([stream(CHAT, Text("Hi"))]), upstream={"base_url": base_url}
     ) as up:
         await up.call("/v1/messages", request_for(MESSAGES, CHAT, max_tokens=77))
-        assert {name: up.sent[name] for name in up.sent.keys() & ALL_LIMITS} == {wanted: 77}
+        assert {name: up.sent[name] for name in up.sent.keys() & ALL_LIMITS} == {expected: 77}
 
 
 def with_roles(client: str, role: str) -> Json:
@@ -80,14 +80,14 @@ def test_I8_roles_that_the_model_refuses_are_changed(role: str, knows: bool) -> 
     ).body
     first = sent["messages"][0]
     assert first["role"] == (role if knows else "system")
-    assert words(first["content"]) == "Be brief."
+    assert text_in(first["content"]) == "Be brief."
 
 
 @pytest.mark.parametrize("role", ["developer", "system"])
 def test_I8_messages_has_a_system_field(role: str) -> None:
     for client in (CHAT, RESPONSES):
         sent = translate_request(client, MESSAGES, with_roles(client, role)).body
-        assert words(sent["system"]) == "Be brief."
+        assert text_in(sent["system"]) == "Be brief."
         assert [message["role"] for message in sent["messages"]] == ["user"]
 
 
@@ -98,10 +98,10 @@ def test_I9_max_tokens_is_always_sent(client: str, upstream: str) -> None:
         translate_request(client, upstream, request(client, User("Hi"))).body["max_tokens"]
         == Capabilities().max_tokens
     )
-    own = translate_request(
+    sent = translate_request(
         client, upstream, request(client, User("Hi")), capabilities=Capabilities(max_tokens=555)
     ).body
-    assert own["max_tokens"] == 555
+    assert sent["max_tokens"] == 555
 
 
 @pytest.mark.anyio
@@ -246,7 +246,7 @@ def test_I14_nothing_is_forced_beside_thinking(structured: Any, thinking: Any) -
     assert sent["thinking"]["type"] in ("adaptive", "enabled")
     assert "tool_choice" not in sent
     assert "tools" not in sent
-    requested = json.dumps(sent.get("output_config", {})) + words(sent.get("system"))
+    requested = json.dumps(sent.get("output_config", {})) + text_in(sent.get("system"))
     assert '"b"' in requested.replace("\\", ""), "the form is asked for all the same"
 
 
@@ -293,7 +293,7 @@ FENCED = {
 def test_I15_the_content_is_bare_json(client: str, upstream: str, fenced: str, structured: Any) -> None:
     """Where an instruction requested it: a client parses the content as it is."""
     body, capabilities = formed(client, tools=("add",)), Capabilities(structured_output=structured)
-    data = stream(upstream, *[Text(piece) for piece in [FENCED[fenced]]])
+    data = stream(upstream, *[Text(text) for text in [FENCED[fenced]]])
     received = receive(upstream, client, data, body, capabilities=capabilities, include_usage=False)
     assert received.gist == [("text", RESPONSE)]
 
@@ -317,8 +317,8 @@ def for_responses(choice: Any) -> Any:
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
 @pytest.mark.parametrize("alone", [True, False])
 def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: bool) -> None:
-    said, upstream_meaning = IN_CHAT[choice]
-    body = request(MESSAGES, User("Hi"), tool_choice={**said, "disable_parallel_tool_use": alone})
+    tool_choice, upstream_meaning = IN_CHAT[choice]
+    body = request(MESSAGES, User("Hi"), tool_choice={**tool_choice, "disable_parallel_tool_use": alone})
     sent = translate_request(MESSAGES, upstream, body)
     assert sent.body.get("parallel_tool_calls", True) is not alone
     # Chat's default is left out.
@@ -330,9 +330,9 @@ def test_I16_one_call_at_a_time_is_requested(upstream: str, choice: str, alone: 
 
 @pytest.mark.parametrize("choice", ["auto", "any", "tool"])
 def test_I16_a_relay_keeps_the_setting_for_parallel_calls(choice: str) -> None:
-    said = {**IN_CHAT[choice][0], "disable_parallel_tool_use": True}
-    body = request(MESSAGES, User("Hi"), tool_choice=said)
-    assert translate_request(MESSAGES, MESSAGES, body).body["tool_choice"] == said
+    tool_choice = {**IN_CHAT[choice][0], "disable_parallel_tool_use": True}
+    body = request(MESSAGES, User("Hi"), tool_choice=tool_choice)
+    assert translate_request(MESSAGES, MESSAGES, body).body["tool_choice"] == tool_choice
 
 
 @pairs((CHAT, RESPONSES), [MESSAGES])
@@ -360,8 +360,8 @@ def test_I18_none_stays_none(client: str, upstream: str, alone: bool | None) -> 
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("choice", IN_CHAT)
 def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: str) -> None:
-    said, upstream_meaning = IN_CHAT[choice]
-    body = request(MESSAGES, User("Hi"), tool_choice=said)
+    tool_choice, upstream_meaning = IN_CHAT[choice]
+    body = request(MESSAGES, User("Hi"), tool_choice=tool_choice)
     body["tools"][0]["description"] = "Adds."
     sent = translate_request(MESSAGES, upstream, body).body
     assert sent.get("tool_choice", "auto") == (
@@ -382,8 +382,8 @@ def test_I19_tools_and_choice_are_in_the_upstreams_form(upstream: str, choice: s
 @pytest.mark.parametrize("choice", IN_CHAT)
 def test_I19_calls_are_in_the_clients_form(client: str, upstream: str, choice: str) -> None:
     in_messages, in_chat = IN_CHAT[choice]
-    said = in_chat if client == CHAT else for_responses(in_chat)
-    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice=said)).body
+    tool_choice = in_chat if client == CHAT else for_responses(in_chat)
+    sent = translate_request(client, upstream, request(client, User("Hi"), tool_choice=tool_choice)).body
     forms = {CHAT: in_chat, RESPONSES: for_responses(in_chat), MESSAGES: in_messages}
     assert sent.get("tool_choice", "auto") == forms[upstream]
 
@@ -425,9 +425,9 @@ def test_I20_responses_and_history_have_the_clients_names(client: str, upstream:
     calls = [Call(f"call_{number}", name) for number, name in enumerate(names)]
     received = receive(upstream, client, stream(upstream, *calls), body, include_usage=False)
     assert [call.name for call in received.meaning.calls] == list(ODD_NAMES)
-    said = [Call(f"call_{number}", name) for number, name in enumerate(ODD_NAMES)]
-    results = [Result(call.id) for call in said]
-    turns = request(client, User("Hi"), model(*said), *results, tools=ODD_NAMES)
+    turn = [Call(f"call_{number}", name) for number, name in enumerate(ODD_NAMES)]
+    results = [Result(call.id) for call in turn]
+    turns = request(client, User("Hi"), model(*turn), *results, tools=ODD_NAMES)
     sent = translate_request(client, upstream, turns).body
     assert [name for _, name, _ in calls_of(upstream, sent)] == names == wire_names(upstream, sent)
     assert refused(upstream, sent) == []

@@ -49,13 +49,13 @@ class Recording:
     @property
     def official(self) -> bool:
         """Sent by the vendor of the protocol itself, its bytes kept as they came."""
-        own = self.model.startswith(OFFICIAL_MODELS[self.protocol])
+        is_official = self.model.startswith(OFFICIAL_MODELS[self.protocol])
         odd = self.name in HAND_MADE or self.features & {"derived", "azure_prompt_filter"}
-        return own and self.exact and not odd
+        return is_official and self.exact and not odd
 
 
 @dataclass(frozen=True, slots=True)
-class WholeAnswer:
+class WholeResponse:
     """A recorded answer that was not streamed, or an error answer, with its request where recorded."""
 
     name: str
@@ -102,7 +102,7 @@ def recordings() -> tuple[Recording, ...]:
 
 
 @cache
-def errors() -> tuple[WholeAnswer, ...]:
+def errors() -> tuple[WholeResponse, ...]:
     """All recorded error answers."""
     streams = root()
     if streams is None:
@@ -118,12 +118,12 @@ def errors() -> tuple[WholeAnswer, ...]:
         host = path.partition("/")[0]
         name = f"{number:02}-{host}-{entry['status']}"
         body = entry["body"].encode()
-        found.append(WholeAnswer(name, protocol, entry["status"], entry["headers"], body, None))
+        found.append(WholeResponse(name, protocol, entry["status"], entry["headers"], body, None))
     return tuple(found)
 
 
 @cache
-def equivalents() -> tuple[WholeAnswer, ...]:
+def equivalents() -> tuple[WholeResponse, ...]:
     """The whole answers of the requests that were put to several providers; errors among them."""
     streams = root()
     if streams is None:
@@ -133,9 +133,11 @@ def equivalents() -> tuple[WholeAnswer, ...]:
         short, _, kind = path.name.partition(".")
         if not kind.endswith(("response.json", "error.json")):
             continue
-        asked = path.with_name(path.name.replace("response.json", "request.json").replace("error", "request"))
-        request = json.loads(asked.read_text()) if asked.is_file() else None
+        request_path = path.with_name(
+            path.name.replace("response.json", "request.json").replace("error", "request")
+        )
+        request = json.loads(request_path.read_text()) if request_path.is_file() else None
         status = 200 if kind.endswith("response.json") else 400
         name = f"{path.parent.name}/{path.name.removesuffix('.json')}"
-        found.append(WholeAnswer(name, FOLDERS[short], status, {}, path.read_bytes(), request))
+        found.append(WholeResponse(name, FOLDERS[short], status, {}, path.read_bytes(), request))
     return tuple(found)

@@ -22,7 +22,7 @@ def read(*messages: Any, **fields: Any) -> Request:
 
 
 @pytest.mark.parametrize(
-    ("tool", "words", "properties"),
+    ("tool", "text", "properties"),
     [
         ({"type": "bash_20241022", "name": "bash"}, "bash shell", "command restart"),
         ({"type": "bash_20250124", "name": "bash"}, "bash shell", "command restart"),
@@ -80,14 +80,14 @@ def read(*messages: Any, **fields: Any) -> Request:
         ),
     ],
 )
-def test_the_function_has_the_tools_name_and_input(tool: Any, words: str, properties: str) -> None:
+def test_the_function_has_the_tools_name_and_input(tool: Any, text: str, properties: str) -> None:
     (read_as,) = read(tools=[tool]).tools
     assert isinstance(read_as, HostedTool)
     assert (read_as.kind, read_as.native, read_as.use) == (tool["type"], tool, None)
     function = read_as.function_fallback
     assert function is not None
     assert (function.name, function.path, function.extra) == (tool["name"], AT, None)
-    assert words in (function.description or "")
+    assert text in (function.description or "")
     schema = function.parameters
     assert schema["type"] == "object"
     assert " ".join(schema["properties"]) == properties

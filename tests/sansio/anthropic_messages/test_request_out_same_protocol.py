@@ -451,10 +451,10 @@ def test_a_schema_that_a_pass_replaced_by_system_text() -> None:
         system=[{"type": "text", "text": "S", "cache_control": MARK}],
         output_config={"format": {"type": "json_schema", "schema": SCHEMA}},
     )
-    words = Message("system", (Text("Answer in JSON."),), "/output_config/format")
+    instruction = Message("system", (Text("Answer in JSON."),), "/output_config/format")
     request = msgspec.structs.replace(
         request,
-        messages=(words, *request.messages),
+        messages=(instruction, *request.messages),
         response_format=ResponseFormat(path="/output_config/format"),
     )
     system = [

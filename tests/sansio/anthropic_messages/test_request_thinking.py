@@ -57,7 +57,7 @@ LOOP = [
 
 
 @pytest.mark.parametrize(
-    ("thinking", "messages", "thinks"),
+    ("thinking", "messages", "has_thinking"),
     [
         ({"type": "enabled", "budget_tokens": 2000}, LOOP, False),
         ({"type": "enabled", "budget_tokens": 2000}, LOOP[:1], True),
@@ -66,7 +66,7 @@ LOOP = [
     ],
 )
 def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
-    thinking: Any, messages: list[Any], thinks: bool
+    thinking: Any, messages: list[Any], has_thinking: bool
 ) -> None:
     """This applies to requests of this protocol, from which an earlier pass drops foreign signatures."""
     body = {
@@ -78,8 +78,8 @@ def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
     }
     ledger = Ledger()
     written = SPEC.write_request(SPEC.read_request(body, Signer()), ADAPTIVE, ledger)
-    assert ("thinking" in written) is thinks
-    assert [loss.path for loss in ledger] == ([] if thinks else ["/thinking"])
+    assert ("thinking" in written) is has_thinking
+    assert [loss.path for loss in ledger] == ([] if has_thinking else ["/thinking"])
 
 
 THINKING_EFFORT: list[tuple[Capabilities, Any, Any, Any, Any]] = [
@@ -182,14 +182,14 @@ def test_thinking_and_effort(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "budget", "most", "losses"),
+    ("limit", "budget", "max_tokens", "losses"),
     [
         (4000, 3999, 4000, [("altered", "/e")]),
         (1025, 1024, 1025, [("altered", "/e")]),
         (500, 1523, 1524, [("altered", "/limit"), ("altered", "/e")]),
     ],
 )
-def test_a_budget_with_a_limit(limit: int, budget: int, most: int, losses: Any) -> None:
+def test_a_budget_with_a_limit(limit: int, budget: int, max_tokens: int, losses: Any) -> None:
     body, recorded = write(
         capabilities=BUDGET,
         reasoning=effort("high", display="omitted"),
@@ -197,7 +197,7 @@ def test_a_budget_with_a_limit(limit: int, budget: int, most: int, losses: Any) 
         param_paths={"max_output_tokens": "/limit"},
     )
     assert body["thinking"] == on(budget, display="omitted")
-    assert body["max_tokens"] == most
+    assert body["max_tokens"] == max_tokens
     assert recorded == losses
 
 
@@ -211,7 +211,7 @@ def assistant(*parts: Part) -> Message:
 
 
 @pytest.mark.parametrize(
-    ("messages", "thinks"),
+    ("messages", "has_thinking"),
     [
         pytest.param([USER, assistant(REASONING, CALL), RESULT], True, id="C1 its reasoning came back"),
         pytest.param([USER, assistant(CALL), RESULT], False, id="C1 its reasoning did not come back"),
@@ -220,10 +220,12 @@ def assistant(*parts: Part) -> Message:
         ([USER, assistant(Text("So."))], True),
     ],
 )
-def test_a_tool_loop_that_began_without_thinking_continues_without_it(messages: Any, thinks: bool) -> None:
+def test_a_tool_loop_that_began_without_thinking_continues_without_it(
+    messages: Any, has_thinking: bool
+) -> None:
     body, losses = write(*messages, capabilities=BUDGET, tools=(TOOL,), reasoning=effort("low"))
-    assert ("thinking" in body) is thinks
-    assert losses == ([] if thinks else [("altered", "/r")])
+    assert ("thinking" in body) is has_thinking
+    assert losses == ([] if has_thinking else [("altered", "/r")])
 
 
 @pytest.mark.parametrize(

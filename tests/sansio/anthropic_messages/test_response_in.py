@@ -270,19 +270,19 @@ UNREADABLE_STREAMS: list[tuple[list[Any], str]] = [
 
 
 def test_unreadable_streams(subtests: pytest.Subtests) -> None:
-    for frames, words in UNREADABLE_STREAMS:
-        with subtests.test(words=words):
-            with pytest.raises(RemoteProtocolError, match=words) as caught:
+    for frames, message in UNREADABLE_STREAMS:
+        with subtests.test(message=message):
+            with pytest.raises(RemoteProtocolError, match=message) as caught:
                 events_of(data_of(*frames))
             assert caught.value.status == 502
 
 
 @pytest.mark.parametrize(
-    ("data", "words"),
+    ("data", "message"),
     [(b"[]", "an event is not a JSON object"), (b"{}", "an event has no type"), (b"{", "truncated")],
 )
-def test_unreadable_frames(data: bytes, words: str) -> None:
-    with pytest.raises(RemoteProtocolError, match=words):
+def test_unreadable_frames(data: bytes, message: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=message):
         SPEC.stream_reader(CONTEXT, Ledger()).read(Frame(b"", data))
 
 
@@ -385,8 +385,8 @@ def stream(*blocks: tuple[dict[str, Any], list[dict[str, Any]]]) -> bytes:
     )
 
 
-def deltas(kind: str, key: str, *pieces: str) -> list[dict[str, Any]]:
-    return [{"type": kind, key: piece} for piece in pieces]
+def deltas(kind: str, key: str, *texts: str) -> list[dict[str, Any]]:
+    return [{"type": kind, key: text} for text in texts]
 
 
 TEXT_BLOCK = ({"type": "text", "text": ""}, deltas("text_delta", "text", "a", "b", "c", "ü\n", "", "d"))

@@ -56,11 +56,11 @@ def test_no_events_yet() -> None:
 @pytest.mark.promise("R4")
 def test_in_any_pieces() -> None:
     data = stream_of(HELLO)
-    for pieces in all_ways(data):
+    for chunks in all_ways(data):
         events = reader()
         out = []
-        for piece in pieces:
-            events.receive_data(piece)
+        for chunk in chunks:
+            events.receive_data(chunk)
             out += pulled(events)
         events.receive_eof()
         assert out + pulled(events) == HELLO
@@ -70,8 +70,8 @@ def test_in_any_pieces() -> None:
 @given(responses(choices=2), places)
 def test_any_response(response: list[Event], cuts: list[int]) -> None:
     events = reader()
-    for piece in cut_at(stream_of(response), cuts):
-        events.receive_data(piece)
+    for chunk in cut_at(stream_of(response), cuts):
+        events.receive_data(chunk)
     events.receive_eof()
     assert pulled(events) == response
 

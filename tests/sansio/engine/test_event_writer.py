@@ -48,9 +48,9 @@ def test_it_writes_what_a_translator_writes(client: str) -> None:
     assert list(events.losses) == [*machine.losses]
 
 
-@pytest.mark.parametrize(("wanted", "chunks"), [(True, 1), (False, 0)])
-def test_the_request_decides_whether_the_stream_has_usage(wanted: bool, chunks: int) -> None:
-    request = Request("openai_chat", "m", (), {}, stream=True, include_usage=wanted)
+@pytest.mark.parametrize(("include_usage", "chunks"), [(True, 1), (False, 0)])
+def test_the_request_decides_whether_the_stream_has_usage(include_usage: bool, chunks: int) -> None:
+    request = Request("openai_chat", "m", (), {}, stream=True, include_usage=include_usage)
     out = EventWriter("openai_chat", id="x1", now=1, model="m", request=request)
     events = [*TEXT, Stopped(StopReason.END), Usage(3), Usage(output=5), ENDED]
     assert b"".join(map(out.send, events)).count(b'"completion_tokens":5') == chunks

@@ -40,8 +40,8 @@ USED = Usage(3, 1)
 
 
 def upstream_response(text: str, *more: Event, usage: Usage = USED) -> list[Event]:
-    said = [start_of(BlockKind.TEXT), TextDelta(0, text), BlockEnded(0)]
-    return [Started(f"up-{text}", "big"), *said, *more, STOP, usage, ENDED]
+    block_events = [start_of(BlockKind.TEXT), TextDelta(0, text), BlockEnded(0)]
+    return [Started(f"up-{text}", "big"), *block_events, *more, STOP, usage, ENDED]
 
 
 def fan(count: int = 2, client: Any = CLIENT, **options: Any) -> FanOut:
@@ -50,8 +50,8 @@ def fan(count: int = 2, client: Any = CLIENT, **options: Any) -> FanOut:
 
 def feed(machine: FanOut, number: int, events: list[Event], *, streams: bool = True) -> list[Event]:
     branch = machine.start(number, upstream_streams=streams)
-    for piece in one_by_one(stream_of(events)):
-        branch.receive_data(piece)
+    for chunk in one_by_one(stream_of(events)):
+        branch.receive_data(chunk)
     branch.receive_eof()
     machine.merge()
     return events_of(machine.data_to_send())
@@ -98,10 +98,10 @@ def test_blocks_of_branches_never_share_an_index() -> None:
 
 
 def test_opaque_blocks_stay_with_their_choice() -> None:
-    own = Opaque("client", "thing", {"x": 1})
+    opaque = Opaque("client", "thing", {"x": 1})
     machine = fan()
-    out = feed(machine, 1, upstream_response("b", own))
-    assert msgspec.structs.replace(own, choice=1) in out
+    out = feed(machine, 1, upstream_response("b", opaque))
+    assert msgspec.structs.replace(opaque, choice=1) in out
 
 
 def test_a_summary_stays_as_it_is() -> None:
@@ -126,9 +126,9 @@ def test_calls_of_two_branches_have_distinct_ids() -> None:
     reasoning: list[Event] = [start_of(BlockKind.REASONING, 2), SignatureDelta(2, SIGNATURE), BlockEnded(2)]
     assert machine.cached_reasoning() is None
     feed(machine, 0, upstream_response("a", *call, *reasoning))
-    kept = machine.cached_reasoning()
-    assert kept is not None
-    assert kept[0] == ("call-1",)
+    cached = machine.cached_reasoning()
+    assert cached is not None
+    assert cached[0] == ("call-1",)
 
 
 def test_a_whole_response() -> None:

@@ -46,12 +46,12 @@ def relay(*, streams: bool = True) -> Relay:
     return Relay(protocol=toy(), context=context_of(), streams=streams)
 
 
-def relayed(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+def relayed(chunks: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
     """Return the bytes for the client, read after every piece, and the relay after the end."""
     machine = relay(streams=streams)
     out = b""
-    for piece in pieces:
-        machine.receive_data(piece)
+    for chunk in chunks:
+        machine.receive_data(chunk)
         out += machine.data_to_send()
     machine.receive_eof()
     return out + machine.data_to_send(), machine
@@ -92,8 +92,8 @@ STREAMS = {
 @pytest.mark.parametrize("data", STREAMS.values(), ids=STREAMS)
 @pytest.mark.promise("R12")
 def test_the_bytes_pass(data: bytes) -> None:
-    for pieces in all_ways(data):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(data):
+        out, machine = relayed(chunks)
         # The response may end before the LF of its last CRLF has come.
         assert out.rstrip(b"\r\n") == data.rstrip(b"\r\n")
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
@@ -112,8 +112,8 @@ TAILS = {
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
 def test_nothing_is_relayed_after_the_end(tail: bytes) -> None:
     data = stream_of(HELLO)
-    for pieces in all_ways(data + tail):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(data + tail):
+        out, machine = relayed(chunks)
         assert out == data
         assert (machine.outcome, machine.error, machine.usage) == (Outcome.COMPLETED, None, USAGE)
 
@@ -134,8 +134,8 @@ BEHIND = {
 @pytest.mark.parametrize(("tail", "passes"), BEHIND.values(), ids=BEHIND)
 def test_no_content_and_no_other_end_is_relayed_after_an_error(tail: bytes, passes: bool) -> None:
     data = stream_of([*HELLO[:3], Failed(STREAM_ERROR)])
-    for pieces in all_ways(data + tail):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(data + tail):
+        out, machine = relayed(chunks)
         assert out == (data + tail if passes else data)
         assert (machine.outcome, machine.error) == (Outcome.FAILED, STREAM_ERROR)
 
@@ -164,8 +164,8 @@ def test_an_end_mark_that_the_model_wrote_is_text(ending: bytes) -> None:
     events = [*HELLO[:2], TextDelta(0, 'data: {"e":"end"}'), *HELLO[3:]]
     data = stream_of(events[:2]) + b'data: {"e":"text","block":0,"text":"x","y":{"e":"end"}}\n\n'
     before, after = data.replace(b"\n", ending), stream_of(events[2:]).replace(b"\n", ending)
-    for pieces in ([before, after], [before[:-4], before[-4:] + after], [before + after]):
-        out, machine = relayed(pieces)
+    for chunks in ([before, after], [before[:-4], before[-4:] + after], [before + after]):
+        out, machine = relayed(chunks)
         assert out == before + after
         assert machine.outcome is Outcome.COMPLETED
 
@@ -185,9 +185,9 @@ def test_an_end_without_content_is_a_failure(before: bytes) -> None:
 def test_frames_go_out_as_soon_as_they_are_whole(data: bytes) -> None:
     """At any time the sent bytes are all complete frames of the received ones."""
     machine, sent, received = relay(), b"", b""
-    for piece in one_by_one(data):
-        machine.receive_data(piece)
-        received += piece
+    for chunk in one_by_one(data):
+        machine.receive_data(chunk)
+        received += chunk
         sent += machine.data_to_send()
         ours, theirs = SSEParser(), SSEParser()
         assert ours.receive_data(sent) == theirs.receive_data(received)
@@ -206,8 +206,8 @@ def test_any_response(upstream_response: list[Event], cuts: list[int]) -> None:
 
 def test_an_error_in_the_stream_passes() -> None:
     data = stream_of([STARTED, USAGE, Failed(ERROR)])
-    for pieces in all_ways(data):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(data):
+        out, machine = relayed(chunks)
         assert out == data
         assert machine.outcome is Outcome.FAILED
         assert machine.error == ERROR
@@ -337,9 +337,9 @@ def test_a_cut_stream_ends_with_whole_frames_and_an_error(data: bytes) -> None:
         whole = out.removesuffix(frame_of(Failed(TRUNCATED)))
         assert whole != out
         assert head.startswith(whole)
-        parser, kept = SSEParser(), SSEParser()
-        assert kept.receive_data(whole) == parser.receive_data(head)
-        assert kept.receive_eof() == []
+        parser, whole_parser = SSEParser(), SSEParser()
+        assert whole_parser.receive_data(whole) == parser.receive_data(head)
+        assert whole_parser.receive_eof() == []
 
 
 ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: ")
@@ -349,8 +349,8 @@ ERROR_LINE = b"error: " + frame_of(Failed(ERROR)).strip().removeprefix(b"data: "
 @pytest.mark.parametrize("before", [[], [STARTED, USAGE]])
 def test_an_error_that_clients_skip_is_rewritten_in_their_form(before: list[Event], tail: bytes) -> None:
     content_started = stream_of(before)
-    for pieces in all_ways(content_started + ERROR_LINE + tail):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(content_started + ERROR_LINE + tail):
+        out, machine = relayed(chunks)
         assert out == content_started + frame_of(Failed(ERROR))
         assert (machine.outcome, machine.error) == (Outcome.FAILED, ERROR)
 
@@ -363,8 +363,8 @@ def test_an_error_after_the_end_is_ignored() -> None:
 def test_an_error_beside_data_is_another_field() -> None:
     data = stream_of(HELLO)
     data = data.replace(b"\n\n", b"\nerror: x\n\n", 1)
-    for pieces in all_ways(data):
-        out, machine = relayed(pieces)
+    for chunks in all_ways(data):
+        out, machine = relayed(chunks)
         assert (out, machine.outcome) == (data, Outcome.COMPLETED)
 
 
@@ -453,8 +453,8 @@ def test_no_heartbeat_after_the_last_event(end: Event) -> None:
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
 def test_heartbeats_between_any_two_pieces_change_nothing(data: bytes) -> None:
     machine, out = relay(), b""
-    for piece in one_by_one(data):
-        machine.receive_data(piece)
+    for chunk in one_by_one(data):
+        machine.receive_data(chunk)
         out += machine.data_to_send() + machine.heartbeat()
     machine.receive_eof()
     out += machine.data_to_send()
@@ -473,8 +473,8 @@ def whole_body() -> bytes:
 
 def test_a_whole_response_is_relayed_as_it_comes() -> None:
     data = whole_body()
-    for pieces in all_ways(data):
-        out, machine = relayed(pieces, streams=False)
+    for chunks in all_ways(data):
+        out, machine = relayed(chunks, streams=False)
         assert out == data
         assert (machine.outcome, machine.usage) == (Outcome.COMPLETED, USAGE)
         assert (machine.stop_reason, machine.upstream_model) == (StopReason.END, STARTED.model)
@@ -581,16 +581,16 @@ def test_the_whole_body_of_a_stream_is_what_its_protocol_repeats() -> None:
 # What the client may not see
 
 
-SAID = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
+REPORTED = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
 SHOWN = WireError(ErrorKind.SERVER, "no: a ****", code="****")
 SENT_EVENTS: list[Event] = [STARTED, start_of(BlockKind.TEXT), TextDelta(0, 'a secret error, {"e":"fail"}')]
 
 
-def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
+def masking(chunks: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
     response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
     machine = Relay(protocol=toy(), context=response_context, streams=streams)
-    for piece in pieces:
-        machine.receive_data(piece)
+    for chunk in chunks:
+        machine.receive_data(chunk)
     machine.receive_eof()
     return machine.data_to_send(), machine
 
@@ -600,15 +600,15 @@ def masking(pieces: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]
 )
 def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> None:
     content = stream_of(events)
-    data = content + frame_of(Failed(SAID))
-    for pieces in (one_by_one(data), [data], [content, frame_of(Failed(SAID))]):
-        out, machine = masking(pieces)
+    data = content + frame_of(Failed(REPORTED))
+    for chunks in (one_by_one(data), [data], [content, frame_of(Failed(REPORTED))]):
+        out, machine = masking(chunks)
         assert out == content + frame_of(Failed(SHOWN))
         assert (machine.outcome, machine.error) == (Outcome.FAILED, SHOWN)
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("frame", "shown"),
     [
         # Nothing to take out: not a byte is another.
         (b'data: {"fault" : {"kind":"server","message":"no"}, "e":"fail"}\r\n\r\n', None),
@@ -625,22 +625,22 @@ def test_an_error_is_masked_and_the_models_text_is_not(events: list[Event]) -> N
         (b'data: {"e":"error","x":"a secret"}\n\n', b'data: {"e":"error","x":"a ****"}\n\n'),
     ],
 )
-def test_frames_that_may_be_an_error(said: bytes, shown: bytes | None) -> None:
-    out, _ = masking([stream_of(SENT_EVENTS[:2]), said])
-    assert out.startswith(stream_of(SENT_EVENTS[:2]) + (said if shown is None else shown))
+def test_frames_that_may_be_an_error(frame: bytes, shown: bytes | None) -> None:
+    out, _ = masking([stream_of(SENT_EVENTS[:2]), frame])
+    assert out.startswith(stream_of(SENT_EVENTS[:2]) + (frame if shown is None else shown))
 
 
 def test_an_unfinished_error_or_one_in_an_error_line_is_masked() -> None:
     content_started = stream_of(SENT_EVENTS)
-    out, machine = masking([content_started, frame_of(Failed(SAID)).rstrip(b"\n")])
+    out, machine = masking([content_started, frame_of(Failed(REPORTED)).rstrip(b"\n")])
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
-    line = b"error: " + encode(decode(frame_of(Failed(SAID)).removeprefix(b"data: "))) + b"\n\n"
+    line = b"error: " + encode(decode(frame_of(Failed(REPORTED)).removeprefix(b"data: "))) + b"\n\n"
     out, machine = masking([content_started + line])
     assert (out, machine.error) == (content_started + frame_of(Failed(SHOWN)), SHOWN)
 
 
 def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
-    data = encode({"failed": msgspec.to_builtins(SAID)})
+    data = encode({"failed": msgspec.to_builtins(REPORTED)})
     _, machine = masking([data], streams=False)
     assert machine.outcome is Outcome.FAILED
     assert "secret" not in repr(machine.error)
@@ -649,5 +649,5 @@ def test_a_whole_response_that_is_an_error_has_no_secret() -> None:
 def test_the_callers_own_error_is_masked_too() -> None:
     response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
     machine = Relay(protocol=toy(), context=response_context)
-    machine.fail(SAID)
+    machine.fail(REPORTED)
     assert (machine.data_to_send(), machine.error) == (frame_of(Failed(SHOWN)), SHOWN)

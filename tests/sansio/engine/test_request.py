@@ -220,7 +220,7 @@ def test_a_relay_requires_a_model(body: bytes) -> None:
 
 # Requests of the upstream's own protocol that are fitted to it all the same
 
-MEND = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
+REWRITE = Capabilities(relay="rewrite", refuses=frozenset({"seed"}))
 
 
 def test_a_repaired_request_goes_through_the_passes() -> None:
@@ -229,7 +229,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
         {"role": "user", "parts": [{"t": "text", "text": "Go on."}]},
     ]
     body = request_body(heat=0.5, dice=7, messages=messages)
-    out = RequestTranslator(client=CLIENT, upstream=toy("client"), capabilities=MEND).translate(
+    out = RequestTranslator(client=CLIENT, upstream=toy("client"), capabilities=REWRITE).translate(
         body, model="wire"
     )
     sent = decode(out.body)
@@ -245,7 +245,7 @@ def test_a_repaired_request_goes_through_the_passes() -> None:
 
 def test_a_repaired_request_stays_in_its_protocol() -> None:
     """Unknown fields that the protocol may define are written again."""
-    out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=MEND).translate(
+    out = RequestTranslator(client=CLIENT, upstream=CLIENT, capabilities=REWRITE).translate(
         request_body(new_field=1, compact=True)
     )
     assert (losses_of(out.losses), out.undo.compacts, out.request.extra) == ([], False, {"new_field": 1})
@@ -275,20 +275,20 @@ def carrying(signature: dict[str, Any], **fields: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("signature", "kept"),
+    ("signature", "is_sent"),
     [
         (HERE, True),
         ({**HERE, "origin": "elsewhere"}, False),
         ({**HERE, "model": "another"}, False),
     ],
 )
-def test_a_relay_unwraps_signatures(signature: dict[str, Any], kept: bool) -> None:
+def test_a_relay_unwraps_signatures(signature: dict[str, Any], is_sent: bool) -> None:
     body = carrying(signature, heat=0.5, new_field=1)
     out = RequestTranslator(client=THERE, upstream=THERE).translate(body, model="wire")
     sent = decode(out.body)
     assert (sent["model"], sent["heat"]) == ("wire", 0.5)
-    assert ("signature" in sent["messages"][0]["parts"][0]) is kept
-    assert (LossCode.FOREIGN_SIGNATURE in {loss.code for loss in out.losses}) is not kept
+    assert ("signature" in sent["messages"][0]["parts"][0]) is is_sent
+    assert (LossCode.FOREIGN_SIGNATURE in {loss.code for loss in out.losses}) is not is_sent
     assert (out.relayed, out.headers, out.undo, out.upstream_model) == (True, (), Undo(), "wire")
     assert out.prompt_tokens == len(body) // 4
 

@@ -84,11 +84,11 @@ def machine(
     )
 
 
-def run(translator: ResponseTranslator, pieces: list[bytes]) -> bytes:
+def run(translator: ResponseTranslator, chunks: list[bytes]) -> bytes:
     """Return the bytes for the client, read after every piece and after the end."""
     out = b""
-    for piece in pieces:
-        translator.receive_data(piece)
+    for chunk in chunks:
+        translator.receive_data(chunk)
         out += translator.data_to_send()
     translator.receive_eof()
     return out + translator.data_to_send()
@@ -106,9 +106,9 @@ def whole_of(events: list[Event]) -> bytes:
 
 
 def test_a_stream() -> None:
-    for pieces in all_ways(stream_of(HELLO)):
+    for chunks in all_ways(stream_of(HELLO)):
         translator = machine()
-        assert events_of(run(translator, pieces)) == HELLO
+        assert events_of(run(translator, chunks)) == HELLO
         assert (translator.outcome, translator.error) == (Outcome.COMPLETED, None)
         assert translator.stop_reason is StopReason.END
         assert translator.usage == Usage(input=3, output=4)
@@ -120,8 +120,8 @@ def test_a_stream() -> None:
 def test_frames_of_no_events_and_of_several() -> None:
     several = b"data: [" + b",".join(encode(plain(event)) for event in HELLO[1:4]) + b"]\n\n"
     data = frame_of(STARTED) + b": ping\n\ndata: []\n\n" + several + b"id: 7\n\n" + stream_of(HELLO[4:])
-    for pieces in ([data], one_by_one(data)):
-        assert events_of(run(machine(), pieces)) == HELLO
+    for chunks in ([data], one_by_one(data)):
+        assert events_of(run(machine(), chunks)) == HELLO
 
 
 def test_a_reader_without_a_fast_lane() -> None:
@@ -246,9 +246,9 @@ def test_heartbeats_while_it_is_open() -> None:
 @pytest.mark.parametrize("end", [ENDED, Failed(ERROR)])
 def test_nothing_comes_after_the_end(end: Event) -> None:
     data = stream_of([STARTED, STOP, end, end, STARTED]) + b"data: no json\n\n"
-    for pieces in ([data], one_by_one(data)):
+    for chunks in ([data], one_by_one(data)):
         translator = machine()
-        out = run(translator, pieces)
+        out = run(translator, chunks)
         translator.receive_data(b"data: {}\n\n")
         translator.fail(WireError(ErrorKind.TIMEOUT, "late"))
         translator.receive_eof()
@@ -287,8 +287,8 @@ def test_cut_at_every_place_before_the_stop() -> None:
     for at in range(data.index(frame_of(STOP)) + 1):
         translator = machine()
         out = run(translator, [data[:at]])
-        given_events = HELLO[: len(events_of(out)) - 1]
-        error = failed(translator, out, *given_events)
+        events_before = HELLO[: len(events_of(out)) - 1]
+        error = failed(translator, out, *events_before)
         assert error.kind is ErrorKind.TRUNCATED
 
 
@@ -326,9 +326,9 @@ def test_a_reader_without_events_at_the_end() -> None:
 )
 def test_complete_events_come_before_the_error(bad: bytes, message: str) -> None:
     data = stream_of(HELLO[:3]) + bad + stream_of(HELLO[3:])
-    for pieces in ([data], one_by_one(data)):
+    for chunks in ([data], one_by_one(data)):
         translator = machine()
-        error = failed(translator, run(translator, pieces), *HELLO[:3])
+        error = failed(translator, run(translator, chunks), *HELLO[:3])
         assert error.message.startswith(message)
         assert error.kind is ErrorKind.UNREADABLE
 
@@ -363,9 +363,9 @@ def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
 def test_an_event_that_is_too_large(tail: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_events, "SSEParser", partial(_sse.SSEParser, max_event_bytes=600))
     data = frame_of(STARTED) + b"data: " + b"x" * 595 + tail
-    for pieces in (*all_ways(data),) if tail else ([data], one_by_one(data)):
+    for chunks in (*all_ways(data),) if tail else ([data], one_by_one(data)):
         translator = machine()
-        error = failed(translator, run(translator, pieces), STARTED)
+        error = failed(translator, run(translator, chunks), STARTED)
         assert "one server-sent event has more than 600 bytes" in error.message
 
 
@@ -398,9 +398,9 @@ def test_a_response_that_is_nested_too_deep() -> None:
 
 
 def test_a_whole_response() -> None:
-    for pieces in all_ways(whole_of(HELLO)):
+    for chunks in all_ways(whole_of(HELLO)):
         translator = machine(upstream_streams=False)
-        out = events_of(run(translator, pieces))
+        out = events_of(run(translator, chunks))
         assert folded(out) == folded(HELLO)
         assert translator.outcome is Outcome.COMPLETED
 
@@ -441,9 +441,9 @@ def test_a_whole_response_in_a_wrong_order() -> None:
 def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_of(HELLO)
     monkeypatch.setattr(upstream_events, "MAX_DOCUMENT_BYTES", len(data) - 1)
-    for pieces in ([data], one_by_one(data)):
+    for chunks in ([data], one_by_one(data)):
         translator = machine(upstream_streams=False)
-        error = failed(translator, run(translator, pieces))
+        error = failed(translator, run(translator, chunks))
         assert f"more than {len(data) - 1} bytes" in error.message
         assert isinstance(translator._upstream_events, upstream_events.WholeEvents)
         assert translator._upstream_events._body == []
@@ -499,10 +499,10 @@ def test_choices_that_the_client_supports() -> None:
 
 def test_opaque_blocks_of_foreign_origin_are_losses() -> None:
     foreign = Opaque("upstream", "web_search", {"x": 1}, "/content/2")
-    own = Opaque("client", "web_search", {"x": 1}, "/content/3")
+    opaque = Opaque("client", "web_search", {"x": 1}, "/content/3")
     translator = machine()
-    events: list[Event] = [STARTED, foreign, own, foreign, STOP, ENDED]
-    assert events_of(run(translator, [stream_of(events)])) == [STARTED, own, STOP, ENDED]
+    events: list[Event] = [STARTED, foreign, opaque, foreign, STOP, ENDED]
+    assert events_of(run(translator, [stream_of(events)])) == [STARTED, opaque, STOP, ENDED]
     assert losses_of(translator.losses) == [(LossCode.UNKNOWN_KIND, "/content/2")]
 
 
@@ -581,30 +581,30 @@ def test_a_value_that_is_too_deep_for_the_stack_is_an_error(data: bytes) -> None
 # What a file asks of a model
 
 
-def with_book(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
+def with_undo(undo: Undo, events: list[Event], **options: Any) -> tuple[list[Event], ResponseTranslator]:
     """Return the bytes for a streaming client; check that pieces of all sizes give the same."""
     response_context = msgspec.structs.replace(
         context_of(), undo=undo, upstream_model="asked", prompt_tokens=7
     )
     outs = []
-    for pieces in all_ways(stream_of(events)):
+    for chunks in all_ways(stream_of(events)):
         translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=response_context, **options)
-        outs.append(events_of(run(translator, pieces)))
+        outs.append(events_of(run(translator, chunks)))
     assert all(out == outs[0] for out in outs)
     return outs[0], translator
 
 
-WORDS: list[Event] = [
+LETTERS: list[Event] = [
     start_of(BlockKind.TEXT),
     *[TextDelta(0, each) for each in ("a", "b", "c", "d", "X", "Y", "e")],
 ]
 
 
 def test_a_stop_sequence_ends_the_response() -> None:
-    out, translator = with_book(Undo(stop_sequences=("XY",)), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    out, translator = with_undo(Undo(stop_sequences=("XY",)), [STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])
     assert out == [
         STARTED,
-        *WORDS[:5],
+        *LETTERS[:5],
         BlockEnded(0),
         Stopped(StopReason.STOP_SEQUENCE, sequence="XY"),
         ENDED,
@@ -615,20 +615,20 @@ def test_a_stop_sequence_ends_the_response() -> None:
 def test_usage_of_a_whole_response_counts_when_a_stop_sequence_ends_it() -> None:
     usage = Usage(input=3, output=4)
     translator = machine(undo=Undo(stop_sequences=("XY",)), upstream_streams=False)
-    out = events_of(run(translator, [whole_of([STARTED, *WORDS, BlockEnded(0), STOP, usage, ENDED])]))
+    out = events_of(run(translator, [whole_of([STARTED, *LETTERS, BlockEnded(0), STOP, usage, ENDED])]))
     assert (out[1], out[-1]) == (usage, ENDED)
     assert translator.usage == usage
     assert losses_of(translator.losses) == []
 
 
 def test_text_becomes_a_summary() -> None:
-    out, translator = with_book(Undo(compacts=True), [STARTED, *WORDS, BlockEnded(0), STOP, ENDED])
+    out, translator = with_undo(Undo(compacts=True), [STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, Compacted("abcdXYe"), Stopped(StopReason.COMPACTION), ENDED]
     assert translator.stop_reason is StopReason.COMPACTION
 
 
 def test_no_summary_is_a_failure() -> None:
-    out, translator = with_book(Undo(compacts=True), [STARTED, STOP, ENDED])
+    out, translator = with_undo(Undo(compacts=True), [STARTED, STOP, ENDED])
     assert [type(each) for each in out] == [Started, Failed]
     assert translator.outcome is Outcome.FAILED
     assert translator.error is not None
@@ -637,7 +637,7 @@ def test_no_summary_is_a_failure() -> None:
 
 def test_a_tool_becomes_text() -> None:
     call = [start_of(BlockKind.TOOL_CALL), ArgumentsDelta(0, "{"), ArgumentsDelta(0, "}"), BlockEnded(0)]
-    out, _ = with_book(Undo(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
+    out, _ = with_undo(Undo(json_tool="look"), [STARTED, *call, Stopped(StopReason.TOOL_USE), ENDED])
     assert out == [
         STARTED,
         start_of(BlockKind.TEXT),
@@ -651,7 +651,7 @@ def test_a_tool_becomes_text() -> None:
 
 def test_a_markdown_fence_is_removed() -> None:
     fenced = [start_of(BlockKind.TEXT), TextDelta(0, "```json\n"), TextDelta(0, "{}"), TextDelta(0, "\n```")]
-    out, _ = with_book(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
+    out, _ = with_undo(Undo(strip_code_fence=True), [STARTED, *fenced, BlockEnded(0), STOP, ENDED])
     assert out == [STARTED, start_of(BlockKind.TEXT), TextDelta(0, "{}"), BlockEnded(0), STOP, ENDED]
 
 
@@ -670,7 +670,7 @@ def test_a_grammar_violation_is_recorded() -> None:
         requested.append((grammar, text))
         return "line 1, column 1"
 
-    out, translator = with_book(undo, [STARTED, *call, STOP, ENDED], check_input=check)
+    out, translator = with_undo(undo, [STARTED, *call, STOP, ENDED], check_input=check)
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta)) == "nope"
     assert set(map(str, requested)) == {str((grammar, "nope"))}
     assert [(loss.code, loss.path) for loss in translator.losses] == [
@@ -685,8 +685,8 @@ def test_the_whole_body_of_a_stream() -> None:
     translator = ResponseTranslator(
         client=CLIENT, upstream=UPSTREAM, context=context_of(), store_response=True
     )
-    assert events_of(run(translator, one_by_one(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])))) == [
-        STARTED, *WORDS, BlockEnded(0), STOP, ENDED,
+    assert events_of(run(translator, one_by_one(stream_of([STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])))) == [
+        STARTED, *LETTERS, BlockEnded(0), STOP, ENDED,
     ]  # fmt: skip
     body = translator.whole_body()
     assert body is not None
@@ -729,9 +729,9 @@ ESTIMATED = [(LossCode.ESTIMATED, "/usage")]
 )
 def test_estimates(reported: list[Event], shown: list[Event], losses: list[Any]) -> None:
     response_context = msgspec.structs.replace(context_of(), prompt_tokens=7)
-    for pieces in all_ways(stream_of([STARTED, *WORDS, BlockEnded(0), STOP, *reported, ENDED])):
+    for chunks in all_ways(stream_of([STARTED, *LETTERS, BlockEnded(0), STOP, *reported, ENDED])):
         translator = ResponseTranslator(client=COUNTS, upstream=UPSTREAM, context=response_context)
-        out = events_of(run(translator, pieces))
+        out = events_of(run(translator, chunks))
         assert [each for each in out if isinstance(each, Usage)] == shown
         assert translator.usage == shown[-1]
         assert [(loss.code, loss.path) for loss in translator.losses] == losses
@@ -753,7 +753,7 @@ def test_clients_without_usage_get_no_estimate() -> None:
     ):
         response_context = msgspec.structs.replace(context_of(), request=request)
         translator = ResponseTranslator(client=client, upstream=UPSTREAM, context=response_context)
-        run(translator, [stream_of([STARTED, *WORDS, BlockEnded(0), STOP, ENDED])])
+        run(translator, [stream_of([STARTED, *LETTERS, BlockEnded(0), STOP, ENDED])])
         assert translator.usage == shown
 
 
@@ -766,9 +766,9 @@ def test_arguments_and_reasoning_count_as_output() -> None:
 
 
 def test_an_error_of_the_upstream_is_sent_without_its_secrets() -> None:
-    said = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
+    reported = WireError(ErrorKind.SERVER, "no: a secret", code="secret")
     shown = WireError(ErrorKind.SERVER, "no: a ****", code="****")
     response_context = msgspec.structs.replace(context_of(), mask=lambda text: text.replace("secret", "****"))
     translator = ResponseTranslator(client=CLIENT, upstream=UPSTREAM, context=response_context)
-    out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(said)])])
+    out = run(translator, [stream_of([STARTED, TEXT[0], TextDelta(0, "a secret"), Failed(reported)])])
     assert failed(translator, out, STARTED, TEXT[0], TextDelta(0, "a secret")) == shown

@@ -61,8 +61,8 @@ TEXTS = {
 def test_text_is_counted_by_its_characters(subtests: pytest.Subtests) -> None:
     for name in TEXTS:
         with subtests.test(name=name):
-            text, least, most = TEXTS[name]
-            assert least <= cost(Text(text)) <= most
+            text, minimum, maximum = TEXTS[name]
+            assert minimum <= cost(Text(text)) <= maximum
 
 
 def test_text_of_rare_scripts_is_denser() -> None:
@@ -72,8 +72,8 @@ def test_text_of_rare_scripts_is_denser() -> None:
 
 
 def test_short_pieces_are_not_rounded_one_by_one() -> None:
-    pieces = request(*[Text("ab")] * 100)
-    assert abs(estimate_tokens(pieces) - estimate_tokens(request(Text("ab" * 100)))) <= 1
+    parts = request(*[Text("ab")] * 100)
+    assert abs(estimate_tokens(parts) - estimate_tokens(request(Text("ab" * 100)))) <= 1
 
 
 def media(kind: Any = "image", source: Any = "base64", data: str = "", **more: Any) -> Media:

@@ -260,14 +260,14 @@ SLOW, QUICK = with_reader(Slow), with_reader(Quick)
 
 
 def reported(
-    upstream: ProtocolSpec, client: ProtocolSpec, pieces: list[bytes]
+    upstream: ProtocolSpec, client: ProtocolSpec, chunks: list[bytes]
 ) -> tuple[bytes, Any, list[str]]:
     """Return the bytes for the client, the outcome, and the texts that the reader has kept."""
     machine = ResponseTranslator(client=client, upstream=upstream, context=context_of())
     reader = READERS.pop()
     out = b""
-    for piece in pieces:
-        machine.receive_data(piece)
+    for chunk in chunks:
+        machine.receive_data(chunk)
         out += machine.data_to_send()
     machine.receive_eof()
     return out + machine.data_to_send(), (machine.outcome, machine.error), reader.texts
@@ -336,8 +336,8 @@ def test_the_fast_path_is_used() -> None:
 
     deltas: list[Event] = [TextDelta(0, str(number)) for number in range(100)]
     data = [frame_of(event) for event in [*STARTS, *deltas, *ENDS]]
-    out, _, kept = reported(with_reader(Counting), toy("client"), data)
+    out, _, reported_items = reported(with_reader(Counting), toy("client"), data)
     added = frame_of(ArgumentsDelta(2, "{}"))  # for the call that had no arguments
     assert out == b"".join(data).replace(frame_of(BlockEnded(2)), added + frame_of(BlockEnded(2)))
-    assert kept == [str(number) for number in range(100)]
+    assert reported_items == [str(number) for number in range(100)]
     assert calls == len(STARTS) + 1 + len(ENDS)

@@ -50,7 +50,7 @@ def test_no_secret_is_in_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "thinks"),
+    ("config", "requests_reasoning"),
     [
         (ReasoningConfig(), False),
         (ReasoningConfig(display="omitted"), False),
@@ -61,5 +61,5 @@ def test_no_secret_is_in_an_error() -> None:
         (ReasoningConfig(mode="enabled", budget=2000), True),
     ],
 )
-def test_which_settings_enable_thinking(config: ReasoningConfig, thinks: bool) -> None:
-    assert config.requests_reasoning is thinks
+def test_which_settings_enable_thinking(config: ReasoningConfig, requests_reasoning: bool) -> None:
+    assert config.requests_reasoning is requests_reasoning

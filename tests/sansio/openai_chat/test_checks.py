@@ -59,8 +59,8 @@ def test_annotations_are_citations_of_the_last_text(content: Any, expected: Any)
 )
 def test_annotations_without_a_text_are_kept_in_extra(message: Any) -> None:
     request = read(messages=[message])
-    kept = message["annotations"] if message["annotations"] else None
-    assert request.messages[0].extra == (kept and {"annotations": kept})
+    annotations = message["annotations"] if message["annotations"] else None
+    assert request.messages[0].extra == (annotations and {"annotations": annotations})
     body, losses = write_request(request, Capabilities())
     assert (body["messages"], losses) == ([message], [])
 

@@ -333,8 +333,8 @@ def test_a_signature_of_mistral_makes_content_a_list() -> None:
 def test_cached_reasoning_is_written_in_place_of_the_clients() -> None:
     raw = {"model": "m", "messages": [{"role": "assistant", "content": "a"}]}
     request = SPEC.read_request(raw, Signer())
-    kept = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
-    turn = Message("assistant", (kept, *request.messages[0].parts), AT)
+    reasoning = Reasoning("", Signature(CHAT, {"reasoning_content": "hm"}), path=AT)
+    turn = Message("assistant", (reasoning, *request.messages[0].parts), AT)
     body = SPEC.write_request(Request(CHAT, "m", (turn,), raw), Capabilities(), Ledger())
     assert body["messages"] == [{"role": "assistant", "content": "a", "reasoning_content": "hm"}]
 

@@ -88,11 +88,13 @@ def client_messages(events: list[Event]) -> tuple[dict[str, Any], dict[str, Any]
         delta = decode(frame.data)["choices"][0]["delta"]
         built["content"] += delta.get("content") or ""
         built["reasoning_details"] += delta.get("reasoning_details") or []
-        for piece in delta.get("tool_calls") or []:
-            if "id" in piece:
-                built["tool_calls"].append({key: piece[key] for key in ("id", "type", "function")})
+        for fragment in delta.get("tool_calls") or []:
+            if "id" in fragment:
+                built["tool_calls"].append({key: fragment[key] for key in ("id", "type", "function")})
             else:
-                built["tool_calls"][piece["index"]]["function"]["arguments"] += piece["function"]["arguments"]
+                built["tool_calls"][fragment["index"]]["function"]["arguments"] += fragment["function"][
+                    "arguments"
+                ]
     return whole, {**built, "content": built["content"] or None}
 
 
@@ -105,8 +107,8 @@ def test_b12_blocks_of_reasoning_keep_their_positions(events: list[Event]) -> No
         elif isinstance(event, BlockStarted) and event.tool is not None:
             expected.append(event.tool.call_id)
         elif isinstance(event, BlockStarted) and event.kind is BlockKind.TEXT:
-            pieces = [e.text for e in events if isinstance(e, TextDelta) and e.block == event.block]
-            expected.append("".join(pieces))
+            texts = [e.text for e in events if isinstance(e, TextDelta) and e.block == event.block]
+            expected.append("".join(texts))
     for message in client_messages(events):
         assert shape(read(message)) == expected
 

@@ -14,8 +14,8 @@ from chat_client import (
     chunks,
     context,
     deltas,
-    first_piece,
-    next_piece,
+    first_fragment,
+    next_fragment,
     response,
     text,
     whole,
@@ -70,9 +70,9 @@ CITE = {
 }
 
 
-def reasoning(block: int, *pieces: ReasoningDelta, signature: Signature | None = None) -> list[Event]:
+def reasoning(block: int, *deltas: ReasoningDelta, signature: Signature | None = None) -> list[Event]:
     signature_delta = [] if signature is None else [SignatureDelta(block, signature)]
-    return [BlockStarted(block, REASONING), *pieces, *signature_delta, BlockEnded(block)]
+    return [BlockStarted(block, REASONING), *deltas, *signature_delta, BlockEnded(block)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,12 @@ def reasoning(block: int, *pieces: ReasoningDelta, signature: Signature | None =
         ),
         (
             [*call(0, "c1", "f", '{"a"', ":1}"), *call(1, "c2", "g")],
-            [first_piece(0, "c1", "f"), next_piece(0, '{"a"'), next_piece(0, ":1}"), first_piece(1, "c2", "g")],
+            [
+                first_fragment(0, "c1", "f"),
+                next_fragment(0, '{"a"'),
+                next_fragment(0, ":1}"),
+                first_fragment(1, "c2", "g"),
+            ],
             {
                 "content": None,
                 "tool_calls": [
@@ -155,18 +160,18 @@ def accumulated(events: list[Event]) -> None:
     final = state.current_completion_snapshot.model_dump(exclude_none=True)
     expected = whole(events, response_context)
     assert "usage" not in expected or final["usage"] == expected["usage"]
-    for got, wanted in zip(final["choices"], expected["choices"], strict=True):
-        assert got["finish_reason"] == wanted["finish_reason"]
+    for got, expected_choice in zip(final["choices"], expected["choices"], strict=True):
+        assert got["finish_reason"] == expected_choice["finish_reason"]
         message = got["message"]
-        assert (message.get("content") or "") == (wanted["message"]["content"] or "")
-        assert message.get("refusal") == wanted["message"]["refusal"]
-        assert message.get("reasoning_content") == wanted["message"].get("reasoning_content")
+        assert (message.get("content") or "") == (expected_choice["message"]["content"] or "")
+        assert message.get("refusal") == expected_choice["message"]["refusal"]
+        assert message.get("reasoning_content") == expected_choice["message"].get("reasoning_content")
         made = [{**each, "function": {**each["function"]}} for each in message.get("tool_calls") or []]
         for each in made:
             each.pop("index", None)
             each["function"].pop("parsed_arguments", None)
-        assert made == wanted["message"].get("tool_calls", [])
-        assert message.get("annotations") == wanted["message"].get("annotations")
+        assert made == expected_choice["message"].get("tool_calls", [])
+        assert message.get("annotations") == expected_choice["message"].get("annotations")
 
 
 def test_a_whole_response_without_token_counts_has_no_usage() -> None:

@@ -20,7 +20,7 @@ from chat_upstream import (
     context,
     delta,
     events,
-    piece,
+    fragment,
     started,
     stream_of,
 )
@@ -51,7 +51,7 @@ from dragoman.protocols.openai_chat import SPEC
 # -- how it ends ------------------------------------------------------------------------------------------
 
 
-CALLED = chunk(delta(**calls(piece(0, "c1", "add", "{}"))))
+CALLED = chunk(delta(**calls(fragment(0, "c1", "add", "{}"))))
 
 
 def stop_of(stream: bytes, response_context: ResponseContext | None = None) -> Stopped:
@@ -118,7 +118,7 @@ def test_the_matched_stop_sequence(
         CALLED,
         SOME + chunk(delta(content="y"), usage=USAGE),
         # [DONE] after an incomplete call: a proxy has added it.
-        chunk(delta(**calls(piece(0, "c1", "add", '{"a"')))) + DONE,
+        chunk(delta(**calls(fragment(0, "c1", "add", '{"a"')))) + DONE,
         chunk(delta(1, content="x")) + DONE,
     ],
 )
@@ -173,8 +173,10 @@ UNREADABLE_CHUNKS: list[bytes] = [
     chunk(delta(tool_calls=5)),
     chunk(delta(tool_calls=[5])),
     chunk(delta(tool_calls=[{"index": 0, "function": 5}])),
-    chunk(delta(tool_calls=[piece(0, "c1", "f", "{}"), piece(1, "c2", "g"), piece(0, None, None, "!")])),
-    chunk(delta(tool_calls=[piece(0, "c1")], finish="stop")) + DONE,
+    chunk(
+        delta(tool_calls=[fragment(0, "c1", "f", "{}"), fragment(1, "c2", "g"), fragment(0, None, None, "!")])
+    ),
+    chunk(delta(tool_calls=[fragment(0, "c1")], finish="stop")) + DONE,
 ]
 
 
@@ -350,10 +352,10 @@ def test_losses_of_chunks(chunks: Any, losses: Any) -> None:
         [{"content": "a"}, {"content": "b"}, {"content": ""}, {"content": None}, {"content": ["x"]}, {"refusal": "r"}],
         [{"reasoning_content": "a"}, {"reasoning_content": "b"}, {"reasoning_content": ""}, {"reasoning": "c"},
          {"reasoning": "d"}, {"content": "e"}],
-        [calls(piece(0, "c1", "f", "{")), calls(piece(0, arguments='"a":')), calls(piece(0, arguments="")),
-         calls(piece(0, arguments="1}"), piece(1, "c2", "g", "{}")), calls(piece(1, arguments=" ")), calls(),
+        [calls(fragment(0, "c1", "f", "{")), calls(fragment(0, arguments='"a":')), calls(fragment(0, arguments="")),
+         calls(fragment(0, arguments="1}"), fragment(1, "c2", "g", "{}")), calls(fragment(1, arguments=" ")), calls(),
          {"refusal": "r"}, {"refusal": "s"}],
-        [calls(piece(0, "c1", "f", "{")), calls({"index": 0, "function": {"arguments": {}}}),
+        [calls(fragment(0, "c1", "f", "{")), calls({"index": 0, "function": {"arguments": {}}}),
          calls({"index": 0, "function": None}), calls({"index": "0", "function": {"arguments": ""}})],
     ],
 )  # fmt: skip

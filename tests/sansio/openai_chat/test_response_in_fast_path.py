@@ -23,14 +23,14 @@ def stream(*choices: dict[str, Any], **more: Any) -> bytes:
     )
 
 
-def text(*pieces: str, key: str = "content", index: int = 0) -> list[dict[str, Any]]:
-    return [{"index": index, "delta": {key: piece}} for piece in pieces]
+def text(*texts: str, key: str = "content", index: int = 0) -> list[dict[str, Any]]:
+    return [{"index": index, "delta": {key: text}} for text in texts]
 
 
-def call(index: int, *pieces: str, call_id: str = "call") -> list[dict[str, Any]]:
-    first = {"index": index, "id": f"{call_id}{index}", "function": {"name": "f", "arguments": pieces[0]}}
-    rest = [{"index": index, "function": {"arguments": piece}} for piece in pieces[1:]]
-    return [{"delta": {"tool_calls": [fragment]}} for fragment in [first, *rest]]
+def call(index: int, *texts: str, call_id: str = "call") -> list[dict[str, Any]]:
+    first = {"index": index, "id": f"{call_id}{index}", "function": {"name": "f", "arguments": texts[0]}}
+    later = [{"index": index, "function": {"arguments": text}} for text in texts[1:]]
+    return [{"delta": {"tool_calls": [fragment]}} for fragment in [first, *later]]
 
 
 DETAIL = {"type": "reasoning.text", "text": "b", "index": 0}

@@ -14,9 +14,9 @@ from chat_client import (
     chunks,
     context,
     deltas,
-    first_piece,
+    first_fragment,
     frames,
-    next_piece,
+    next_fragment,
     response,
     text,
     whole,
@@ -148,10 +148,10 @@ def test_calls_may_interleave() -> None:
     one, two = call(0, "c1", "f", "{}"), call(1, "c2", "g", "[]")
     mixed = [event for pair in zip(one, two, strict=True) for event in pair]
     assert deltas(mixed) == [
-        first_piece(0, "c1", "f"),
-        first_piece(1, "c2", "g"),
-        next_piece(0, "{}"),
-        next_piece(1, "[]"),
+        first_fragment(0, "c1", "f"),
+        first_fragment(1, "c2", "g"),
+        next_fragment(0, "{}"),
+        next_fragment(1, "[]"),
     ]
 
 

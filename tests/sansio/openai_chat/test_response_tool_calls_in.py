@@ -17,7 +17,7 @@ from chat_upstream import (
     chunk,
     content,
     delta,
-    piece,
+    fragment,
     started,
     stream_of,
 )
@@ -53,51 +53,54 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
     ("deltas", "expected"),
     [
         # A3, A7: as OpenAI sends it.
-        ([{"role": "assistant", "content": None, **calls({**piece(0, "c1", "add", ""), "type": "function"})},
-          calls(piece(0, arguments='{"a"')), calls(piece(0, arguments="")), calls(piece(0, arguments=":1}")),
-          calls(piece(1, "c2", "mul", "")), calls(piece(1, arguments='{"b":2}'))],
+        ([{"role": "assistant", "content": None, **calls({**fragment(0, "c1", "add", ""), "type": "function"})},
+          calls(fragment(0, arguments='{"a"')), calls(fragment(0, arguments="")), calls(fragment(0, arguments=":1}")),
+          calls(fragment(1, "c2", "mul", "")), calls(fragment(1, arguments='{"b":2}'))],
          [call(0, "c1", "add"), ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":1}"), BlockEnded(0), *MUL,
           BlockEnded(1)]),
         # A1: fragments that interleave.
-        ([calls(piece(0, "c1", "add", ""), piece(1, "c2", "mul", "")), calls(piece(1, arguments='{"b":2}')),
-          calls(piece(0, arguments='{"a":1}'))],
+        ([calls(fragment(0, "c1", "add", ""), fragment(1, "c2", "mul", "")), calls(fragment(1, arguments='{"b":2}')),
+          calls(fragment(0, arguments='{"a":1}'))],
          [ADD[0], MUL[0], MUL[1], ADD[1], *ENDS]),
         # A13, A14: whole calls: without index; with one index for all; all indexes 0 and without ids; id as a number.
-        ([calls(piece(None, "c1", "add", '{"a":1}'), piece(None, "c2", "mul", '{"b":2}'))],
+        ([calls(fragment(None, "c1", "add", '{"a":1}'), fragment(None, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
-        ([calls(piece(0, "c1", "add", '{"a":1}')), calls(piece(0, "c2", "mul", '{"b":2}'))],
+        ([calls(fragment(0, "c1", "add", '{"a":1}')), calls(fragment(0, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
-        ([calls(piece(0, None, "add", '{"a":1}')), calls(piece(0, None, "mul", '{"b":2}'))],
+        ([calls(fragment(0, None, "add", '{"a":1}')), calls(fragment(0, None, "mul", '{"b":2}'))],
          [call(0, "call_X1_0", "add"), ADD[1], BlockEnded(0), call(1, "call_X1_1", "mul"), MUL[1], BlockEnded(1)]),
-        ([calls(piece(None, None, "add", {"a": 1})), calls(piece(None, None, "add", '{"b":2}'))],
+        ([calls(fragment(None, None, "add", {"a": 1})), calls(fragment(None, None, "add", '{"b":2}'))],
          [call(0, "call_X1_0", "add"), ADD[1], BlockEnded(0), call(1, "call_X1_1", "add"), MUL[1], BlockEnded(1)]),
-        ([calls(piece(0, 17, "add"))], [call(0, "17", "add"), BlockEnded(0)]),
+        ([calls(fragment(0, 17, "add"))], [call(0, "17", "add"), BlockEnded(0)]),
         # Without index: continued by id, or by nothing at all.
-        ([calls(piece(None, "c1", "add", '{"a"')), calls(piece(None, "c1", None, ":")), calls(piece(arguments="1}"))],
+        ([calls(fragment(None, "c1", "add", '{"a"')), calls(fragment(None, "c1", None, ":")),
+          calls(fragment(arguments="1}"))],
          [ADD[0], ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":"), ArgumentsDelta(0, "1}"), BlockEnded(0)]),
         # Ids and names repeated; a new id in each fragment.
-        ([calls(piece(0, "c1", "add", '{"a"')), calls(piece(0, "c1", "add", ":1")), calls(piece(0, "zz", None, "}"))],
+        ([calls(fragment(0, "c1", "add", '{"a"')), calls(fragment(0, "c1", "add", ":1")),
+          calls(fragment(0, "zz", None, "}"))],
          [ADD[0], ArgumentsDelta(0, '{"a"'), ArgumentsDelta(0, ":1"), ArgumentsDelta(0, "}"), BlockEnded(0)]),
         # A new id without a name, once the call is complete: the name comes later.
-        ([calls(piece(0, "c1", "add", '{"a":1}')), calls(piece(0, "c2")), calls(piece(0, None, "mul", '{"b":2}'))],
+        ([calls(fragment(0, "c1", "add", '{"a":1}')), calls(fragment(0, "c2")),
+          calls(fragment(0, None, "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         # The name after the id and the arguments.
-        ([calls(piece(0, "c1")), calls(piece(0, arguments='{"a"')), calls(piece(0, "", "add", ":1}"))],
+        ([calls(fragment(0, "c1")), calls(fragment(0, arguments='{"a"')), calls(fragment(0, "", "add", ":1}"))],
          [*ADD, BlockEnded(0)]),
         # A10: an empty text beside a call is no text.
-        ([{"content": "", **calls(piece(0, "c1", "add", '{"a":1}'))},
-          {"content": None, **calls(piece(1, "c2", "mul", '{"b":2}'))}],
+        ([{"content": "", **calls(fragment(0, "c1", "add", '{"a":1}'))},
+          {"content": None, **calls(fragment(1, "c2", "mul", '{"b":2}'))}],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         # Nothing, blanks and repetition after the end.
-        ([calls(piece(0)), calls(piece(0, "c1", "add", '{"a":1}')), calls(piece(1, "c2", "mul", '{"b":2}')),
-          calls(piece(0, arguments=" \n")), calls(piece(0, arguments='{"a":1}'))],
+        ([calls(fragment(0)), calls(fragment(0, "c1", "add", '{"a":1}')), calls(fragment(1, "c2", "mul", '{"b":2}')),
+          calls(fragment(0, arguments=" \n")), calls(fragment(0, arguments='{"a":1}'))],
          [*ADD, BlockEnded(0), *MUL, BlockEnded(1)]),
         ([calls({"index": 0})], []),
         # Text between calls: a complete call ends before it, an incomplete one continues after it.
-        ([calls(piece(0, "c1", "add", '{"a":1}')), {"content": "\n"}, calls(piece(1, "c2", "mul", '{"b":2}'))],
+        ([calls(fragment(0, "c1", "add", '{"a":1}')), {"content": "\n"}, calls(fragment(1, "c2", "mul", '{"b":2}'))],
          [*ADD, BlockEnded(0), started(1, TEXT), TextDelta(1, "\n"), BlockEnded(1), call(2, "c2", "mul"),
           ArgumentsDelta(2, '{"b":2}'), BlockEnded(2)]),
-        ([calls(piece(0, "c1", "add", '{"a"')), {"content": "x"}, calls(piece(0, arguments=":1}"))],
+        ([calls(fragment(0, "c1", "add", '{"a"')), {"content": "x"}, calls(fragment(0, arguments=":1}"))],
          [ADD[0], ArgumentsDelta(0, '{"a"'), started(1, TEXT), TextDelta(1, "x"), BlockEnded(1),
           ArgumentsDelta(0, ":1}"), BlockEnded(0)]),
         # Custom tools and the legacy form.
@@ -109,7 +112,7 @@ ENDS = [BlockEnded(0), BlockEnded(1)]
          [started(0, TEXT), TextDelta(0, "x"), BlockEnded(0), call(1, "call_X1_0", "f"), ArgumentsDelta(1, "{}"),
           BlockEnded(1)]),
         # No arguments at all.
-        ([calls(piece(0, "c1", "add"))], [ADD[0], BlockEnded(0)]),
+        ([calls(fragment(0, "c1", "add"))], [ADD[0], BlockEnded(0)]),
         ([calls()], []),
     ],
 )  # fmt: skip
@@ -128,7 +131,7 @@ def test_tool_calls(deltas: list[dict[str, Any]], expected: list[Event]) -> None
     ],
 )
 def test_a12_a_call_that_was_cut_off_is_not_complete(finish: str, arguments: str, complete: bool) -> None:
-    stream = chunk(delta(**calls(piece(0, "c1", "add", arguments)))) + chunk(delta(finish=finish)) + DONE
+    stream = chunk(delta(**calls(fragment(0, "c1", "add", arguments)))) + chunk(delta(finish=finish)) + DONE
     assert content(stream)[-1] == BlockEnded(0, complete)
 
 

@@ -47,7 +47,7 @@ def declared(tool: dict[str, Any]) -> HostedTool:
 # --- functions in their place -----------------------------------------------------------------------------------
 
 SEARCHES = {"type": "object", "properties": {"q": {"type": "string"}}}
-STAND_INS: list[tuple[dict[str, Any], str, set[str]]] = [
+FUNCTIONS: list[tuple[dict[str, Any], str, set[str]]] = [
     ({"type": "shell"}, "shell", {"commands", "timeout_ms", "max_output_length"}),
     (
         {"type": "shell", "environment": {"type": "local"}},
@@ -76,7 +76,7 @@ STAND_INS: list[tuple[dict[str, Any], str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "name", "properties"), STAND_INS)
+@pytest.mark.parametrize(("tool", "name", "properties"), FUNCTIONS)
 def test_a_function_with_a_schema_replaces_the_tool(
     tool: dict[str, Any], name: str, properties: set[str]
 ) -> None:
@@ -91,8 +91,8 @@ def test_a_function_with_a_schema_replaces_the_tool(
 def test_the_description_has_the_tools_own_description() -> None:
     skills = [{"name": "pdf", "description": "Reads them.", "path": "/s/pdf"}]
     shell = declared({"type": "shell", "environment": {"type": "local", "skills": skills}}).function_fallback
-    screen = declared(STAND_INS[5][0]).function_fallback
-    search = declared(STAND_INS[7][0]).function_fallback
+    screen = declared(FUNCTIONS[5][0]).function_fallback
+    search = declared(FUNCTIONS[7][0]).function_fallback
     assert shell is not None
     assert (shell.description or "").endswith("Skills that can be read there:\npdf (/s/pdf): Reads them.")
     assert screen is not None

@@ -220,7 +220,7 @@ def reasoning(**fields: Any) -> Reasoning:
     return Reasoning("", Signature(ORIGIN, {"type": "reasoning", "summary": [], **fields}), path="/p")
 
 
-SAID = Text("so")
+TEXT = Text("so")
 
 
 def test_b9_ids_of_stored_items_are_not_sent_elsewhere() -> None:
@@ -233,5 +233,5 @@ def test_b9_ids_of_stored_items_are_not_sent_elsewhere() -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"id": None}])
 def test_b10_reasoning_without_an_id_stays_without(fields: dict[str, Any]) -> None:
-    items, _ = written(Message("assistant", (reasoning(encrypted_content="g", **fields), SAID)))
+    items, _ = written(Message("assistant", (reasoning(encrypted_content="g", **fields), TEXT)))
     assert items[0] == {"type": "reasoning", "summary": [], "encrypted_content": "g"}

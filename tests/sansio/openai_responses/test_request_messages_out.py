@@ -253,7 +253,7 @@ def test_a_phase_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "kept"),
+    ("after", "is_sent"),
     [
         ([], False),
         ([USER], False),
@@ -263,11 +263,11 @@ def test_a_phase_is_written() -> None:
         ([Message("assistant", (ToolCall("c", "f", "x", ToolKind.CUSTOM),), "/a")], True),
     ],
 )
-def test_b11_reasoning_that_nothing_follows_is_left_out(after: list[Message], kept: bool) -> None:
+def test_b11_reasoning_that_nothing_follows_is_left_out(after: list[Message], is_sent: bool) -> None:
     reasoning = message("assistant", Reasoning("hm", Signature(ORIGIN, ENCRYPTED), path="/p"))
     found, losses = items(USER, reasoning, *after)
-    assert (REASONING_ITEM in found) is kept
-    assert losses == ([] if kept else [(LossCode.REPAIRED, "/p")])
+    assert (REASONING_ITEM in found) is is_sent
+    assert losses == ([] if is_sent else [(LossCode.REPAIRED, "/p")])
 
 
 def test_every_item_of_this_vendor_comes_back_in_its_place() -> None:

@@ -364,8 +364,8 @@ SHELL = {
 def test_a_repaired_history_takes_nothing_back_from_the_clients_body() -> None:
     # A result without a call becomes text, a late result moves, and declarations of tools stay in their place.
     tools = {"type": "additional_tools", "role": "developer", "tools": []}
-    words = {"type": "input_text", "text": "<tool_result>\nr\n</tool_result>"}
-    orphan = {"type": "message", "role": "user", "content": [words]}
+    part = {"type": "input_text", "text": "<tool_result>\nr\n</tool_result>"}
+    orphan = {"type": "message", "role": "user", "content": [part]}
     late = repaired(HI, tools, {**RESULT, "call_id": "c9"}, CALL, HI, RESULT)
     assert late == [HI, tools, orphan, CALL, RESULT, HI]
     # A result made up by a pass has no fields of its call.

@@ -34,37 +34,37 @@ def reasoning(text: str, **fields: Any) -> Payload:
     return {**REASONING, "content": [{"type": "reasoning_text", "text": text}], **fields}
 
 
-def counted_by_item(output: int, content: int, item: Payload, *pieces: str) -> Iterator[Payload]:
+def counted_by_item(output: int, content: int, item: Payload, *texts: str) -> Iterator[Payload]:
     """One item as vLLM streams gpt-oss since 0.12: `content_index` counts on across items (vllm#45742), and reasoning
     has events of its own, `reasoning_part.added` and `.done`.
     """
     place: Payload = {"item_id": item["id"], "content_index": content}
-    thinks = item["type"] == "reasoning"
-    part, said = ("reasoning_part", "reasoning_text") if thinks else ("content_part", "output_text")
-    whole = {"type": said, "text": "".join(pieces), **({} if thinks else {"annotations": []})}
+    is_reasoning = item["type"] == "reasoning"
+    part, name = ("reasoning_part", "reasoning_text") if is_reasoning else ("content_part", "output_text")
+    whole = {"type": name, "text": "".join(texts), **({} if is_reasoning else {"annotations": []})}
     yield event("output_item.added", output, item=item)
     yield event(f"{part}.added", output, **place, part={**whole, "text": ""})
-    for piece in pieces:
-        yield event(f"{said}.delta", output, **place, delta=piece)
-    yield event(f"{said}.done", output, **place, text="".join(pieces))
+    for text in texts:
+        yield event(f"{name}.delta", output, **place, delta=text)
+    yield event(f"{name}.done", output, **place, text="".join(texts))
     yield event(f"{part}.done", output, **place, part=whole)
     yield event("output_item.done", output, item={**item, "content": [whole], "status": "completed"})
 
 
-def counted_by_delta(output: int, item: Payload, *pieces: str) -> Iterator[Payload]:
+def counted_by_delta(output: int, item: Payload, *texts: str) -> Iterator[Payload]:
     """One item as vLLM streamed it before 0.12: a part is announced, and each later event has the next index."""
-    thinks = item["type"] == "reasoning"
-    said = "reasoning_text" if thinks else "output_text"
-    whole = text_part("".join(pieces))
+    is_reasoning = item["type"] == "reasoning"
+    name = "reasoning_text" if is_reasoning else "output_text"
+    whole = text_part("".join(texts))
     yield event("output_item.added", output, item=item)
     yield event("content_part.added", output, content_index=0, part=text_part(""))
-    for index, piece in enumerate(pieces, 1):
-        yield event(f"{said}.delta", output, content_index=index, delta=piece)
-    yield event(f"{said}.done", output, content_index=len(pieces) + 1, text="".join(pieces))
-    if thinks:
-        whole = {"type": "reasoning_text", "text": "".join(pieces)}
+    for index, text in enumerate(texts, 1):
+        yield event(f"{name}.delta", output, content_index=index, delta=text)
+    yield event(f"{name}.done", output, content_index=len(texts) + 1, text="".join(texts))
+    if is_reasoning:
+        whole = {"type": "reasoning_text", "text": "".join(texts)}
     else:
-        yield event("content_part.done", output, content_index=len(pieces) + 2, part=whole)
+        yield event("content_part.done", output, content_index=len(texts) + 2, part=whole)
     yield event("output_item.done", output, item={**item, "content": [whole], "status": "completed"})
 
 

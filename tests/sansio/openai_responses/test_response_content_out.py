@@ -15,9 +15,9 @@ from responses_client import (
     call,
     kinds,
     output,
-    own,
     reasoning_block,
     response_payloads,
+    responses_context,
     stream,
     text,
     whole,
@@ -99,7 +99,7 @@ def test_the_response_has_every_field_that_the_vendor_sends() -> None:
 
 
 def test_the_response_shows_whether_it_is_stored() -> None:
-    payloads = response_payloads(context=msgspec.structs.replace(own(), stored=True))
+    payloads = response_payloads(context=msgspec.structs.replace(responses_context(), stored=True))
     assert [payload["response"]["store"] for payload in payloads if "response" in payload] == [True] * 3
 
 
@@ -119,7 +119,7 @@ def test_the_clients_own_request_is_echoed() -> None:
             {"type": "custom", "name": "c"},
         ],
     }
-    response = response_payloads(context=own(**request))[0]["response"]
+    response = response_payloads(context=responses_context(**request))[0]["response"]
     assert {name: response[name] for name in request} == {
         **request,
         "reasoning": {"effort": "low", "summary": None},
@@ -189,7 +189,8 @@ OPEN_RESPONSES: dict[str, tuple[type, ...]] = {
 
 
 @pytest.mark.parametrize(
-    "context", [own(), own(temperature=None, top_p=None, service_tier=None, metadata=None)]
+    "context",
+    [responses_context(), responses_context(temperature=None, top_p=None, service_tier=None, metadata=None)],
 )
 def test_every_response_has_what_open_responses_requires(context: ResponseContext) -> None:
     responses = [response_payloads(*text(), context=context), stream(STARTED, Failed(ERROR), context=context)]
@@ -203,7 +204,7 @@ def test_every_response_has_what_open_responses_requires(context: ResponseContex
 
 
 def test_completed_at_is_read_from_the_clock() -> None:
-    context = msgspec.structs.replace(own(), clock=lambda: 9)
+    context = msgspec.structs.replace(responses_context(), clock=lambda: 9)
     ends = [
         response_payloads(context=context)[-1],
         response_payloads(context=context, stop=Stopped(StopReason.MAX_TOKENS))[-1],
@@ -241,16 +242,16 @@ def test_a_failed_response_holds_the_item_that_was_open(events: list[Event], exp
     found = output(stream(STARTED, *events, Failed(ERROR)))
     assert found == whole(STARTED, *events, Failed(ERROR))["output"]
     assert [
-        {key: item[key] for key in wanted} for item, wanted in zip(found, expected, strict=True)
+        {key: item[key] for key in expected_item} for item, expected_item in zip(found, expected, strict=True)
     ] == expected
 
 
 MESSAGES = "anthropic_messages"
 
 
-def search(*queries: str, sources: tuple[Source, ...] = (), carried: bool = True) -> Opaque:
+def search(*queries: str, sources: tuple[Source, ...] = (), round_trip: bool = True) -> Opaque:
     found = Search(queries, sources)
-    return Opaque(MESSAGES, "web_search_tool_result", {}, "/content/1", round_trip=carried, search=found)
+    return Opaque(MESSAGES, "web_search_tool_result", {}, "/content/1", round_trip=round_trip, search=found)
 
 
 SOURCES = (Source("https://x", "X"), Source("https://y"))
@@ -285,7 +286,7 @@ def test_a_search_is_an_item_with_its_progress(event: Opaque, action: dict[str, 
 
 
 def test_a_search_that_cannot_return_to_its_vendor_is_a_loss() -> None:
-    response_payloads(search("cats", carried=False), lost=("/content/1",))
+    response_payloads(search("cats", round_trip=False), lost=("/content/1",))
 
 
 def test_a_search_follows_its_signature() -> None:

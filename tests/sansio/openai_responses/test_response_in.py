@@ -15,11 +15,11 @@ from responses_upstream import (
     CONTEXT,
     COUNTED,
     CUT,
+    ENCRYPTED,
     HEAD,
     ORIGIN,
     REASONING,
     REASONING_ADDED,
-    SEALED,
     SEARCH,
     SIGNATURE_END,
     STARTED,
@@ -248,7 +248,7 @@ def test_another_service_tier_at_the_end_is_in_the_usage(
 
 
 def test_a_whole_response_is_read_like_the_end_of_a_stream() -> None:
-    body = ended(SEALED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
+    body = ended(ENCRYPTED, message(text_part("Hello")), {**CALL, "arguments": "{}"}, SEARCH)["response"]
     assert SPEC.read_whole(body, CONTEXT, Ledger()) == [
         STARTED,
         THINKING,
@@ -332,7 +332,7 @@ def test_a_delta_for_an_item_of_another_kind_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("added", "own", "odd"),
+    ("added", "matching", "odd"),
     [
         (ADDED, delta("a"), [arguments("x"), summary("x")]),
         (REASONING_ADDED, summary("a"), [arguments("x"), delta("x")]),
@@ -340,9 +340,11 @@ def test_a_delta_for_an_item_of_another_kind_is_ignored() -> None:
     ],
 )
 def test_deltas_of_another_kind_are_not_put_into_an_item(
-    added: dict[str, Any], own: dict[str, Any], odd: list[dict[str, Any]]
+    added: dict[str, Any], matching: dict[str, Any], odd: list[dict[str, Any]]
 ) -> None:
-    assert events_of(created(), added, own, *odd, BARE_FINAL) == events_of(created(), added, own, BARE_FINAL)
+    assert events_of(created(), added, matching, *odd, BARE_FINAL) == events_of(
+        created(), added, matching, BARE_FINAL
+    )
 
 
 AUTO = {"type": "response.created", "response": {**HEAD, "service_tier": "auto"}}

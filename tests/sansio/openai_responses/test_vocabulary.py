@@ -120,11 +120,11 @@ def test_input_items(subtests: pytest.Subtests) -> None:
             assert [type(each).__name__ for message in request.messages for each in message.parts] == (
                 [] if part is None else [part]
             )
-            foreign, own = Ledger(), Ledger()
+            foreign, same_protocol = Ledger(), Ledger()
             strip_extensions(request, pass_context(request, foreign))
             assert [loss.code.value for loss in foreign] == losses
-            assert SPEC.write_request(request, Capabilities(), own) == body
-            assert list(own) == []
+            assert SPEC.write_request(request, Capabilities(), same_protocol) == body
+            assert list(same_protocol) == []
 
 
 # type -> its form in the document: typed, with a use, with a function in its place, or opaque.

@@ -37,7 +37,7 @@ def request(*messages: Message, tools: tuple[Tool, ...] = (), **more: object) ->
 
 
 def test_parts_of_every_protocol_are_no_losses() -> None:
-    given = request(
+    requested = request(
         Message("user", (Text("a"), Media("image", "url", "https://x"))),
         Message("assistant", (Reasoning("t"), Refusal("r"), ToolCall("c", "look", "{}"))),
         Message("user", (ToolResult("c", (Text("b"),)),)),
@@ -45,23 +45,23 @@ def test_parts_of_every_protocol_are_no_losses() -> None:
         reasoning=ReasoningConfig(effort="low"),
         response_format=ResponseFormat(),
     )
-    out, losses = left(given)
-    assert out is given
+    out, losses = left(requested)
+    assert out is requested
     assert losses == []
 
 
 def test_references_to_the_vendors_store_are_refused() -> None:
     held: dict[Param, str] = {"thread": "no_thread"}
     refuse_server_state(request(params={"temperature": 1}), held)
-    given = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
+    requested = request(params={"thread": {"id": 1}}, param_paths={"thread": "/more/thread"})
     with pytest.raises(RequestRefused, match=r"^more\.thread: .* send all its messages") as caught:
-        refuse_server_state(given, held)
+        refuse_server_state(requested, held)
     error = caught.value
     assert (error.status, error.code, error.path) == (400, "no_thread", "/more/thread")
 
 
 def test_every_unknown_field_is_recorded_once() -> None:
-    given = request(
+    requested = request(
         Message(
             "user",
             (
@@ -89,8 +89,8 @@ def test_every_unknown_field_is_recorded_once() -> None:
         response_format=ResponseFormat(extra=X, path="/f"),
         extra=X,
     )
-    out, losses = left(given)
-    assert out is given
+    out, losses = left(requested)
+    assert out is requested
     paths = [path for _, path in losses]
     assert paths == [
         *["/x", "/t/0/x", "/t/1/x", "/r/x", "/f/x", "/m/0/x", "/m/0/y~1z", "/m/0/0/x", "/m/0/1/x"],
@@ -101,12 +101,12 @@ def test_every_unknown_field_is_recorded_once() -> None:
 
 def test_fields_of_the_own_protocol_are_not_unknown() -> None:
     defined = frozenset({"caller", "edits"})
-    given = request(
+    requested = request(
         Message("assistant", (ToolCall("c", "look", "{}", extra={"caller": "code", "x": 1}, path="/m/0/0"),)),
         extra={"management": {"edits": [], "caller": 1}, "other": {"edits": [], "x": 1}, "empty": {}},
         defined=defined,
     )
-    _, losses = left(given)
+    _, losses = left(requested)
     assert losses == [
         (LossCode.DROPPED, "/management"),
         (LossCode.UNKNOWN_FIELD, "/other"),
@@ -123,13 +123,13 @@ def test_corrections_by_the_reader_are_recorded() -> None:
 
 
 def test_namespaces_are_taken_apart() -> None:
-    given = request(
+    requested = request(
         namespaces=(
             Namespace("Files.", extra=X, path="/t/0"),
             Namespace(path="/t/1"),
         )
     )
-    _, losses = left(given)
+    _, losses = left(requested)
     assert losses == [(LossCode.DROPPED, "/t/0/description"), (LossCode.UNKNOWN_FIELD, "/t/0/x")]
 
 
@@ -138,12 +138,12 @@ def test_parts_without_a_counterpart_leave_their_text() -> None:
     mute = OpaquePart("toy", "blob", {"b": 1}, "/q")
     plain = Text("words", path="/p", rendered=True)
     quiet = Message("user", (Text("a"), mute, ToolResult("c", (mute,))))
-    given = request(
+    requested = request(
         quiet,
         Message("user", (Text("a"), has_content, mute, has_content)),
         Message("user", (ToolResult("c", (Text("b"), has_content)), ToolResult("d", (Text("b"),)))),
     )
-    out, losses = left(given)
+    out, losses = left(requested)
     assert out.messages[0] is quiet
     assert out.messages[1].parts == (Text("a"), plain, mute, plain)
     assert out.messages[2].parts == (ToolResult("c", (Text("b"), plain)), ToolResult("d", (Text("b"),)))
@@ -172,7 +172,7 @@ LOADED = msgspec.structs.replace(LATE, deferred=False)
 
 
 @pytest.mark.parametrize(
-    ("given", "tools"),
+    ("requested", "tools"),
     [
         pytest.param(request(tools=(LATE, OTHER)), (OTHER,), id="nothing has found it"),
         (request(tools=(LATE, CLIENT_SEARCHES)), (CLIENT_SEARCHES,)),
@@ -184,8 +184,8 @@ LOADED = msgspec.structs.replace(LATE, deferred=False)
     ],
 )
 def test_a_tool_whose_loading_is_deferred_waits_until_it_is_found(
-    given: Request, tools: tuple[Tool, ...]
+    requested: Request, tools: tuple[Tool, ...]
 ) -> None:
-    out, losses = left(given)
+    out, losses = left(requested)
     assert out.tools == tools
-    assert losses == ([(LossCode.DROPPED, "/t/0")] if len(tools) < len(given.tools) else [])
+    assert losses == ([(LossCode.DROPPED, "/t/0")] if len(tools) < len(requested.tools) else [])

@@ -27,9 +27,9 @@ SHORT = {
 }
 
 
-def unwrapped(pieces: list[str]) -> tuple[str, bool]:
+def unwrapped(fragments: list[str]) -> tuple[str, bool]:
     unwrapper = InputUnwrapper()
-    text = "".join([unwrapper.feed(piece) for piece in pieces])
+    text = "".join([unwrapper.feed(fragment) for fragment in fragments])
     return text + unwrapper.finish(), unwrapper.exact
 
 
@@ -66,10 +66,10 @@ def test_wrap_input(text: str) -> None:
 
 @PROPERTY
 @given(st.lists(texts, max_size=4))
-def test_wrapped_piece_by_piece(pieces: list[str]) -> None:
+def test_wrapped_piece_by_piece(fragments: list[str]) -> None:
     wrapper = InputWrapper()
-    out = "".join([wrapper.feed(piece) for piece in pieces]) + wrapper.finish()
-    assert json.loads(out) == json.loads(wrap_input("".join(pieces)))
+    out = "".join([wrapper.feed(fragment) for fragment in fragments]) + wrapper.finish()
+    assert json.loads(out) == json.loads(wrap_input("".join(fragments)))
     assert wrapper.exact
     assert unwrapped([out]) == (json.loads(out)["input"], True)
 
@@ -136,14 +136,25 @@ AGREED_SHAPES: list[tuple[str, str]] = [
 def test_agreed_shape(subtests: pytest.Subtests) -> None:
     for source, text in AGREED_SHAPES:
         with subtests.test(source=source, text=text):
-            for pieces in all_ways(source):
-                assert unwrapped(pieces) == (text, True)
+            for fragments in all_ways(source):
+                assert unwrapped(fragments) == (text, True)
 
 
 def test_the_input_streams() -> None:
     unwrapper = InputUnwrapper()
-    pieces = ['{"inp', 'ut": "ab', "c\\", "n", "\\u00", "e9\\ud83d", "\\ude", "00!", '"', "}"]
-    assert [unwrapper.feed(piece) for piece in pieces] == ["", "ab", "c", "\n", "", "é", "", "😀!", "", ""]
+    fragments = ['{"inp', 'ut": "ab', "c\\", "n", "\\u00", "e9\\ud83d", "\\ude", "00!", '"', "}"]
+    assert [unwrapper.feed(fragment) for fragment in fragments] == [
+        "",
+        "ab",
+        "c",
+        "\n",
+        "",
+        "é",
+        "",
+        "😀!",
+        "",
+        "",
+    ]
     assert (unwrapper.finish(), unwrapper.exact) == ("", True)
 
 
@@ -206,15 +217,15 @@ WRONG_ESCAPES: dict[str, tuple[str, str]] = {
 def test_other_shapes(subtests: pytest.Subtests) -> None:
     for case, (source, text) in (OTHER | BROKEN_OFF).items():
         with subtests.test(case=case):
-            for pieces in all_ways(source) if len(source) < 100 else [[source], one_by_one(source)]:
-                assert unwrapped(pieces) == (text, False)
+            for fragments in all_ways(source) if len(source) < 100 else [[source], one_by_one(source)]:
+                assert unwrapped(fragments) == (text, False)
 
 
 def test_wrong_escapes(subtests: pytest.Subtests) -> None:
     for case, (source, text) in WRONG_ESCAPES.items():
         with subtests.test(case=case):
-            for pieces in all_ways(source):
-                assert unwrapped(pieces) == (text, True)
+            for fragments in all_ways(source):
+                assert unwrapped(fragments) == (text, True)
 
 
 @PROPERTY
@@ -247,7 +258,7 @@ def test_endless_blanks_before_the_string_stay_linear() -> None:
     start = time.process_time()
     for _ in range(100_000):
         unwrapper.feed("    ")
-    for piece in one_by_one('{"input":"a"}'):
-        unwrapper.feed(piece)
+    for fragment in one_by_one('{"input":"a"}'):
+        unwrapper.feed(fragment)
     assert (unwrapper.finish(), unwrapper.exact) == ("", True)
     assert time.process_time() - start < 5

@@ -26,9 +26,9 @@ def history(text: str) -> tuple[Message, ...]:
     """
     messages = []
     for at, line in enumerate(filter(None, map(str.strip, text.split("|")))):
-        role, _, rest = line.partition(":")
+        role, _, names = line.partition(":")
         parts = []
-        for number, word in enumerate(rest.split()):
+        for number, word in enumerate(names.split()):
             path = f"/{at}/{number}"
             kind = ToolKind.CUSTOM if word.endswith("*") else ToolKind.FUNCTION
             name = word[1:].rstrip("*")
@@ -56,17 +56,17 @@ LETTERS = {value: key for key, value in ROLES.items()}
 def reported(messages: tuple[Message, ...]) -> str:
     lines = []
     for message in messages:
-        words = []
+        names = []
         for part in message.parts:
             if isinstance(part, ToolCall):
-                words.append("C" + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
+                names.append("C" + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
             elif isinstance(part, ToolResult):
                 missing = part.parts == (Text(MISSING, path=part.path),) and part.is_error is True
-                words.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
+                names.append(("?" if missing else "R") + part.call_id + "*" * (part.kind is ToolKind.CUSTOM))
             else:
-                said = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
-                words.append({Media: "M", Reasoning: "H"}.get(type(part)) or said)
-        lines.append(f"{LETTERS[message.role]}:{' '.join(words)}")
+                text = "O" if getattr(part, "text", "") == MARKED else getattr(part, "text", "")
+                names.append({Media: "M", Reasoning: "H"}.get(type(part)) or text)
+        lines.append(f"{LETTERS[message.role]}:{' '.join(names)}")
     return " | ".join(lines)
 
 
@@ -156,8 +156,8 @@ def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
     )
 
 
-WORDS = st.sampled_from(["t", "E", "M", "Cx", "Cy", "Cz", "Rx", "Ry", "Rz"])
-LINES = st.tuples(st.sampled_from("auuas"), st.lists(WORDS, max_size=4)).map(
+PART_NAMES = st.sampled_from(["t", "E", "M", "Cx", "Cy", "Cz", "Rx", "Ry", "Rz"])
+LINES = st.tuples(st.sampled_from("auuas"), st.lists(PART_NAMES, max_size=4)).map(
     lambda line: f"{line[0]}:{' '.join(line[1])}"
 )
 

@@ -112,7 +112,7 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "form", "left", "words"),
+    ("capabilities", "form", "left", "phrases"),
     [
         (OBJECT, FORM, ANY, ["what it is", '{"type":"object","properties":{"a":{"type":"integer"}}}']),
         (NONE, LIST, None, ['{"type":"array"}']),
@@ -120,7 +120,7 @@ def test_by_a_tool(form: ResponseFormat, description: str, parameters: Any, stri
     ],
 )
 def test_json_requested_by_an_instruction(
-    capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, words: list[str]
+    capabilities: Capabilities, form: ResponseFormat, left: ResponseFormat | None, phrases: list[str]
 ) -> None:
     ledger = Ledger()
     context = pass_context(requested(form), ledger, capabilities)
@@ -131,7 +131,7 @@ def test_json_requested_by_an_instruction(
     assert (first, last) == requested().messages
     assert reported.role == "system"
     assert isinstance(reported.parts[0], Text)
-    assert all(word in reported.parts[0].text for word in ["Answer with one JSON value", *words])
+    assert all(word in reported.parts[0].text for word in ["Answer with one JSON value", *phrases])
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.ALTERED, "/format")]
 
 
@@ -149,13 +149,13 @@ def staged(stage: JsonToolStage | CodeFenceStage, events: list[Event]) -> list[E
     return [each for event in events for each in stage.send(event)]
 
 
-def tool(block: int, *pieces: str, name: str = JSON_TOOL) -> list[Event]:
+def tool(block: int, *texts: str, name: str = JSON_TOOL) -> list[Event]:
     start = BlockStarted(block, BlockKind.TOOL_CALL, tool=ToolHead(f"c{block}", name))
-    return [start, *[ArgumentsDelta(block, each) for each in pieces], BlockEnded(block)]
+    return [start, *[ArgumentsDelta(block, each) for each in texts], BlockEnded(block)]
 
 
-def text(block: int, *pieces: str) -> list[Event]:
-    return [start_of(BlockKind.TEXT, block), *[TextDelta(block, each) for each in pieces], BlockEnded(block)]
+def text(block: int, *texts: str) -> list[Event]:
+    return [start_of(BlockKind.TEXT, block), *[TextDelta(block, each) for each in texts], BlockEnded(block)]
 
 
 ANOTHER = tool(1, "{}", name="other")
@@ -211,8 +211,8 @@ def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
     for fenced, bare in FENCES:
         with subtests.test(fenced=fenced, bare=bare):
             for size in (1, 2, 3, 100):
-                pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
-                out = staged(CodeFenceStage(), [STARTED, *text(0, *pieces), END, ENDED])
+                texts = [fenced[at : at + size] for at in range(0, len(fenced), size)]
+                out = staged(CodeFenceStage(), [STARTED, *text(0, *texts), END, ENDED])
                 assert "".join(each.text for each in out if isinstance(each, TextDelta)) == bare
                 assert all(each.text for each in out if isinstance(each, TextDelta))
                 assert [type(each) for each in out if not isinstance(each, TextDelta)] == [
@@ -223,8 +223,8 @@ def test_a_markdown_fence_is_removed(subtests: pytest.Subtests) -> None:
 @given(st.text("`a\n {", max_size=20), st.integers(1, 5))
 def test_any_cut_of_a_fence_gives_the_same(fenced: str, size: int) -> None:
     def bare(size: int) -> str:
-        pieces = [fenced[at : at + size] for at in range(0, len(fenced), size)]
-        out = staged(CodeFenceStage(), text(0, *pieces))
+        texts = [fenced[at : at + size] for at in range(0, len(fenced), size)]
+        out = staged(CodeFenceStage(), text(0, *texts))
         return "".join(each.text for each in out if isinstance(each, TextDelta))
 
     assert bare(size) == bare(100)

@@ -22,7 +22,7 @@ from dragoman._transforms.reasoning_cache import ReasoningCacheStage, restore_re
 
 CALL = ToolCall("c1", "look", "{}")
 OTHER = ToolCall("c2", "look", "{}")
-KEPT = (Reasoning("", SIGNATURE), Reasoning("", None))
+CACHED = (Reasoning("", SIGNATURE), Reasoning("", None))
 
 
 def recalled(
@@ -30,13 +30,13 @@ def recalled(
 ) -> tuple[tuple[Message, ...], list[tuple[str, ...]]]:
     requested: list[tuple[str, ...]] = []
 
-    def recall(calls: tuple[str, ...]) -> Sequence[Reasoning] | None:
+    def look_up(calls: tuple[str, ...]) -> Sequence[Reasoning] | None:
         requested.append(calls)
-        return KEPT if calls == known else None
+        return CACHED if calls == known else None
 
     request = Request("toy", "m", messages, {})
     client = toy(clients_drop_signatures=True)
-    out = restore_reasoning(request, pass_context(request, client=client, reasoning_lookup=recall))
+    out = restore_reasoning(request, pass_context(request, client=client, reasoning_lookup=look_up))
     assert (out is request) is (out.messages == messages)
     return out.messages, requested
 
@@ -53,13 +53,13 @@ def test_a_turn_with_calls_gets_its_reasoning_back() -> None:
 def test_readable_reasoning_is_replaced_by_the_signed_one() -> None:
     turn = Message("assistant", (Reasoning("hm"), CALL))
     messages, _ = recalled(turn, known=("c1",))
-    assert messages[0].parts == (*KEPT, CALL)
+    assert messages[0].parts == (*CACHED, CALL)
 
 
 def test_unsigned_reasoning_of_the_clients_protocol_is_replaced() -> None:
     turn = Message("assistant", (Reasoning("hm", Signature("toy", {"reasoning_content": "hm"})), CALL))
     messages, _ = recalled(turn, known=("c1",))
-    assert messages[0].parts == (*KEPT, CALL)
+    assert messages[0].parts == (*CACHED, CALL)
     assert recalled(turn)[0] == (turn,)  # nothing was kept
 
 
@@ -77,14 +77,14 @@ def test_a_turn_that_is_not_cached_is_unchanged() -> None:
     assert recalled(turn) == ((turn,), [("c1",)])
 
 
-def kept(*events: Event) -> object:
+def cached(*events: Event) -> object:
     reasoning_cache = ReasoningCacheStage()
     for event in events:
         assert reasoning_cache.send(event) == (event,)
     return reasoning_cache.cached_reasoning()
 
 
-THINKS: list[Event] = [
+REASONING: list[Event] = [
     start_of(BlockKind.REASONING),
     ReasoningDelta(0, "hm"),
     SignatureDelta(0, SIGNATURE),
@@ -95,12 +95,12 @@ END: list[Event] = [Stopped(StopReason.TOOL_USE), ENDED]
 
 
 def test_calls_and_signatures_are_kept() -> None:
-    assert kept(STARTED, *THINKS, *CALLS, *END) == (("call-1",), (Reasoning("", SIGNATURE),))
+    assert cached(STARTED, *REASONING, *CALLS, *END) == (("call-1",), (Reasoning("", SIGNATURE),))
 
 
 def test_without_calls_or_signatures_nothing_is_kept() -> None:
-    assert kept(STARTED, *THINKS, *END) is None
-    assert kept(STARTED, *CALLS, *END) is None
+    assert cached(STARTED, *REASONING, *END) is None
+    assert cached(STARTED, *CALLS, *END) is None
 
 
 def test_other_choices_are_not_kept() -> None:
@@ -110,4 +110,4 @@ def test_other_choices_are_not_kept() -> None:
         BlockEnded(2),
         start_of(BlockKind.TOOL_CALL, 3, 1),
     ]
-    assert kept(STARTED, *others) is None
+    assert cached(STARTED, *others) is None

@@ -38,8 +38,8 @@ REQUIRED, NAMED = ToolChoice("required"), ToolChoice("named", "look")
 END = Stopped(StopReason.END)
 
 
-def text(*pieces: str, block: int = 0, choice: int = 0) -> list[Event]:
-    deltas = [TextDelta(block, piece) for piece in pieces]
+def text(*texts: str, block: int = 0, choice: int = 0) -> list[Event]:
+    deltas = [TextDelta(block, text) for text in texts]
     return [start_of(BlockKind.TEXT, block, choice), *deltas, BlockEnded(block)]
 
 
@@ -103,15 +103,15 @@ def test_schemas(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "pieces", "why"),
+    ("form", "texts", "why"),
     [
         (ResponseFormat({"pattern": "^a"}), ['"a"'], "the schema has keywords that are not checked"),
         (FORM, ["x" * MAX_TEXT, "x", "x"], f"it has more than {MAX_TEXT} characters"),
     ],
 )
-def test_what_cannot_be_checked_is_unchecked(form: ResponseFormat, pieces: list[str], why: str) -> None:
+def test_what_cannot_be_checked_is_unchecked(form: ResponseFormat, texts: list[str], why: str) -> None:
     path = "unchecked /content: not checked against the requested schema"
-    assert reported([*text(*pieces), END], form) == [f"{path}: {why}"]
+    assert reported([*text(*texts), END], form) == [f"{path}: {why}"]
 
 
 NO_CALL = "breach /tool_calls: a tool call was required, and the model made none"

@@ -109,7 +109,7 @@ BLOCK = Opaque("upstream", "thing", {"n": 1}, "/blocks/3", 2)
 SEARCH = Opaque("upstream", "search", {"n": 1}, "/blocks/3", search=FOUND)
 ASIDE = Opaque("upstream", "progress", {"n": 1}, "/blocks/3", round_trip=False)
 LARGE = Opaque("upstream", "picture", {"data": "x" * MAX_WRAPPED_BYTES}, "/blocks/3")
-OWN = Opaque("client", "thing", {"n": 1})
+OPAQUE = Opaque("client", "thing", {"n": 1})
 
 
 def wrapped(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Event]:
@@ -120,22 +120,22 @@ def wrapped(opaque: Opaque, block: int = 1 << 40, model: str = "big") -> list[Ev
     ]
 
 
-KEEPS = {"returns_signatures": True}
+RELAYS = {"returns_signatures": True}
 SHOWS = {"shows_searches": True}
 
 
 @pytest.mark.parametrize(
     ("event", "habits", "expected", "code"),
     [
-        (OWN, KEEPS, [OWN], None),
-        (BLOCK, KEEPS, wrapped(BLOCK), LossCode.WRAPPED),
+        (OPAQUE, RELAYS, [OPAQUE], None),
+        (BLOCK, RELAYS, wrapped(BLOCK), LossCode.WRAPPED),
         (BLOCK, {}, [], LossCode.UNKNOWN_KIND),
         (BLOCK, SHOWS, [], LossCode.UNKNOWN_KIND),
-        (SEARCH, KEEPS, wrapped(SEARCH), LossCode.WRAPPED),
-        (SEARCH, KEEPS | SHOWS, [*wrapped(SEARCH), SEARCH], LossCode.WRAPPED),
+        (SEARCH, RELAYS, wrapped(SEARCH), LossCode.WRAPPED),
+        (SEARCH, RELAYS | SHOWS, [*wrapped(SEARCH), SEARCH], LossCode.WRAPPED),
         (SEARCH, SHOWS, [SEARCH], None),
-        (ASIDE, KEEPS, [], LossCode.UNKNOWN_KIND),
-        (LARGE, KEEPS, [], LossCode.DROPPED),
+        (ASIDE, RELAYS, [], LossCode.UNKNOWN_KIND),
+        (LARGE, RELAYS, [], LossCode.DROPPED),
     ],
 )
 def test_blocks_without_a_form(
@@ -145,5 +145,5 @@ def test_blocks_without_a_form(
 
 
 def test_each_signature_has_its_own_block() -> None:
-    out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **KEEPS)
+    out, _ = staged([BLOCK, TextDelta(0, "a"), BLOCK], model="", **RELAYS)
     assert out == [*wrapped(BLOCK, model=""), TextDelta(0, "a"), *wrapped(BLOCK, (1 << 40) + 1, model="")]

@@ -48,8 +48,8 @@ def staged(stops: list[str], events: list[Event], *, single_choice: bool = True)
     return out
 
 
-def response(*pieces: str) -> list[Event]:
-    return [STARTED, start_of(TEXT), *[TextDelta(0, each) for each in pieces], BlockEnded(0), END, ENDED]
+def response(*texts: str) -> list[Event]:
+    return [STARTED, start_of(TEXT), *[TextDelta(0, each) for each in texts], BlockEnded(0), END, ENDED]
 
 
 def texts(events: list[Event]) -> list[str]:
@@ -57,7 +57,7 @@ def texts(events: list[Event]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("stops", "pieces", "shown", "found"),
+    ("stops", "deltas", "shown", "found"),
     [
         (["X"], ["abc"], ["abc"], None),
         (["X"], ["abXc"], ["ab"], "X"),
@@ -76,9 +76,9 @@ def texts(events: list[Event]) -> list[str]:
     ],
 )
 def test_text_up_to_the_first_sequence(
-    stops: list[str], pieces: list[str], shown: list[str], found: str | None
+    stops: list[str], deltas: list[str], shown: list[str], found: str | None
 ) -> None:
-    out = staged(stops, response(*pieces))
+    out = staged(stops, response(*deltas))
     assert texts(out) == shown
     assert [each for each in out if isinstance(each, Stopped)] == [END if found is None else hit(found)]
     assert out[-1] == ENDED
@@ -125,8 +125,8 @@ def test_arguments_are_not_looked_at() -> None:
 
 
 def test_refusals_are_not_looked_at() -> None:
-    said = [start_of(BlockKind.REFUSAL), TextDelta(0, "X"), BlockEnded(0)]
-    assert staged(["X"], [STARTED, *said, END, ENDED]) == [STARTED, *said, END, ENDED]
+    refusal = [start_of(BlockKind.REFUSAL), TextDelta(0, "X"), BlockEnded(0)]
+    assert staged(["X"], [STARTED, *refusal, END, ENDED]) == [STARTED, *refusal, END, ENDED]
 
 
 def test_annotations_follow_their_text() -> None:
@@ -198,10 +198,10 @@ def test_a_failure_sends_waiting_blocks_first() -> None:
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
     st.lists(st.text("abc", max_size=5), max_size=8),
 )
-def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[str]) -> None:
-    text = "".join(pieces)
+def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], deltas: list[str]) -> None:
+    text = "".join(deltas)
     first = min(((text.find(each), each) for each in stops if each in text), default=None)
-    out = staged(stops, response(*[each for each in pieces if each]))
+    out = staged(stops, response(*[each for each in deltas if each]))
     if first is None:
         assert "".join(texts(out)) == text
         return
@@ -214,7 +214,7 @@ def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[
 
 
 @pytest.mark.parametrize(
-    ("value", "most", "theirs", "ours", "lost"),
+    ("value", "limit", "theirs", "ours", "lost"),
     [
         ("X", None, "X", (), []),
         (["X"], 1, ["X"], (), []),
@@ -229,8 +229,8 @@ def test_any_cut_gives_what_the_whole_text_gives(stops: list[str], pieces: list[
     ],
 )
 def test_which_stop_sequences_are_sent(
-    value: Any, most: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
+    value: Any, limit: int | None, theirs: Any, ours: tuple[str, ...], lost: list[str]
 ) -> None:
     ledger = Ledger()
-    assert split_stop_sequences(value, most, "/stop", ledger) == (theirs, ours)
+    assert split_stop_sequences(value, limit, "/stop", ledger) == (theirs, ours)
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in lost]

@@ -37,12 +37,12 @@ WRAPPED = Undo({"patch": ToolOrigin("patch", None, CUSTOM, wrapped=True)})
 
 
 def call(
-    call_id: str, name: str, *pieces: str, block: int = 0, complete: bool = True, **head: object
+    call_id: str, name: str, *fragments: str, block: int = 0, complete: bool = True, **head: object
 ) -> list[Event]:
     tool = ToolHead(call_id, name, **head)  # type: ignore[arg-type]
     return [
         BlockStarted(block, BlockKind.TOOL_CALL, tool=tool),
-        *[ArgumentsDelta(block, piece) for piece in pieces],
+        *[ArgumentsDelta(block, fragment) for fragment in fragments],
         BlockEnded(block, complete),
     ]
 
@@ -78,9 +78,9 @@ def test_everything_else_passes(events: list[Event]) -> None:
 # Arguments
 
 
-@pytest.mark.parametrize("pieces", [(), ("",), (" ",), ("", "\n", "")])
-def test_no_arguments_are_an_empty_object(pieces: tuple[str, ...]) -> None:
-    events = call("c1", "look", *pieces)
+@pytest.mark.parametrize("fragments", [(), ("",), (" ",), ("", "\n", "")])
+def test_no_arguments_are_an_empty_object(fragments: tuple[str, ...]) -> None:
+    events = call("c1", "look", *fragments)
     assert staged(events)[0] == [*events[:-1], ArgumentsDelta(0, "{}"), BlockEnded(0)]
 
 
@@ -136,8 +136,8 @@ def folded_input(events: list[Event]) -> str:
 
 @pytest.mark.parametrize("text", ["", "plain", 'two\nlines "quoted" \\ 😀'])
 def test_wrapped_input_comes_out(text: str) -> None:
-    for pieces in all_ways(wrap_input(text)):
-        out, ledger = staged(call("c1", "patch", *pieces), WRAPPED)
+    for fragments in all_ways(wrap_input(text)):
+        out, ledger = staged(call("c1", "patch", *fragments), WRAPPED)
         assert out[0] == call("c1", "patch", kind=CUSTOM)[0]
         assert folded_input(out) == text
         assert len(ledger) == 0
@@ -164,11 +164,11 @@ def test_a_custom_call_to_a_wrapped_tool_stays_free_text() -> None:
 # Clients that have less than the upstream
 
 
-@pytest.mark.parametrize("pieces", [(), ("a",), ("a ", '"b"', "\n", "\ud83d", "\ude00")])
-def test_a_custom_call_for_a_client_without_them(pieces: tuple[str, ...]) -> None:
-    out, ledger = staged(call("c1", "run", *pieces, kind=CUSTOM), rule=FUNCTIONS)
+@pytest.mark.parametrize("fragments", [(), ("a",), ("a ", '"b"', "\n", "\ud83d", "\ude00")])
+def test_a_custom_call_for_a_client_without_them(fragments: tuple[str, ...]) -> None:
+    out, ledger = staged(call("c1", "run", *fragments, kind=CUSTOM), rule=FUNCTIONS)
     assert out[0] == call("c1", "run")[0]
-    assert json.loads(folded_input(out)) == json.loads(wrap_input("".join(pieces)))
+    assert json.loads(folded_input(out)) == json.loads(wrap_input("".join(fragments)))
     assert len(ledger) == 0
 
 
@@ -273,7 +273,7 @@ CHECKED = Undo({"count": ToolOrigin("count", None, CUSTOM, wrapped=True, grammar
 
 
 @pytest.mark.parametrize(
-    ("pieces", "complete", "judged", "breach"),
+    ("fragments", "complete", "checked", "breach"),
     [
         (['{"input":"12', '34"}'], True, ["1234"], False),
         (['{"input":"1x', '"}'], True, ["1x"], True),
@@ -282,7 +282,7 @@ CHECKED = Undo({"count": ToolOrigin("count", None, CUSTOM, wrapped=True, grammar
     ],
 )
 def test_input_is_checked_by_its_grammar(
-    pieces: list[str], complete: bool, judged: list[str], breach: bool
+    fragments: list[str], complete: bool, checked: list[str], breach: bool
 ) -> None:
     requested: list[str] = []
 
@@ -293,9 +293,9 @@ def test_input_is_checked_by_its_grammar(
 
     ledger = Ledger()
     stage = ToolCallStage(CHECKED, EVERYTHING, "0123456789", ledger, check)
-    out = [each for event in call("c", "count", *pieces, complete=complete) for each in stage.send(event)]
+    out = [each for event in call("c", "count", *fragments, complete=complete) for each in stage.send(event)]
     assert "".join(each.text for each in out if isinstance(each, ArgumentsDelta))
-    assert requested == judged
+    assert requested == checked
     losses = {(loss.code, loss.path) for loss in ledger}
     assert ((LossCode.BREACH, "/tool_calls/c/input") in losses) is breach
 

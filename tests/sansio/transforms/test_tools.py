@@ -44,11 +44,11 @@ def request(
 
 
 def fitted(
-    given_request: Request, rule: ToolLimits, capabilities: Capabilities = Capabilities()
+    requested: Request, rule: ToolLimits, capabilities: Capabilities = Capabilities()
 ) -> tuple[Request, Undo, Ledger]:
     ledger = Ledger()
-    context = pass_context(given_request, ledger, capabilities, limits=rule)
-    return fit_tools(given_request, context), context.undo, ledger
+    context = pass_context(requested, ledger, capabilities, limits=rule)
+    return fit_tools(requested, context), context.undo, ledger
 
 
 # Names
@@ -137,16 +137,16 @@ def test_call_and_result_keep_the_same_id(rule: ToolLimits) -> None:
 
 
 def test_tools_that_fit_are_unchanged() -> None:
-    given_request = request(
+    requested = request(
         FunctionTool("look"),
         HostedTool("toy", "web_search", {"type": "web_search"}),
         parts=(Text("a"), ToolCall("c1", "look", "{}"), ToolResult("c1", (Text("b"),))),
         choice=ToolChoice("named", name="look"),
     )
-    out, undo, ledger = fitted(given_request, PLAIN)
-    assert out == given_request
-    assert out.messages[0] is given_request.messages[0]
-    assert (out.tools[0], undo.origins, len(ledger)) == (given_request.tools[0], {}, 0)
+    out, undo, ledger = fitted(requested, PLAIN)
+    assert out == requested
+    assert out.messages[0] is requested.messages[0]
+    assert (out.tools[0], undo.origins, len(ledger)) == (requested.tools[0], {}, 0)
 
 
 def test_an_empty_request() -> None:
@@ -159,13 +159,13 @@ def test_an_empty_request() -> None:
 
 def test_a_renamed_function() -> None:
     wire = fit_name("fs.read", None, PLAIN)
-    given_request = request(
+    requested = request(
         FunctionTool("fs.read", "Reads.", {"type": "object"}, path="/tools/0"),
         FunctionTool("look"),
         parts=(ToolCall("c1", "fs.read", '{"a":1}'), ToolCall("c2", "look", "{}")),
         choice=ToolChoice("named", name="fs.read"),
     )
-    out, undo, ledger = fitted(given_request, PLAIN)
+    out, undo, ledger = fitted(requested, PLAIN)
     assert out.tools == (
         FunctionTool(wire, "Reads.", {"type": "object"}, path="/tools/0"),
         FunctionTool("look"),
@@ -177,13 +177,13 @@ def test_a_renamed_function() -> None:
 
 
 def test_a_namespace_without_namespaces() -> None:
-    given_request = request(
+    requested = request(
         FunctionTool("read", namespace="fs"),
         CustomTool("edit", namespace="fs"),
         parts=(ToolCall("c1", "read", "{}", namespace="fs"),),
         choice=ToolChoice("named", name="read", namespace="fs"),
     )
-    out, undo, _ = fitted(given_request, CUSTOM)
+    out, undo, _ = fitted(requested, CUSTOM)
     assert out.tools == (FunctionTool("fs__read"), CustomTool("fs__edit"))
     assert out.messages[0].parts == (ToolCall("c1", "fs__read", "{}"),)
     assert out.tool_choice == ToolChoice("named", name="fs__read")
@@ -195,21 +195,21 @@ def test_a_namespace_without_namespaces() -> None:
 
 def test_a_namespace_with_namespaces() -> None:
     tools = (FunctionTool("read", namespace="fs"), FunctionTool("read", namespace="db"), FunctionTool("read"))
-    given_request = request(*tools, parts=(ToolCall("c1", "read", "{}", namespace="db"),))
-    out, undo, _ = fitted(given_request, SPACES)
-    assert (out, undo.origins) == (given_request, {})
+    requested = request(*tools, parts=(ToolCall("c1", "read", "{}", namespace="db"),))
+    out, undo, _ = fitted(requested, SPACES)
+    assert (out, undo.origins) == (requested, {})
 
 
 @pytest.mark.parametrize("rule", [PLAIN, SPACES], ids=["flat", "spaces"])
 def test_collisions(rule: ToolLimits) -> None:
     """A tool has the name that another tool's name is mapped to: the later one gets another name."""
     shortened = fit_name("fs.read", None, rule)
-    given_request = request(
+    requested = request(
         FunctionTool("fs.read"),
         FunctionTool(shortened),
         parts=(ToolCall("c1", "fs.read", "{}"), ToolCall("c2", shortened, "{}")),
     )
-    out, undo, _ = fitted(given_request, rule)
+    out, undo, _ = fitted(requested, rule)
     first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
     assert first == shortened
     assert second != shortened
@@ -221,8 +221,8 @@ def test_collisions(rule: ToolLimits) -> None:
 
 
 def test_a_flattened_name_collides_with_a_plain_one() -> None:
-    given_request = request(FunctionTool("fs__read"), FunctionTool("read", namespace="fs"))
-    out, undo, _ = fitted(given_request, PLAIN)
+    requested = request(FunctionTool("fs__read"), FunctionTool("read", namespace="fs"))
+    out, undo, _ = fitted(requested, PLAIN)
     first, second = (tool.name for tool in out.tools)  # type: ignore[union-attr]
     assert first == "fs__read"
     assert re.fullmatch("fs__read_[0-9a-f]{8}", second)
@@ -296,9 +296,9 @@ def test_a_grammar_cannot_be_enforced() -> None:
     ],
 )
 def test_which_upstreams_accept_custom_tools(rule: ToolLimits, reported: bool | None, stays: bool) -> None:
-    given_request = request(PATCH, parts=(CALL, RESULT))
-    out, undo, _ = fitted(given_request, rule, Capabilities(custom_tools=reported))
-    assert (out == given_request) is stays
+    requested = request(PATCH, parts=(CALL, RESULT))
+    out, undo, _ = fitted(requested, rule, Capabilities(custom_tools=reported))
+    assert (out == requested) is stays
     assert bool(undo.origins) is not stays
 
 
@@ -310,8 +310,8 @@ def test_a_named_choice_of_a_custom_tool_that_stays() -> None:
 
 
 def test_the_same_conversation_gives_the_same_bytes() -> None:
-    given_request = request(FunctionTool("a.b"), PATCH, parts=(CALL, RESULT, ToolCall("x:y", "a.b", "{}")))
-    assert fitted(given_request, STRICT)[0] == fitted(given_request, STRICT)[0]
+    requested = request(FunctionTool("a.b"), PATCH, parts=(CALL, RESULT, ToolCall("x:y", "a.b", "{}")))
+    assert fitted(requested, STRICT)[0] == fitted(requested, STRICT)[0]
 
 
 @pytest.mark.parametrize("rule", [PLAIN, STRICT, CUSTOM, SPACES])
@@ -321,11 +321,11 @@ def test_a_longer_conversation_is_mapped_the_same_way(rule: ToolLimits) -> None:
         return call, Message("user", (ToolResult(call_id, (Text("a"),)),))
 
     turns = (turn("c", "look"), turn("c.1", "lo.ok"), turn("d", "look", "fs"))
-    said = (Message("user", (Text("go on"),)),)
-    given = Request(protocol="toy", model="m", messages=sum((*turns, said, *turns), ()), raw={})
-    out, undo, _ = fitted(given, rule)
+    user_turn = (Message("user", (Text("go on"),)),)
+    requested = Request(protocol="toy", model="m", messages=sum((*turns, user_turn, *turns), ()), raw={})
+    out, undo, _ = fitted(requested, rule)
     assert out.messages[:6] == out.messages[7:]
-    assert out.messages[6] is said[0]
+    assert out.messages[6] is user_turn[0]
     assert out.messages[7:9] == turns[0]  # nothing to change
     for call, result in zip(out.messages[::2][:3], out.messages[1::2][:3], strict=True):
         assert call.parts[0].call_id == result.parts[0].call_id  # type: ignore[union-attr]
@@ -333,8 +333,8 @@ def test_a_longer_conversation_is_mapped_the_same_way(rule: ToolLimits) -> None:
 
 
 def test_a_result_without_its_call_keeps_an_id_that_is_allowed() -> None:
-    given = request(parts=(ToolResult("lost", (Text("a"),)),))
-    assert fitted(given, STRICT)[0].messages == given.messages
+    requested = request(parts=(ToolResult("lost", (Text("a"),)),))
+    assert fitted(requested, STRICT)[0].messages == requested.messages
 
 
 # Tools that the client runs, of a kind that other protocols do not have
@@ -383,10 +383,10 @@ def test_a_function_with_the_name_of_a_stand_in_is_another_tool(kind: str, first
             "toy", "shell_2", {}, "/tools/1", function_fallback=FunctionTool("shell", "Own.")
         ),
     }
-    own = namesakes[kind]
-    hosted = own.kind if isinstance(own, HostedTool) else None
+    client_tool = namesakes[kind]
+    hosted = client_tool.kind if isinstance(client_tool, HostedTool) else None
     calls = (ToolCall("c1", "shell", "{}", hosted="shell"), ToolCall("c2", "shell", "{}", hosted=hosted))
-    tools = (own, SHELL) if first == "client" else (SHELL, own)
+    tools = (client_tool, SHELL) if first == "client" else (SHELL, client_tool)
     out, undo, _ = fitted(request(*tools, parts=calls), PLAIN)
     wires = {
         ("Own." in (tool.description or "")): tool.name
@@ -464,12 +464,12 @@ def allowed(*kinds: str) -> ToolChoice:
 def test_a_request_whose_tool_the_upstream_does_not_run(
     tools: tuple[Tool, ...], choice: ToolChoice | None, capabilities: Capabilities, refused: str | None
 ) -> None:
-    given_request = request(*tools, choice=choice)
+    requested = request(*tools, choice=choice)
     if refused is None:
-        fitted(given_request, CUSTOM, capabilities)
+        fitted(requested, CUSTOM, capabilities)
         return
     with pytest.raises(RequestRefused, match="the upstream does not run") as caught:
-        fitted(given_request, CUSTOM, capabilities)
+        fitted(requested, CUSTOM, capabilities)
     assert (caught.value.param, caught.value.status, caught.value.code) == (
         refused,
         400,
@@ -530,8 +530,8 @@ def test_without_allowed_tools_the_other_tools_are_dropped(
         (ToolLimits(), msgspec.structs.replace(RUNS_SEARCHES, refuses=frozenset({"allowed_tools"}))),
     ):
         out, _, ledger = fitted(requested, rule, capabilities)
-        kept = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
-        assert (kept, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
+        sent = [tool.kind if isinstance(tool, HostedTool) else tool.name for tool in out.tools]
+        assert (sent, out.tool_choice) == (names, ToolChoice(mode))  # type: ignore[arg-type]
         assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.DROPPED, path) for path in losses]
     out, _, ledger = fitted(requested, ToolLimits(), RUNS_SEARCHES)
     assert (out.tool_choice, list(ledger)) == (requested.tool_choice, [])

@@ -42,13 +42,15 @@ def fitted(
     params: dict[Param, Any],
     *,
     spec: Any = ONE,
-    most: int = 1,
+    max_fan_out: int = 1,
     reasoning: ReasoningConfig | None = None,
     **capabilities: Any,
 ) -> tuple[dict[Param, Any], tuple[str, ...], int, list[tuple[LossCode, str]]]:
     ledger = Ledger()
     request = Request("toy", "m", (), {}, params=params, param_paths=PATHS, reasoning=reasoning)
-    context = pass_context(request, ledger, Capabilities(**capabilities), upstream=spec, max_fan_out=most)
+    context = pass_context(
+        request, ledger, Capabilities(**capabilities), upstream=spec, max_fan_out=max_fan_out
+    )
     out = drop_unsupported(request, context)
     assert (out is request) is (out.params == params)
     return (
@@ -82,8 +84,8 @@ def fitted(
         ({"stop": ["a"]}, {"refuses": frozenset({"stop"})}, {}, ("a",), 1, []),
         ({"n": 1}, {}, {}, (), 1, []),
         ({"n": 2}, {"spec": MANY}, {"n": 2}, (), 1, []),
-        ({"n": 2}, {"most": 4}, {}, (), 2, []),
-        ({"n": 2}, {"most": 4, "spec": MANY, "refuses": frozenset({"n"})}, {}, (), 2, []),
+        ({"n": 2}, {"max_fan_out": 4}, {}, (), 2, []),
+        ({"n": 2}, {"max_fan_out": 4, "spec": MANY, "refuses": frozenset({"n"})}, {}, (), 2, []),
     ],
 )
 def test_which_settings_are_left(
@@ -98,7 +100,7 @@ def test_which_settings_are_left(
 
 
 @pytest.mark.parametrize(
-    ("value", "most", "code", "message"),
+    ("value", "max_fan_out", "code", "message"),
     [
         (0, 4, "invalid_value", "n must be a positive integer"),
         (True, 4, "invalid_value", "n must be a positive integer"),
@@ -107,9 +109,11 @@ def test_which_settings_are_left(
         (9, 4, "unsupported_value", "request at most 4 at once"),
     ],
 )
-def test_more_choices_than_the_upstream_supports(value: Any, most: int, code: str, message: str) -> None:
+def test_more_choices_than_the_upstream_supports(
+    value: Any, max_fan_out: int, code: str, message: str
+) -> None:
     with pytest.raises(RequestRefused, match=message) as caught:
-        fitted({"n": value}, most=most)
+        fitted({"n": value}, max_fan_out=max_fan_out)
     assert (caught.value.path, caught.value.code, caught.value.status) == ("/count", code, 400)
 
 
@@ -145,9 +149,9 @@ def test_sampling_that_a_model_takes_at_times(options: dict[str, Any], lost: lis
 # Forced tool calls. Models that never accept one, that accept one only without reasoning, and that always reason.
 NEVER = Capabilities(forced_tools="no")
 NOT_THINKING = Capabilities(forced_tools="not_thinking")
-ALWAYS_THINKS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
+ALWAYS_REASONS = Capabilities(forced_tools="not_thinking", efforts=("low", "high"))
 UNKNOWN_SETTING = Capabilities(forced_tools="not_thinking", reasoning_setting=None)
-NEVER_THINKS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
+NEVER_REASONS = Capabilities(forced_tools="not_thinking", efforts=(), reasoning_setting=None)
 REQUIRED = ToolChoice("required", path="/tool_choice")
 NAMED = ToolChoice("named", "f", path="/tool_choice")
 OFF = ReasoningConfig(mode="disabled")
@@ -209,9 +213,9 @@ def allowed(required: bool) -> ToolChoice:
         (NOT_THINKING, NAMED, ReasoningConfig(mode="disabled", path="/thinking"), NAMED, OFF, []),
         (NOT_THINKING, NAMED, ReasoningConfig(mode="adaptive", path="/thinking"), NAMED, OFF, ["/thinking"]),
         (NOT_THINKING, NAMED, ReasoningConfig(effort="low"), NAMED, OFF, ["/reasoning"]),
-        (ALWAYS_THINKS, NAMED, None, None, None, ["/tool_choice"]),
+        (ALWAYS_REASONS, NAMED, None, None, None, ["/tool_choice"]),
         (UNKNOWN_SETTING, NAMED, None, None, None, ["/tool_choice"]),
-        (NEVER_THINKS, NAMED, None, NAMED, None, []),
+        (NEVER_REASONS, NAMED, None, NAMED, None, []),
     ],
 )
 def test_a_forced_call_and_reasoning(
@@ -319,15 +323,15 @@ def test_marks_of_tools_and_of_the_whole_request() -> None:
 # Images and files
 
 IMAGE = Media("image", "base64", "AAAA", "image/png", cache=marked("/p/1"), path="/p/1")
-WORDS = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", rendered=True)
+PLACEHOLDER = Text("[image: left out, you cannot see images]", marked("/p/1"), path="/p/1", rendered=True)
 
 
 @pytest.mark.parametrize(
     ("part", "left"),
     [
         (Text("a"), Text("a")),
-        (IMAGE, WORDS),
-        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), WORDS))),
+        (IMAGE, PLACEHOLDER),
+        (ToolResult("c", (Text("a"), IMAGE)), ToolResult("c", (Text("a"), PLACEHOLDER))),
         (Media("file", "text", "AAAA"), Media("file", "text", "AAAA")),
         (
             Media("file", "base64", "AAAA", path="/p/1"),

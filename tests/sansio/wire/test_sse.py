@@ -88,10 +88,10 @@ TAILS: dict[str, tuple[bytes, list[tuple[bytes, bytes]], list[tuple[bytes, bytes
 }
 
 
-def frames_of(pieces: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[list[Frame], list[Frame], bool]:
+def frames_of(chunks: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[list[Frame], list[Frame], bool]:
     """The frames before the end, those at the end, and whether an event was too large."""
     parser = SSEParser(max_event_bytes=limit)
-    frames = [each for piece in pieces for each in parser.receive_data(piece)]
+    frames = [each for chunk in chunks for each in parser.receive_data(chunk)]
     return frames, parser.receive_eof(), parser.error is not None
 
 
@@ -99,22 +99,22 @@ def frames_of(pieces: list[bytes], *, limit: int = MAX_EVENT_BYTES) -> tuple[lis
 def test_frames(subtests: pytest.Subtests) -> None:
     for case, (data, expected) in CASES.items():
         with subtests.test(case=case):
-            for pieces in all_ways(data):
-                assert frames_of(pieces) == (expected, [], False)
+            for chunks in all_ways(data):
+                assert frames_of(chunks) == (expected, [], False)
 
 
 def test_frames_with_trailing_data(subtests: pytest.Subtests) -> None:
     for case, (data, expected) in CASES.items():
         with subtests.test(case=case):
-            for pieces in all_ways(data + b"data: tail"):
-                assert frames_of(pieces) == (expected, [(b"", b"tail")], False)
+            for chunks in all_ways(data + b"data: tail"):
+                assert frames_of(chunks) == (expected, [(b"", b"tail")], False)
 
 
 def test_unfinished_tail(subtests: pytest.Subtests) -> None:
     for case, (data, expected, tail) in TAILS.items():
         with subtests.test(case=case):
-            for pieces in all_ways(data):
-                assert frames_of(pieces) == (expected, tail, False)
+            for chunks in all_ways(data):
+                assert frames_of(chunks) == (expected, tail, False)
 
 
 def test_eof_gives_the_tail_once() -> None:
@@ -154,8 +154,8 @@ LIMITS: dict[str, tuple[bytes, list[bytes], list[bytes], bool]] = {
 def test_limit(subtests: pytest.Subtests) -> None:
     for case, (data, expected, tail, error) in LIMITS.items():
         with subtests.test(case=case):
-            for pieces in all_ways(data):
-                frames, last, failed = frames_of(pieces, limit=20)
+            for chunks in all_ways(data):
+                frames, last, failed = frames_of(chunks, limit=20)
                 assert ([each.data for each in frames], [each.data for each in last], failed) == (
                     expected,
                     tail,
@@ -221,10 +221,10 @@ def reference(data: bytes) -> list[Frame]:
     return out
 
 
-_words = st.sampled_from(
+_fragments = st.sampled_from(
     [b"data", b"event", b"id", b":", b" ", b"\n", b"\r", b"\r\n", b"\n\n", b"a", b"data: x\n\n", BOM, b"\xc3"]
 )
-streams = st.lists(_words | st.binary(max_size=3), max_size=30).map(b"".join)
+streams = st.lists(_fragments | st.binary(max_size=3), max_size=30).map(b"".join)
 
 
 @pytest.mark.promise("R4")
@@ -265,9 +265,9 @@ IDLE = {"comments": b": x\n\n", "blank lines": b"\n" * 5, "CR": b"\r" * 5, "only
 
 
 @pytest.mark.promise("S7")
-@pytest.mark.parametrize("piece", IDLE.values(), ids=IDLE)
-def test_too_many_bytes_without_an_event_are_not_a_stream(piece: bytes) -> None:
-    many = piece * (MAX_IDLE_BYTES // len(piece) // 2)
+@pytest.mark.parametrize("chunk", IDLE.values(), ids=IDLE)
+def test_too_many_bytes_without_an_event_are_not_a_stream(chunk: bytes) -> None:
+    many = chunk * (MAX_IDLE_BYTES // len(chunk) // 2)
     parser = SSEParser()
     for _ in range(3):
         assert parser.receive_data(many) == []

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dragoman import Capabilities
-from dragoman_server.capabilities import resolve as _targets
+from dragoman_server.capabilities import resolve
 from dragoman_server.capabilities.model_families import MODEL_FAMILIES, normalized_model_name
 from dragoman_server.capabilities.providers import PROVIDERS
 from dragoman_server.capabilities.resolve import capabilities_for
@@ -42,27 +42,30 @@ def capabilities(
     return capabilities_for(Settings(upstreams=(settings,), capabilities=rows), settings, model)
 
 
+def converted(name: str, value: object) -> object:
+    convert = resolve._CONVERTERS.get(name)
+    return value if convert is None else convert(value)
+
+
 def test_every_capability_is_a_field_of_the_core() -> None:
-    fields = {field for field, _ in _targets._FIELDS.values()}
-    assert fields == set(Capabilities.__struct_fields__)
-    assert _targets._FIELDS.keys() == keys_of(CapabilitySettings).keys()
+    assert keys_of(CapabilitySettings).keys() == set(Capabilities.__struct_fields__)
+    assert resolve._CONVERTERS.keys() <= keys_of(CapabilitySettings).keys()
     assert set(keys_of(CapabilitySettings)) <= set(keys_of(UpstreamSettings))
 
 
 def test_every_choice_is_valid_in_the_core() -> None:
-    for name, (field, convert) in _targets._FIELDS.items():
-        key, hint = keys_of(CapabilitySettings)[name], get_type_hints(Capabilities)[field]
+    for name, key in keys_of(CapabilitySettings).items():
+        hint = get_type_hints(Capabilities)[name]
         for choice in key.choices:
-            value = convert((choice,) if key.many else choice)
+            value = converted(name, (choice,) if key.many else choice)
             msgspec.convert(msgspec.to_builtins(value), hint)
 
 
 def test_defaults_are_the_cores() -> None:
-    for name, (field, convert) in _targets._FIELDS.items():
-        key = keys_of(CapabilitySettings)[name]
+    for name, key in keys_of(CapabilitySettings).items():
         if key.default is not None:
-            assert convert(key.default) == getattr(Capabilities(), field), name
-        assert not (key.many and getattr(Capabilities(), field)), name
+            assert converted(name, key.default) == getattr(Capabilities(), name), name
+        assert not (key.many and getattr(Capabilities(), name)), name
     assert all(value is None for value in dataclasses.asdict(CapabilitySettings()).values())
 
 
@@ -374,7 +377,7 @@ def test_resolved_capabilities_are_cached_and_bounded(monkeypatch: pytest.Monkey
     settings = Settings(upstreams=(one,))
     assert capabilities_for(settings, one, "m") is capabilities_for(settings, one, "m")
     assert dataclasses.replace(settings, upstreams=()).resolved_capabilities == {}
-    monkeypatch.setattr(_targets, "_MAX_CACHED", 3)
+    monkeypatch.setattr(resolve, "_MAX_CACHED", 3)
     for number in range(10):
         capabilities_for(settings, one, f"m{number}")
         assert len(settings.resolved_capabilities) <= 3

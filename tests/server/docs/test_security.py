@@ -76,9 +76,9 @@ def test_its_paths_prefixes_and_bounds() -> None:
     for row in (
         f"| a request's head | {MAX_HEAD_BYTES // 1024} KiB, {MAX_FIELDS} header lines |",
         f"| the target in it | {MAX_TARGET_BYTES // 1024} KiB |",
-        f"before it is answered | {READ_AHEAD_BYTES // 1024} KiB |",
+        f"before its response has ended | {READ_AHEAD_BYTES // 1024} KiB |",
         f"| an idle connection | {_HYPERCORN['keep_alive_timeout']:g} s |",
-        f"| alternatives (`n`) | {plan.MAX_FAN_OUT} |",
+        f"| choices (`n`) | {plan.MAX_FAN_OUT} |",
         f"whole response; event | {'; '.join(f'{each // 2**20} MiB' for each in upstream)} |",
     ):
         assert row in TEXT
@@ -92,7 +92,7 @@ def test_the_limits_of_http2_are_those_of_the_code() -> None:
     kib, rates = 1024, http2_connection._RATES
     stream, connection = http2_connection.STREAM_WINDOW, http2_connection.CONNECTION_WINDOW
     streams = _HYPERCORN["h2_max_concurrent_streams"]
-    bounded = http2.CONNECTION_BUFFER + streams * http2.LEAST_BUFFER
+    bounded = http2.CONNECTION_BUFFER + streams * http2.MIN_STREAM_BUFFER
     for text in (
         f"| {streams}, among them",
         f"{_HYPERCORN['h2_max_header_list_size'] // kib} KiB, as HTTP/2 counts",

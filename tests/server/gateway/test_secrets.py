@@ -29,7 +29,7 @@ from gateway.provider_errors import anthropic
 from gateway.scripted import CHAT, MESSAGES, PATHS, PROTOCOL_NAMES, ScriptedUpstreams, whole
 from secret_settings import (
     CANARIES,
-    WORDS,
+    CANARY_TEXTS,
     all_values,
     leaked,
     repeated,
@@ -118,7 +118,14 @@ def ways(upstream: str) -> dict[str, Script]:
             good, 200, [("x-ratelimit-x", each) for each in all_values()] + [("request-id", all_values()[2])]
         ),
         "a redirect": Script(
-            [], 302, [("location", f"http://me:{WORDS[0]}@new.test/v1?key={WORDS[5]}#{WORDS[9]}")]
+            [],
+            302,
+            [
+                (
+                    "location",
+                    f"http://me:{CANARY_TEXTS[0]}@new.test/v1?key={CANARY_TEXTS[5]}#{CANARY_TEXTS[9]}",
+                )
+            ],
         ),
         "in the stream": Script([in_band(upstream, InBand(error), stream=True)]),
         "in the stream, alone": Script([bare]),
@@ -200,7 +207,7 @@ async def test_secrets_that_an_upstream_repeats_reach_no_client_and_no_log(way: 
 
 
 @pytest.mark.promise("S3", "S18")
-@pytest.mark.parametrize("error", [{"detail": WORDS[0]}, {"code": 500, "message": WORDS[0]}])
+@pytest.mark.parametrize("error", [{"detail": CANARY_TEXTS[0]}, {"code": 500, "message": CANARY_TEXTS[0]}])
 async def test_an_error_in_a_relayed_chat_stream_need_not_be_called_one(error: dict[str, Any]) -> None:
     good = frames(stream_of(CHAT, Text("Hello")))
     script = Script([b"".join(good[:-3]), b"data: " + json.dumps(error).encode() + b"\n\n"])
@@ -315,7 +322,7 @@ def test_settings_show_nothing() -> None:
 
 @pytest.mark.promise("S3")
 def test_the_banner_shows_nothing() -> None:
-    base = f"http://me:{WORDS[9]}@up.corp.test/v1?key={WORDS[5]}"  # the loader refuses it, code may set it
+    base = f"http://me:{CANARY_TEXTS[9]}@up.corp.test/v1?key={CANARY_TEXTS[5]}"  # only code can set it
     loaded = LoadedConfig(settings(base_url=base), None, {}, ())
     lines = banners.banner(loaded, BoundAddress("http", "127.0.0.1", 1, "asyncio"), "1", {"up": "why"})
     text = "\n".join(line.text for line in lines)

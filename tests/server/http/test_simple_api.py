@@ -173,11 +173,11 @@ async def test_every_upstream_whatever_it_sends(path: str, protocol: str, body: 
     assert client.status == 200
     if path == JSON:
         assert check_whole(SIMPLE_LINES, client.body) == []
-        assert meaning_of_whole(SIMPLE_LINES, client.body).said(Kind.TEXT)
+        assert meaning_of_whole(SIMPLE_LINES, client.body).text(Kind.TEXT)
     else:
         assert check_stream(FORMS[path], client.body) == []
         response = meaning_of_client_stream(FORMS[path], client.body)
-        assert (bool(response.said(Kind.TEXT)), response.stop) == (True, Stop.END)
+        assert (bool(response.text(Kind.TEXT)), response.stop) == (True, Stop.END)
 
 
 async def test_losses_are_in_a_header() -> None:
@@ -305,7 +305,7 @@ async def test_a_response_that_breaks_off(cut: str) -> None:
         assert client.status == 200
         assert check_stream(FORMS[path], client.body) == []
         response = meaning_of_client_stream(FORMS[path], client.body)
-        assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.ERROR)
+        assert (response.text(Kind.TEXT), response.stop) == ("Hello you", Stop.ERROR)
     app, _ = app_of(Script([START, MORE, *end]))
     client = await call(app, JSON, asking())
     assert client.status == 502
@@ -323,7 +323,7 @@ async def test_silence_is_filled(path: str, beat: bytes) -> None:
     assert beats == [pytest.approx(10), pytest.approx(25), pytest.approx(35)]
     assert check_stream(FORMS[path], client.body) == []
     response = meaning_of_client_stream(FORMS[path], client.body)
-    assert (response.said(Kind.TEXT), response.stop) == ("Hello you", Stop.END)
+    assert (response.text(Kind.TEXT), response.stop) == ("Hello you", Stop.END)
 
 
 async def test_lines_with_heartbeats_are_each_valid_json() -> None:

@@ -87,7 +87,7 @@ async def test_f1_no_other_account_is_tried_after_content_was_sent(
     meaning = meaning_of_client_stream(client, received.body)
     assert meaning.stop is Stop.ERROR
     assert len(meaning.blocks) <= 1
-    assert meaning.said(Kind.TEXT) == ("Hello" if content == "text" else "")
+    assert meaning.text(Kind.TEXT) == ("Hello" if content == "text" else "")
     begins = {CHAT: b'"role"', MESSAGES: b"event: message_start", RESPONSES: b"event: response.created"}
     assert received.body.count(begins[client]) == 1
 

@@ -46,7 +46,7 @@ from starlette.types import Message, Receive, Scope, Send
 from virtual_time import VIRTUAL_BACKENDS
 
 from dragoman_server.serving.connection import WorkerContext
-from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, LEAST_BUFFER, STREAM_BUFFER
+from dragoman_server.serving.http2 import CONNECTION_BUFFER, HTTP2, MIN_STREAM_BUFFER, STREAM_BUFFER
 from dragoman_server.serving.http2_connection import (
     CONNECTION_WINDOW,
     MAX_UNSENT,
@@ -240,12 +240,12 @@ async def test_one_large_message_is_not_buffered_at_once() -> None:
 
 
 async def test_stalled_streams_do_not_block_the_others() -> None:
-    app = Endless(LEAST_BUFFER)
+    app = Endless(MIN_STREAM_BUFFER)
     async with serving(app, {4: 0}) as client:
         for number in range(STREAMS - 1):
             await client.send(client.request(2 * number + 1, headers(path=f"/{number}")))
         held = client.protocol._buffered
-        assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * LEAST_BUFFER + STREAM_BUFFER
+        assert CONNECTION_BUFFER <= held <= CONNECTION_BUFFER + STREAMS * MIN_STREAM_BUFFER + STREAM_BUFFER
         last = 2 * STREAMS - 1
         await client.send(client.request(last, headers(path="/last")), window(last, MAX_WINDOW))
         assert client.contents[last] == 65535

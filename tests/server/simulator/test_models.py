@@ -121,7 +121,7 @@ def test_a_model_gives_the_same_content_streamed_and_whole(
     assert [plain(block) for block in streamed.blocks] == [plain(block) for block in whole.blocks]
     assert streamed.usages == whole.usages
     if text is not None:
-        assert whole.said(Kind.TEXT) == text
+        assert whole.text(Kind.TEXT) == text
 
 
 def test_every_model_is_in_the_tables_here() -> None:
@@ -199,7 +199,7 @@ def test_two_tools_are_called_with_arguments_of_their_schema_and_the_results_are
     assert [json.loads(call.text) for call in calls] == [{"city": "some city", "days": 2}] * 2
     assert calls[0].id != calls[1].id
     second = meaning(protocol, follow(protocol, body, first, ["sunny", "noon"]))
-    assert second.said(Kind.TEXT) == "get_weather returned: sunny\nget_time returned: noon"
+    assert second.text(Kind.TEXT) == "get_weather returned: sunny\nget_time returned: noon"
     assert second.stop == Stop.END
 
 
@@ -217,7 +217,7 @@ def test_a_note_beside_the_results_is_no_new_question() -> None:
     body = request_body(MESSAGES, "tools", tools=("look",))
     body = follow(MESSAGES, body, response(MESSAGES, body), ["found"])
     body["messages"][-1]["content"].append({"type": "text", "text": "Be brief."})
-    assert meaning(MESSAGES, body).said(Kind.TEXT) == "look returned: found"
+    assert meaning(MESSAGES, body).text(Kind.TEXT) == "look returned: found"
 
 
 CHOICES: list[tuple[str, dict[str, Body], list[str]]] = [
@@ -306,7 +306,7 @@ def test_a_custom_tool_gets_text_that_is_hard_to_carry(protocol: str) -> None:
         assert call.custom
         assert call.text == CUSTOM_INPUT
     second = meaning(protocol, follow(protocol, body, first, ["applied"]))
-    assert second.said(Kind.TEXT) == "patch returned: applied"
+    assert second.text(Kind.TEXT) == "patch returned: applied"
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
@@ -344,11 +344,11 @@ def test_a_call_can_be_cut_by_the_limit(protocol: str) -> None:
 def test_reasoning_that_comes_back_unchanged_is_accepted(protocol: str) -> None:
     body = request_body(protocol, "reasoning", tools=("look",))
     first = response(protocol, body)
-    assert meaning_of_whole(protocol, encoded(first)).said(Kind.REASONING)
+    assert meaning_of_whole(protocol, encoded(first)).text(Kind.REASONING)
     again = follow(protocol, body, first, ["42"])
     second = meaning(protocol, again)
-    assert second.said(Kind.TEXT) == "look returned: 42"
-    assert second.said(Kind.REASONING)
+    assert second.text(Kind.TEXT) == "look returned: 42"
+    assert second.text(Kind.REASONING)
 
 
 def _spoil_chat(message: Body) -> None:
@@ -440,8 +440,8 @@ OFF = {
 @protocols
 def test_reasoning_can_be_turned_off(protocol: str) -> None:
     found = meaning(protocol, request_body(protocol, "reasoning", "Why?") | OFF[protocol])
-    assert found.said(Kind.REASONING) == ""
-    assert found.said(Kind.TEXT) == "You said: Why?"
+    assert found.text(Kind.REASONING) == ""
+    assert found.text(Kind.TEXT) == "You said: Why?"
 
 
 def test_messages_can_omit_the_text_and_keep_the_signature() -> None:
@@ -450,7 +450,7 @@ def test_messages_can_omit_the_text_and_keep_the_signature() -> None:
     first = response(MESSAGES, body)
     assert first["content"][0]["thinking"] == ""
     assert first["content"][0]["signature"]
-    assert meaning(MESSAGES, follow(MESSAGES, body, first, ["42"])).said(Kind.TEXT) == "look returned: 42"
+    assert meaning(MESSAGES, follow(MESSAGES, body, first, ["42"])).text(Kind.TEXT) == "look returned: 42"
 
 
 # --- content ----------------------------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ FORMATS = {
 @protocols
 def test_structured_output_fits_the_schema(protocol: str) -> None:
     found = meaning(protocol, request_body(protocol, "json") | FORMATS[protocol])
-    assert json.loads(found.said(Kind.TEXT)) == {"city": "some city", "days": 2}
+    assert json.loads(found.text(Kind.TEXT)) == {"city": "some city", "days": 2}
 
 
 FINGERPRINT = f"[image, image/png, {len(IMAGE)} bytes, sha256 {hashlib.sha256(IMAGE).hexdigest()[:8]}]"
@@ -474,23 +474,23 @@ FINGERPRINT = f"[image, image/png, {len(IMAGE)} bytes, sha256 {hashlib.sha256(IM
 @protocols
 def test_an_image_is_described(protocol: str) -> None:
     found = meaning(protocol, request_body(protocol, "images", image=True))
-    assert found.said(Kind.TEXT) == f"1. {FINGERPRINT}"
+    assert found.text(Kind.TEXT) == f"1. {FINGERPRINT}"
 
 
 @pytest.mark.parametrize("protocol", [MESSAGES, RESPONSES])  # Chat has no images in tool results
 def test_an_image_in_a_tool_result_is_described(protocol: str) -> None:
     body = request_body(protocol, "tools", tools=("shoot",), image=True)
     again = follow(protocol, body, response(protocol, body), ["done"], image=True)
-    assert meaning(protocol, again).said(Kind.TEXT) == f"shoot returned: done\n{FINGERPRINT}"
+    assert meaning(protocol, again).text(Kind.TEXT) == f"shoot returned: done\n{FINGERPRINT}"
     again["model"] = "images"
-    assert meaning(protocol, again).said(Kind.TEXT) == f"1. {FINGERPRINT}\n2. {FINGERPRINT}"
+    assert meaning(protocol, again).text(Kind.TEXT) == f"1. {FINGERPRINT}\n2. {FINGERPRINT}"
 
 
 def test_a_file_is_described_by_its_name_too() -> None:
     body = request_body(RESPONSES, "images")
     file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}
     body["input"] = [{"role": "user", "content": [file]}]
-    assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).said(Kind.TEXT)
+    assert '1. [file, application/pdf, "a.pdf", 3 bytes, sha256 ' in meaning(RESPONSES, body).text(Kind.TEXT)
 
 
 def test_a_result_without_text_is_named() -> None:
@@ -498,7 +498,7 @@ def test_a_result_without_text_is_named() -> None:
     body = follow(MESSAGES, body, response(MESSAGES, body), ["-"])
     result = body["messages"][-1]["content"][0]
     result |= {"is_error": True, "content": [{"type": "tool_reference", "tool_name": "other"}]}
-    assert meaning(MESSAGES, body).said(Kind.TEXT) == "look failed: [tool_reference]"
+    assert meaning(MESSAGES, body).text(Kind.TEXT) == "look failed: [tool_reference]"
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ def test_a_result_without_text_is_named() -> None:
 def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None:
     body = request_body(MESSAGES, "images")
     body["messages"] = [{"role": "user", "content": [{"type": "image", "source": source}]}]
-    assert expected in meaning(MESSAGES, body).said(Kind.TEXT)
+    assert expected in meaning(MESSAGES, body).text(Kind.TEXT)
 
 
 @pytest.mark.parametrize(
@@ -520,7 +520,7 @@ def test_an_image_without_bytes_is_reported(source: Body, expected: str) -> None
 )
 def test_stop_sequences_hold(protocol: str, more: Body) -> None:
     found = meaning(protocol, request_body(protocol, "stop", "say this STOP not that") | more)
-    assert found.said(Kind.TEXT) == "say this "
+    assert found.text(Kind.TEXT) == "say this "
     if protocol == MESSAGES:
         assert (found.stop, found.stop_sequence) == (Stop.SEQUENCE, "STOP")
 
@@ -530,16 +530,16 @@ def test_a_refusal_has_the_protocols_own_form(protocol: str) -> None:
     stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "refusal", stream=True))))
     assert check_stream(protocol, stream, include_usage=True) == []
     for found in (heard(protocol, stream), meaning(protocol, request_body(protocol, "refusal"))):
-        assert found.said(Kind.REFUSAL, Kind.TEXT) == REFUSAL_TEXT
+        assert found.text(Kind.REFUSAL, Kind.TEXT) == REFUSAL_TEXT
         if protocol == MESSAGES:
             assert found.stop == Stop.FILTER
         else:
-            assert found.said(Kind.REFUSAL) == REFUSAL_TEXT
+            assert found.text(Kind.REFUSAL) == REFUSAL_TEXT
 
 
 @protocols
 def test_long_is_long(protocol: str) -> None:
-    text = meaning(protocol, request_body(protocol, "long")).said(Kind.TEXT)
+    text = meaning(protocol, request_body(protocol, "long")).text(Kind.TEXT)
     assert len(text.split()) == 2000
     assert text.endswith(".")
 
@@ -547,7 +547,7 @@ def test_long_is_long(protocol: str) -> None:
 @pytest.mark.parametrize(("max_tokens", "word_count"), [(7, 7), (51, 50), (None, 50)])
 def test_length_ends_at_the_limit_or_after_50_words(max_tokens: int | None, word_count: int) -> None:
     found = meaning(CHAT, request_body(CHAT, "length", max_tokens=max_tokens))
-    assert (len(found.said(Kind.TEXT).split()), found.stop) == (word_count, Stop.LENGTH)
+    assert (len(found.text(Kind.TEXT).split()), found.stop) == (word_count, Stop.LENGTH)
 
 
 # --- errors -----------------------------------------------------------------------------------------------------
@@ -581,7 +581,7 @@ def test_a_prompt_can_be_too_long(protocol: str) -> None:
 def test_an_error_in_the_middle_is_in_the_stream_or_the_status(protocol: str) -> None:
     stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "error-mid", stream=True))))
     found = heard(protocol, stream)
-    assert found.said(Kind.TEXT)
+    assert found.text(Kind.TEXT)
     assert found.failure is not None
     assert "failed in the middle" in found.failure.message
     status, message = refused(protocol, request_body(protocol, "error-mid"))
@@ -603,7 +603,7 @@ def test_a_stream_can_end_without_its_end(protocol: str) -> None:
     chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut-end", stream=True))).chunks)
     assert not any(chunk.breaks for chunk in chunks)
     found = heard(protocol, b"".join(chunk.data for chunk in chunks))
-    assert found.said(Kind.TEXT)
+    assert found.text(Kind.TEXT)
     assert found.stop == Stop.CUT
 
 

@@ -50,7 +50,7 @@ def test_a_tool_loop_comes_to_its_end(client: str, upstream: str, model: str) ->
         model, ["patch"]
     )
     second = context(client, upstream, follow(client, body, json.loads(first), ["found"] * len(calls)))
-    text = meaning_of_whole(client, second).said(Kind.TEXT)
+    text = meaning_of_whole(client, second).text(Kind.TEXT)
     assert text == "\n".join(f"{call.name} returned: found" for call in calls)
     if model == "custom":
         text = calls[0].text

@@ -108,11 +108,11 @@ def _edges(project: Mapping[str, Any], metadata: Mapping[str, Mapping[str, Any]]
         if (name, extra) in seen:
             continue
         seen.add((name, extra))
-        wanted = [
+        required = [
             Requirement(each)
             for each in {**metadata, project["name"]: project}[name].get("requires_dist", ())
         ]
-        for each in wanted:
+        for each in required:
             to = canonicalize_name(each.name)
             if to in metadata and _with(each, extra):
                 edges.setdefault(name, set()).add(to)

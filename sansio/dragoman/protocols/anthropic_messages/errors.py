@@ -123,7 +123,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     error = body.get("error")
     if type(error) is not dict:
         error = body
-    message = _message(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
+    message = _message_of(error) or f"the upstream reported an error{f' (status {status})' if status else ''}"
     error_type = string_or_none(error.get("type"))
     kind = None if error_type is None else KIND_BY_TYPE.get(error_type)
     if kind is None or (error_type in GENERIC_TYPES and status is not None):
@@ -143,7 +143,7 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     )
 
 
-def _message(error: JSONObject) -> str:
+def _message_of(error: JSONObject) -> str:
     for key in _MESSAGE_KEYS:
         value = error.get(key)
         if type(value) is str and value:

@@ -1,7 +1,7 @@
 """Read frames of an upstream's stream, or a complete response, into events.
 
-Each event type of the stream has a method in a table; content blocks are read in `content_in`. A complete response is
-read as a stream whose message_start holds everything, so both give the same events.
+Each event type of the stream has a method in a table; content blocks are read in `response_content_in`. A complete
+response is read as a stream whose message_start holds everything, so both give the same events.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ only that distinguishes a readable block from a redacted one. The frame around a
 each delta only encodes its text. Stop reason and usage wait for the end, where one message_delta has both.
 
 A search of another protocol is written as the two blocks of the vendor's own search. The search itself comes back in
-the wrapped signature beside them, so their ids are marked and `messages_in` drops them. A summary is wrapped into the
-field where the vendor has ciphertext, and read from there.
+the wrapped signature beside them, so their ids are marked and `request_messages_in` drops them. A summary is wrapped
+into the field where the vendor has ciphertext, and read from there.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class MessagesWriter:
             return self._head + encode(event.text) + _TAIL
         if type(event) is ReasoningDelta and event.part == self._part and self._head:
             return self._head + encode(event.text) + _TAIL
-        return _SEND[type(event)](self, event)
+        return _SENDERS[type(event)](self, event)
 
     def _started(self, event: Started) -> bytes:
         self._tier = event.service_tier or DEFAULT_TIER
@@ -248,7 +248,7 @@ class MessagesWriter:
         return error_frame(event.error, self._context.id)
 
 
-_SEND: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
+_SENDERS: dict[type[Event], Callable[[MessagesWriter, Any], bytes]] = {
     Started: MessagesWriter._started,
     BlockStarted: MessagesWriter._block_started,
     ReasoningDelta: MessagesWriter._reasoning_delta,
@@ -356,7 +356,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
     return block, None
 
 
-# --- for both forms ---------------------------------------------------------------------------------------
+# --- for streams and whole responses ------------------------------------------------------------------------
 
 
 def _write_message(

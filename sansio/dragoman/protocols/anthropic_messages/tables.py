@@ -151,7 +151,7 @@ MAX_CACHE_MARKS = 4
 
 # --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
 
-_NOWHERE = "other protocols have no field for it"
+_NO_FIELD = "other protocols have no field for it"
 # Blocks of other types are kept whole.
 BLOCK_SHAPE: Shape = ByType({"text": {"type": None, "text": None, "citations": None}})
 CITATION_SHAPE: Shape = dict.fromkeys(
@@ -205,17 +205,17 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "stop_details": {
         "type": None,
         "explanation": None,
-        "category": _NOWHERE,
-        "fallback_credit_token": _NOWHERE,
-        "fallback_has_prefill_claim": _NOWHERE,
-        "recommended_model": _NOWHERE,
+        "category": _NO_FIELD,
+        "fallback_credit_token": _NO_FIELD,
+        "fallback_has_prefill_claim": _NO_FIELD,
+        "recommended_model": _NO_FIELD,
     },
     "usage": None,  # read by UsageReader
-    "container": _NOWHERE,
-    "context_management": _NOWHERE,
-    "diagnostics": _NOWHERE,
-    "input_transformations": _NOWHERE,
-    "base_resp": {"status_code": _NOWHERE, "status_msg": None},  # MiniMax
+    "container": _NO_FIELD,
+    "context_management": _NO_FIELD,
+    "diagnostics": _NO_FIELD,
+    "input_transformations": _NO_FIELD,
+    "base_resp": {"status_code": _NO_FIELD, "status_msg": None},  # MiniMax
     **dict.fromkeys(_MESSAGE_BOOKKEEPING),
 }
 _NO_COUNTER = "other protocols have no such counter"
@@ -238,7 +238,7 @@ USAGE_SHAPE: Shape = Counters(
         "cache_read_input_tokens": None,
         "cache_creation_input_tokens": None,
         "cache_creation": None,  # kept in Usage.extra
-        "fallback_credit": _NOWHERE,
+        "fallback_credit": _NO_FIELD,
         "iterations": [_ITERATION_SHAPE],  # summed up by UsageReader
         "output_tokens_details": DETAILS_SHAPE,
         "server_tool_use": Counters({"web_search_requests": None, "web_fetch_requests": _NO_COUNTER}),

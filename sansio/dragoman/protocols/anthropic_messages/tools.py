@@ -267,7 +267,7 @@ class _ToolWriter:
                 block = write(self, tool, tool.use)
                 if "name" in block:
                     self._hosted[tool.kind] = block
-                if _has_more(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
+                if _has_unmapped_fields(tool, [block, self._servers[-1:], msgspec.structs.asdict(tool.use)]):
                     self._ledger.altered(tool.path, "only what the tools have in common was kept")
                 return block
         self._ledger.add(tool.loss_code, tool.path, f"the upstream does not run the tool {tool.kind}")
@@ -362,7 +362,7 @@ _USES: tuple[tuple[type, str, Callable[[_ToolWriter, HostedTool, Any], JSONObjec
 )
 
 
-def _has_more(tool: HostedTool, written: list[JSON]) -> bool:
+def _has_unmapped_fields(tool: HostedTool, written: list[JSON]) -> bool:
     """Return True if the native tool has a value that is neither in `written` nor the default."""
     known = {"None", _NO_APPROVAL, tool.kind, *map(str, _leaves(written))}
     return any(str(leaf) not in known for leaf in _leaves(tool.native))

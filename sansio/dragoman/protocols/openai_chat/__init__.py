@@ -12,9 +12,8 @@ from dragoman.protocols.openai_chat.errors import is_native_error, read_error, w
 from dragoman.protocols.openai_chat.observer import ChatObserver
 from dragoman.protocols.openai_chat.request_in import read_request
 from dragoman.protocols.openai_chat.request_out import write_request
-from dragoman.protocols.openai_chat.response_content_out import write_whole
 from dragoman.protocols.openai_chat.response_in import ChatReader, read_whole
-from dragoman.protocols.openai_chat.response_out import ChatWriter
+from dragoman.protocols.openai_chat.response_out import ChatWriter, write_whole
 from dragoman.protocols.openai_chat.tables import FORWARDED_HEADERS, MAX_STOPS, NAME
 
 __all__ = ["SPEC"]

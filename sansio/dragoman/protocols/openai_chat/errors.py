@@ -84,7 +84,7 @@ def read_error(status: int, body: bytes) -> WireError:
     # Markup and binary are no messages for people.
     if not text or text.startswith("<") or "\ufffd" in text or "\0" in text:
         text = f"the upstream returned status {status} and no readable message"
-    return WireError(_error_kind(None, None, text, status), text[:MAX_MESSAGE], status=status)
+    return WireError(_classify(None, None, text, status), text[:MAX_MESSAGE], status=status)
 
 
 def parse_error(body: JSONObject, status: int | None) -> WireError:
@@ -96,18 +96,18 @@ def parse_error(body: JSONObject, status: int | None) -> WireError:
     raw = metadata.get("raw") if type(metadata) is dict else None
     if type(raw) is str and raw:
         message = f"{message}: {raw}"  # OpenRouter: its provider's body (crush#279, read 2026-11-22)
-    error_type, code = _text_code(error.get("type")), error.get("code")
+    error_type, code = _code_text(error.get("type")), error.get("code")
     if status is None and type(code) is int and 400 <= code < 600:
         status = code
-    text_code = _text_code(code)
+    text_code = _code_text(code)
     return WireError(
-        _error_kind(text_code, error_type, message, status),
+        _classify(text_code, error_type, message, status),
         message[:MAX_MESSAGE],
         status=status,
         code=text_code,
         type=error_type,
-        param=_text_code(error.get("param")),
-        request_id=_text_code(body.get("request_id")),
+        param=_code_text(error.get("param")),
+        request_id=_code_text(body.get("request_id")),
     )
 
 
@@ -151,7 +151,7 @@ def error_frame(error: WireError) -> bytes:
     return encode_frame(encode({"error": error_object(error)}))
 
 
-def _error_kind(code: str | None, error_type: str | None, message: str, status: int | None) -> ErrorKind:
+def _classify(code: str | None, error_type: str | None, message: str, status: int | None) -> ErrorKind:
     kind = KIND_BY_CODE.get(code or "") or KIND_BY_CODE.get(error_type or "")
     if kind is None:
         if status is not None:
@@ -161,7 +161,7 @@ def _error_kind(code: str | None, error_type: str | None, message: str, status: 
     return kind_from_message(kind, message)
 
 
-def _text_code(value: JSON) -> str | None:
+def _code_text(value: JSON) -> str | None:
     """Return a code, type or id as text. Codes that are numbers only repeat the status."""
     return value if type(value) is str and value and not value.isdigit() else None
 

@@ -207,7 +207,7 @@ def read_turn(
     if all(position == _START for _, position in blocks):
         return [*[block for block, _ in blocks], *content, *calls]
     out: list[Part] = []
-    chars = calls_taken = 0
+    chars = calls_used = 0
     for block, (before, count) in blocks:
         while chars < before and content:
             text = content[0]
@@ -219,10 +219,10 @@ def read_turn(
                 del content[0]
             chars += len(text.text)
             out.append(text)
-        out += calls[calls_taken:count]
-        calls_taken = max(calls_taken, count)
+        out += calls[calls_used:count]
+        calls_used = max(calls_used, count)
         out.append(block)
-    return [*out, *content, *calls[calls_taken:]]
+    return [*out, *content, *calls[calls_used:]]
 
 
 def _split(text: Text, at: int) -> tuple[Text, Text]:

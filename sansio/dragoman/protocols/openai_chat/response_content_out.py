@@ -1,16 +1,9 @@
-"""Write a whole response, and the members of a message that streamed and whole responses share.
-
-One message holds all text, all reasoning and all calls of a choice, so the blocks are sorted into those.
-"""
+"""Write the members of messages and responses that streamed and whole responses share."""
 
 from __future__ import annotations
 
-from dragoman._ir.assembly import AssembledBlock, AssembledResponse
 from dragoman._ir.events import (
     Annotation,
-    BlockKind,
-    Compacted,
-    Opaque,
     Signature,
     Stopped,
     StopReason,
@@ -28,7 +21,6 @@ from dragoman.protocols.openai_chat.tables import (
     SIGNATURE_FORMAT,
     STOP_REASON_NAMES,
 )
-from dragoman.protocols.openai_chat.usage import write_usage
 
 # Between paragraphs of reasoning, which here is one string.
 PARAGRAPH_BREAK = "\n\n"
@@ -150,129 +142,3 @@ def note_lost_explanation(ledger: Ledger) -> None:
         "/stop_details/explanation",
         "the response has text; Chat Completions has no field for the explanation",
     )
-
-
-def write_whole(response: AssembledResponse, context: ResponseContext, ledger: Ledger) -> JSONObject:
-    """Return the body of a whole response, without the optional `usage` if no token count is known."""
-    body: JSONObject = {
-        "id": context.response_id("chatcmpl-", response.started.id),
-        "object": "chat.completion",
-        "created": context.now,
-        "model": context.model,
-        "choices": [
-            _MessageBuilder(response, stopped, context, ledger).choice()
-            for stopped in sorted(response.stops, key=lambda stopped: stopped.choice)
-        ],
-    }
-    if response.usage.input is not None or response.usage.output is not None:
-        body["usage"] = write_usage(response.usage, ledger)
-    for block in response.blocks:
-        if isinstance(block, Opaque) and _is_response_member(block):
-            body[block.kind] = block.native
-    tier = write_service_tier(response.service_tier, ledger)
-    if tier is not None:
-        body["service_tier"] = tier
-    return body
-
-
-class _MessageBuilder:
-    """Builds the message of one choice."""
-
-    def __init__(
-        self, response: AssembledResponse, stopped: Stopped, context: ResponseContext, ledger: Ledger
-    ) -> None:
-        self._stopped = stopped
-        self._context = context
-        self._ledger = ledger
-        self._legacy = uses_legacy_functions(context)
-        self._text = ""
-        self._refusal = ""
-        self._reasoning: list[str] = []
-        self._details: list[JSONObject] = []
-        self._annotations: list[JSONObject] = []
-        self._calls: list[JSONObject] = []
-        self._tokens: dict[BlockKind, list[JSON]] = {kind: [] for kind in BlockKind}
-        self._opaque_members: JSONObject = {}
-        for block in response.blocks:
-            if isinstance(block, Compacted):
-                self._text += block.text
-            elif block.choice != stopped.choice:
-                continue
-            elif isinstance(block, AssembledBlock):
-                self._add(block)
-            elif not _is_response_member(block):
-                self._opaque_members[block.kind] = _extended(
-                    self._opaque_members.get(block.kind), block.native
-                )
-
-    def _add(self, block: AssembledBlock) -> None:
-        if block.phase is not None:
-            self._ledger.dropped(f"/choices/{block.choice}/message/phase", NO_PHASE)
-        self._tokens[block.kind] += block.logprobs
-        if block.tool is not None:
-            self._calls.append(write_tool_call(block.tool, block.text))
-        elif block.kind is BlockKind.REASONING:
-            self._reasoning += [part.text for part in block.reasoning if part.text]
-            if block.signature is not None:
-                position = len(self._text), len(self._calls)
-                self._details += write_reasoning_details(
-                    block.signature, len(self._details), position, self._context
-                )
-        elif block.kind is BlockKind.REFUSAL:
-            self._refusal += block.text
-        else:
-            if self._calls:
-                note_text_after_call(block.choice, self._ledger)
-            base = len(self._text)
-            self._text += block.text
-            for each in block.annotations:
-                body = write_citation(each, base, len(block.text), block.choice, self._ledger)
-                if body is not None:
-                    self._annotations.append(body)
-
-    def choice(self) -> JSONObject:
-        stopped = self._stopped
-        logprobs = write_logprobs(self._tokens[BlockKind.TEXT], self._tokens[BlockKind.REFUSAL])
-        choice: JSONObject = {
-            "index": stopped.choice,
-            "message": self._message(),
-            "logprobs": logprobs if any(logprobs.values()) else None,
-            "finish_reason": write_finish_reason(stopped, len(self._calls), self._legacy, self._ledger),
-        }
-        if stopped.sequence is not None:
-            choice["stop_reason"] = stopped.sequence
-        return choice
-
-    def _message(self) -> JSONObject:
-        text, refusal, explanation = self._text, self._refusal, self._stopped.explanation
-        if not text and not refusal:
-            refusal = explanation or ""
-        elif explanation is not None:
-            note_lost_explanation(self._ledger)
-        message: JSONObject = {
-            "role": "assistant",
-            "content": None if not text and (self._calls or refusal) else text,
-            "refusal": refusal or None,
-        }
-        if self._reasoning:
-            message["reasoning_content"] = PARAGRAPH_BREAK.join(self._reasoning)
-        if self._details:
-            message["reasoning_details"] = self._details
-        if self._annotations:
-            message["annotations"] = self._annotations
-        if self._calls and self._legacy:
-            message["function_call"] = self._calls[0]["function"]
-        elif self._calls:
-            message["tool_calls"] = self._calls
-        message.update(self._opaque_members)
-        return message
-
-
-def _is_response_member(block: Opaque) -> bool:
-    """True if it is a member of the response itself, not of a message."""
-    return block.path == f"/{block.kind}"
-
-
-def _extended(before: JSON, native: JSON) -> JSON:
-    """Join the pieces of a list, such as images. Of any other value the last one counts."""
-    return before + native if type(before) is list and type(native) is list else native

@@ -161,11 +161,11 @@ class ChatReader:
             return None if calls is None else _read_simple_call(calls, state)
         if kind is BlockKind.REASONING:
             for field, pieces in state.reasoning.texts.items():
-                thinking = delta.get(field)
-                if type(thinking) is str and thinking:
-                    pieces.append(thinking)
-                    state.reasoning.emitted.append(thinking)
-                    return (ReasoningDelta(state.block, thinking),)
+                reasoning = delta.get(field)
+                if type(reasoning) is str and reasoning:
+                    pieces.append(reasoning)
+                    state.reasoning.emitted.append(reasoning)
+                    return (ReasoningDelta(state.block, reasoning),)
         return None
 
     def _read_chunk(self, chunk: JSONObject, event: bytes) -> list[Event]:

@@ -58,10 +58,10 @@ class StreamedCall:
 class IdAllocator:
     """Numbers the blocks of one response, and makes ids for calls that came without one."""
 
-    __slots__ = ("_blocks", "_calls", "_token")
+    __slots__ = ("_blocks", "_calls", "_response_id")
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, response_id: str) -> None:
+        self._response_id = response_id
         self._blocks = -1
         self._calls = -1
 
@@ -71,7 +71,7 @@ class IdAllocator:
 
     def next_call_id(self) -> str:
         self._calls += 1
-        return f"call_{self._token}_{self._calls}"
+        return f"call_{self._response_id}_{self._calls}"
 
 
 class ToolCallReader:

@@ -195,7 +195,7 @@ EXECUTED_TOOLS = "executed_tools"
 SIGNATURE_FORMAT = "dragoman-v1"
 
 # The shapes of responses: which members the reader reads or may ignore, and which are losses (see `_ir.shape`).
-_NO_PLACE = "other protocols have no field for it"
+_NO_FIELD = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
 _TOKEN: Shape = {**_TOP, "top_logprobs": [_TOP]}
 FUNCTION_SHAPE: dict[str, Shape] = {"name": None, "arguments": None}
@@ -344,16 +344,16 @@ MESSAGE_SHAPE: dict[str, Shape] = {
     "name": None,  # MiniMax: its own
     "padding": None,  # GitHub
     "token_id": None,  # Together
-    "graph_data": _NO_PLACE,  # Writer
-    "provider_specific_fields": _NO_PLACE,  # LiteLLM
+    "graph_data": _NO_FIELD,  # Writer
+    "provider_specific_fields": _NO_FIELD,  # LiteLLM
     # Vercel's router, and what the host behind it adds to its response.
     "provider_metadata": {
         "gateway": None,
         "google": {
-            "groundingMetadata": _NO_PLACE,
+            "groundingMetadata": _NO_FIELD,
             "promptFeedback": None,
             "safetyRatings": None,
-            "urlContextMetadata": _NO_PLACE,
+            "urlContextMetadata": _NO_FIELD,
             "usageMetadata": None,
         },
         "openai": {"responseId": None, "serviceTier": None},
@@ -369,7 +369,7 @@ CHOICE_SHAPE: dict[str, Shape] = {
     "usage": _USAGE,
     "logprobs": {"content": [_TOKEN], "refusal": [_TOKEN]},
     "content_filter_results": _FILTER_RESULTS,  # Azure
-    "provider_specific_fields": _NO_PLACE,  # LiteLLM
+    "provider_specific_fields": _NO_FIELD,  # LiteLLM
     **dict.fromkeys(_CHOICE_BOOKKEEPING),
 }
 RESPONSE_SHAPE: dict[str, Shape] = {
@@ -390,19 +390,19 @@ RESPONSE_SHAPE: dict[str, Shape] = {
     "citations": None,
     "search_results": None,
     # MiniMax.
-    "base_resp": {"status_code": _NO_PLACE, "status_msg": None},
-    "input_sensitive": _NO_PLACE,
-    "output_sensitive": _NO_PLACE,
+    "base_resp": {"status_code": _NO_FIELD, "status_msg": None},
+    "input_sensitive": _NO_FIELD,
+    "output_sensitive": _NO_FIELD,
     # Perplexity, beside its lists of pages.
-    "images": _NO_PLACE,
-    "related_questions": _NO_PLACE,
+    "images": _NO_FIELD,
+    "related_questions": _NO_FIELD,
     "status": None,
     "type": None,
     # LiteLLM, from Google's responses: usually empty.
-    "vertex_ai_citation_metadata": _NO_PLACE,
-    "vertex_ai_grounding_metadata": _NO_PLACE,
-    "vertex_ai_safety_results": _NO_PLACE,
-    "vertex_ai_url_context_metadata": _NO_PLACE,
+    "vertex_ai_citation_metadata": _NO_FIELD,
+    "vertex_ai_grounding_metadata": _NO_FIELD,
+    "vertex_ai_safety_results": _NO_FIELD,
+    "vertex_ai_url_context_metadata": _NO_FIELD,
     **dict.fromkeys(_CHUNK_BOOKKEEPING),
 }
 # Members of a chunk that its reader reads, and padding. The others are kept for a client of this protocol.

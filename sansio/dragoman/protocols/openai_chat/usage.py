@@ -23,10 +23,10 @@ def read_usage(value: JSONObject) -> Usage:
         separate = value.get("total_tokens") == input_tokens + output_tokens + reasoning
         output_tokens += reasoning if separate else 0
     extra = {
-        name: kept
+        name: counts
         for name in _DETAILS
         if (
-            kept := {
+            counts := {
                 key: count
                 for key, count in _details(value, name).items()
                 if key in NATIVE_COUNTERS and type(count) is int and count

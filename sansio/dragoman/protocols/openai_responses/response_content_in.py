@@ -76,7 +76,7 @@ class _PartTexts(dict[int, _EmittedText]):
         return index if self.announced is None or index in self else self.announced
 
     def match_parts(self, texts: list[JSON]) -> list[int]:
-        """Return for each part of a finished item the index under which its text came, or a free one.
+        """Return for each part of a finished item the index under which its text came, else an unused one.
 
         Parts are matched by order, not by index, because the indexes of vLLM's events count on across items
         (see resolve_index). A part that contradicts the emitted texts is matched last.
@@ -87,13 +87,17 @@ class _PartTexts(dict[int, _EmittedText]):
             for number, text in enumerate(texts):
                 if number in found or type(text) is not str or not text:
                     continue
-                fits = (index for index, begun in emitted.items() if not certain or text.startswith(begun))
+                fits = (
+                    index
+                    for index, emitted_text in emitted.items()
+                    if not certain or text.startswith(emitted_text)
+                )
                 match = next(fits, None)
                 if match is not None:
                     del emitted[match]
                     found[number] = match
-        free = max(self, default=-1) + 1
-        unused = (number if number not in self else free + number for number in range(len(texts)))
+        next_index = max(self, default=-1) + 1
+        unused = (number if number not in self else next_index + number for number in range(len(texts)))
         return [found.get(number, index) for number, index in enumerate(unused)]
 
 

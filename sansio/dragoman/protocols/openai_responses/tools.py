@@ -321,20 +321,20 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, ledger: Ledger) 
 def _has_unmapped_fields(tool: HostedTool, mapped: list[JSON]) -> bool:
     """True if the tool as it came has values that were not mapped."""
     known: set[str] = set()
-    _scalars(mapped, known)
+    _leaves(mapped, known)
     native: set[str] = set()
     if type(tool.native) is dict:
-        _scalars([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
+        _leaves([value for key, value in tool.native.items() if key not in _NAMING_FIELDS], native)
     return not native <= known
 
 
-def _scalars(value: JSON, found: set[str]) -> None:
+def _leaves(value: JSON, found: set[str]) -> None:
     if type(value) is dict:
         for member in value.values():
-            _scalars(member, found)
+            _leaves(member, found)
     elif type(value) is list:
         for member in value:
-            _scalars(member, found)
+            _leaves(member, found)
     elif value is not None:
         found.add(encode_text(value))
 

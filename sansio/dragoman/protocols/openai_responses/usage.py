@@ -69,7 +69,7 @@ def _write_details(name: str, value: JSON) -> JSONObject | None:
     names = CACHE_WRITE_COUNTERS.get(name)
     if names is None or not value.keys() <= names.keys():
         return None
-    return {ours: int_or_none(value.get(theirs)) or 0 for theirs, ours in names.items()}
+    return {name: int_or_none(value.get(other_name)) or 0 for other_name, name in names.items()}
 
 
 def write_tool_usage(usage: Usage) -> JSONObject | None:

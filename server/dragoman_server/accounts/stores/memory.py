@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import AccountGrant, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
@@ -17,8 +17,6 @@ from dragoman_server.accounts.stores.rate_limits import (
     rate_available_at,
     with_last_use,
 )
-
-_FRESH = Health()
 
 
 class MemoryAccountStore:
@@ -44,7 +42,7 @@ class MemoryAccountStore:
     ) -> AccountGrant | NoRoom:
         available_at = NEVER
         for candidate in put_first(candidates, self._account_of(conversation, now)):
-            health = self._health.get(candidate.account, _FRESH)
+            health = self._health.get(candidate.account, INITIAL_HEALTH)
             leases = self._leases_of(candidate.account, now)
             at = account_available_at(candidate, health, self._filled, len(leases), now)
             if not at:
@@ -60,7 +58,7 @@ class MemoryAccountStore:
             self._count(candidate.requests, 1.0, now)
         if candidate.max_concurrent_requests is not None:
             self._leases.setdefault(account, {})[lease] = now + LEASE_S
-        self._health[account] = with_last_use(self._health.get(account, _FRESH), now)
+        self._health[account] = with_last_use(self._health.get(account, INITIAL_HEALTH), now)
         if conversation is not None:
             self._conversations[conversation] = account, now + CONVERSATION_S
             self._conversations.move_to_end(conversation)
@@ -75,7 +73,7 @@ class MemoryAccountStore:
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        before = self._health.get(account, _FRESH)
+        before = self._health.get(account, INITIAL_HEALTH)
         health = change(before)
         if health is not before:
             self._health[account] = health

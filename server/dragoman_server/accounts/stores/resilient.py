@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import (
     AccountGrant,
     AccountStore,
@@ -43,8 +43,6 @@ _PROBE_S = 0.25
 _MAX_PENDING = 1000
 # Tries of one write, so that one which never works does not block all others.
 _MAX_TRIES = 3
-
-_FRESH = Health()
 
 
 class StoreUnavailable(Exception):
@@ -135,7 +133,7 @@ class ResilientStore:
         def call(store: AccountStore) -> Awaitable[None]:
             return store.change(account, change)
 
-        known = self.health().get(account, _FRESH)
+        known = self.health().get(account, INITIAL_HEALTH)
         if change(known) is not known and not await self._write(call, call if repeatable else None):
             self._copy_view([account])
             await call(self._local)

@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
@@ -45,7 +45,6 @@ _MAX_WAITING = 1000
 # The thread takes this many of them at a time.
 _BATCH_SIZE = 50
 
-_FRESH = Health()
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
@@ -95,16 +94,16 @@ ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount, expires = exc
 
 @dataclass(slots=True, eq=False)
 class _ThreadCall:
-    """A call for the thread. function: what it runs. wanted: its caller still waits."""
+    """A call for the thread. awaited: its caller still waits."""
 
     function: Callable[[], object]
     done: anyio.Event = field(default_factory=anyio.Event)
-    wanted: bool = True
+    awaited: bool = True
     result: Any = None
     error: Exception | None = None
 
     def run(self) -> None:
-        if not self.wanted:
+        if not self.awaited:
             return
         try:
             self.result = self.function()
@@ -122,9 +121,8 @@ class SQLiteAccountStore:
         self._version = -1  # of what is in the view
         self._opened: sqlite3.Connection | None = None
         self._calls: MemoryObjectSendStream[_ThreadCall] | None = None
-        self._thread = anyio.CapacityLimiter(
-            1
-        )  # not anyio's default limiter: no waiting for other users of threads
+        # Not anyio's default limiter, so that no call waits for other users of threads.
+        self._thread = anyio.CapacityLimiter(1)
 
     def health(self) -> Mapping[str, Health]:
         return self._view
@@ -142,7 +140,7 @@ class SQLiteAccountStore:
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
-        before = self._view.get(account, _FRESH)
+        before = self._view.get(account, INITIAL_HEALTH)
         if change(before) is not before:
             await self._call(lambda: self._change(account, change))
 
@@ -195,7 +193,7 @@ class SQLiteAccountStore:
         try:
             await call.done.wait()
         finally:
-            call.wanted = False
+            call.awaited = False
         if isinstance(call.error, (sqlite3.Error, OSError)):
             raise AccountStoreError(f"the account store {self._path}: {call.error}") from call.error
         if call.error is not None:
@@ -257,7 +255,7 @@ class SQLiteAccountStore:
     def _change(self, account: str, change: Callable[[Health], Health]) -> None:
         with write_transaction(self._connection):
             self._refresh()
-            before, view = self._view.get(account, _FRESH), self._view
+            before, view = self._view.get(account, INITIAL_HEALTH), self._view
             health = change(before)
             if health is not before:
                 view = self._write(account, health)
@@ -275,7 +273,7 @@ class SQLiteAccountStore:
                 [rate for each in candidates for rate in (each.requests, each.tokens) if rate]
             )
             for candidate in put_first(candidates, account):
-                health = self._view.get(candidate.account, _FRESH)
+                health = self._view.get(candidate.account, INITIAL_HEALTH)
                 at = account_available_at(candidate, health, filled, self._leases(candidate), now)
                 if not at:
                     view = self._record_use(candidate, conversation, lease, now)
@@ -300,7 +298,7 @@ class SQLiteAccountStore:
             connection.execute("DELETE FROM conversations WHERE expires <= ?", (now,))
             connection.execute(_UPSERT_CONVERSATION, (conversation, account, now + CONVERSATION_S))
             connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
-        return self._write(account, with_last_use(self._view.get(account, _FRESH), now))
+        return self._write(account, with_last_use(self._view.get(account, INITIAL_HEALTH), now))
 
     def _give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
         with write_transaction(self._connection) as connection:

@@ -27,7 +27,7 @@ from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLocation
 from coredis.exceptions import NoScriptError, RedisError
 
-from dragoman_server.accounts.health import Health
+from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
 from dragoman_server.accounts.stores.lua import (
     ADD,
@@ -57,7 +57,6 @@ _MAX_PAUSE_S = 2.0
 # Each failure of the comparison means that another gateway made progress, so this is never reached.
 _MAX_CHANGE_TRIES = 20
 
-_FRESH = Health()
 _encode = msgspec.json.encode
 _decode = msgspec.json.Decoder(Health).decode
 
@@ -114,7 +113,7 @@ class ValkeyAccountStore:
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
     ) -> None:
         for _ in range(_MAX_CHANGE_TRIES):
-            before = self._health.get(account, _FRESH)
+            before = self._health.get(account, INITIAL_HEALTH)
             health = change(before)
             if health is before:
                 return
@@ -163,7 +162,7 @@ class ValkeyAccountStore:
         sent: tuple[int | str, ...] = (len(keys), *keys, *arguments)
         try:
             try:
-                return await connection.create_request(b"EVALSHA", _digest(script), *sent)
+                return await connection.create_request(b"EVALSHA", _DIGESTS[script], *sent)
             except NoScriptError:
                 # The server has restarted, or its scripts were flushed. EVAL stores the script again.
                 return await connection.create_request(b"EVAL", script.text, *sent)
@@ -176,7 +175,7 @@ class ValkeyAccountStore:
         """Put an account's health from the server into the view. raw: empty if the server has none."""
         if raw == self._raw.get(account, b""):
             return
-        used = self._health.get(account, _FRESH).last_used
+        used = self._health.get(account, INITIAL_HEALTH).last_used
         if raw:
             self._raw[account] = raw
             self._health[account] = with_last_use(_decode(raw), used)
@@ -185,7 +184,7 @@ class ValkeyAccountStore:
             self._health[account] = Health(last_used=used)
 
     def _update_use(self, account: str, used: float) -> None:
-        health = self._health.get(account, _FRESH)
+        health = self._health.get(account, INITIAL_HEALTH)
         if health.last_used != used:
             self._health[account] = with_last_use(health, used)
 
@@ -321,10 +320,6 @@ _DIGESTS: dict[LuaScript, str] = {
     script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
     for script in (TAKE, GIVE_BACK, SPEND, CHANGE, RESTORE, ADD, TOTAL)
 }
-
-
-def _digest(script: LuaScript) -> str:
-    return _DIGESTS[script]
 
 
 def _reason(error: BaseException) -> str:

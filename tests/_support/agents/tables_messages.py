@@ -12,7 +12,7 @@ from agents.requests import MODELS
 from agents.rows import IMPLIED, Row, as_json, by, lost, made, to
 from oracle import CHAT, MESSAGES, RESPONSES
 
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 # --- to a compatible Chat server ----------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ _MARKED_TOOLS: dict[str, Row] = {"/tools/{n}/cache_control/...": lost()}
 
 # --- by client and upstream ---------------------------------------------------------------------------------------
 
-FATES: dict[tuple[str, str, str], Fate] = {
+TABLES: dict[tuple[str, str, str], Table] = {
     ("opencode", MESSAGES, CHAT): (_OPENCODE_IN_CHAT, {**_CHAT_ADDED, **_CHAT_TOOLS_ADDED}),
     ("opencode-eager", MESSAGES, CHAT): (
         {**_OPENCODE_IN_CHAT, **_EAGER},

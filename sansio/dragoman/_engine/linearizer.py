@@ -41,7 +41,7 @@ class Linearizer:
         # block -> its waiting events, in the order in which the blocks started. Opaque blocks and stops wait
         # under negative numbers of their own, so that they keep their place.
         self._queue: dict[int, list[Event]] = {}
-        self._waiting = 0  # how many of those there have been
+        self._waiting = 0  # the number of such entries so far
 
     def passes_through(self, event: Event) -> bool:
         """True if send() would return only this event and change nothing, as for nearly all events."""

@@ -14,7 +14,7 @@ from agents.rows import IMPLIED, Row, as_json, by, from_json, inside, lost, made
 from oracle import CHAT, MESSAGES
 
 Json = dict[str, Any]
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 # The places of the tools that the client counts from 0.
 _PLAIN = "0,1,2,3,4,5,6"
@@ -338,7 +338,7 @@ _CODEX_IN_MESSAGES_ADDED: dict[str, Any] = {
     "/tools/12/name": "web_search",
 }
 
-FATES: dict[tuple[str, str], Fate] = {
+TABLES: dict[tuple[str, str], Table] = {
     ("codex", CHAT): (_CODEX_IN_CHAT, _CODEX_IN_CHAT_ADDED),
     ("codex", MESSAGES): (_CODEX_IN_MESSAGES, _CODEX_IN_MESSAGES_ADDED),
     ("codex-compaction", CHAT): (

@@ -5,7 +5,7 @@ from core.chop import PROPERTY
 from core.events import ERROR, STARTED, responses, start_of
 from hypothesis import given
 
-from dragoman._engine.interleave import Linearizer
+from dragoman._engine.linearizer import Linearizer
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
     ENDED,
@@ -106,12 +106,12 @@ def test_laws(events: list[Event]) -> None:
     out: list[Event] = []
     for event in events:
         passes_through = linear.passes_through(event)
-        given_out = linear.send(event)
-        assert not passes_through or given_out == [event]
-        for each in given_out:
+        sent = linear.send(event)
+        assert not passes_through or sent == [event]
+        for each in sent:
             checker.check(each)
             assert len(checker.open_blocks) <= 1
-        out += given_out
+        out += sent
 
     assert checker.state is ResponseState.ENDED
     assert sorted(map(repr, out)) == sorted(map(repr, events))  # nothing lost, nothing twice

@@ -12,7 +12,7 @@ from agents.requests import MODELS
 from agents.rows import IMPLIED, Row, from_json, lost, made, to
 from oracle import CHAT, MESSAGES, RESPONSES
 
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 _COMMON: dict[str, Row] = {
     "/stream": to("/stream"),
@@ -72,7 +72,7 @@ def _chat_calls(*items: int) -> dict[str, Row]:
 
 
 # The text of the summary is sent where a server accepts it; encrypted content is only for its vendor.
-_THOUGHTS_IN_CHAT: dict[str, Row] = {
+_REASONING_ITEMS_IN_CHAT: dict[str, Row] = {
     "/input/{n:2,5}/type": IMPLIED,
     "/input/{n:2,5}/summary/0/type": IMPLIED,
     "/input/2/summary/0/text": to("/messages/2/reasoning_content"),
@@ -127,7 +127,7 @@ def _block_calls(*items: int) -> dict[str, Row]:
 
 
 # Nothing unsigned may pass for a thought there.
-_THOUGHTS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_signature")}
+_REASONING_ITEMS_IN_MESSAGES: dict[str, Row] = {"/input/{n:2,5}/...": lost("foreign_signature")}
 
 # --- by client and upstream ---------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ _REQUESTED_IN_MESSAGES: dict[str, Row] = {
     **_REASONING_IN_MESSAGES,
 }
 
-FATES: dict[tuple[str, str, str], Fate] = {
+TABLES: dict[tuple[str, str, str], Table] = {
     ("opencode", RESPONSES, CHAT): (
         {**_CHAT, **_REQUESTED_IN_CHAT, **_chat_calls(2, 4), **_DEFAULTS_IN_CHAT},
         _CHAT_ADDED,
@@ -148,7 +148,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_CHAT,
             **_REQUESTED_IN_CHAT,
-            **_THOUGHTS_IN_CHAT,
+            **_REASONING_ITEMS_IN_CHAT,
             **_chat_calls(3, 6),
             **_DEFAULTS_IN_CHAT,
             "/text/verbosity": to("/verbosity"),
@@ -156,7 +156,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         _CHAT_ADDED,
     ),
     ("pi", RESPONSES, CHAT): (
-        {**_CHAT, **_REQUESTED_IN_CHAT, **_THOUGHTS_IN_CHAT, **_chat_calls(3, 6)},
+        {**_CHAT, **_REQUESTED_IN_CHAT, **_REASONING_ITEMS_IN_CHAT, **_chat_calls(3, 6)},
         _CHAT_ADDED,
     ),
     ("qwen", RESPONSES, CHAT): (
@@ -186,7 +186,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {
             **_MESSAGES,
             **_REQUESTED_IN_MESSAGES,
-            **_THOUGHTS_IN_MESSAGES,
+            **_REASONING_ITEMS_IN_MESSAGES,
             **_block_calls(3, 6),
             "/tool_choice": to("/tool_choice/type"),
             "/text/verbosity": lost(),
@@ -194,7 +194,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
         {**_MESSAGES_ADDED, **_ADAPTIVE},
     ),
     ("pi", RESPONSES, MESSAGES): (
-        {**_MESSAGES, **_REQUESTED_IN_MESSAGES, **_THOUGHTS_IN_MESSAGES, **_block_calls(3, 6)},
+        {**_MESSAGES, **_REQUESTED_IN_MESSAGES, **_REASONING_ITEMS_IN_MESSAGES, **_block_calls(3, 6)},
         {**_MESSAGES_ADDED, **_ADAPTIVE},
     ),
     ("qwen", RESPONSES, MESSAGES): (

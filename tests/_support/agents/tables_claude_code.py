@@ -13,7 +13,7 @@ from agents.requests import MODELS
 from agents.rows import IMPLIED, Row, as_json, by, inside, lost, made, to
 from oracle import CHAT, RESPONSES
 
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 
 def _data_url(place: str) -> Row:
@@ -136,17 +136,17 @@ _CHAT_COMMON: dict[str, Row] = {
 }
 
 
-def _said_by_the_user(place: str) -> Row:
+def _user_text(place: str) -> Row:
     return Row((place,), lambda text, found: f"<system>\n{text}\n</system>" in found)
 
 
 # System messages in mid-conversation: a server with default capabilities may refuse them.
 _SYSTEM_IN_CHAT: dict[str, Row] = {
     "/messages/1/role": Row(code="altered"),
-    "/messages/1/content": _said_by_the_user("/messages/1/content"),
+    "/messages/1/content": _user_text("/messages/1/content"),
     "/messages/6/role": made("user", "/messages/8/role", code="altered"),
     "/messages/6/content/0/type": IMPLIED,
-    "/messages/6/content/0/text": _said_by_the_user("/messages/8/content"),
+    "/messages/6/content/0/text": _user_text("/messages/8/content"),
     "/messages/6/content/0/cache_control/...": lost(),
 }
 
@@ -160,15 +160,15 @@ _EFFORT_CHANGED: dict[str, Row] = {"/output_config/effort": lost("unknown_field"
 def _responses_rows(shift: int) -> dict[str, Row]:
     """As for Chat. Items stand in the order of the client's blocks."""
     read, results, search, found = (number + shift for number in (1, 2, 3, 4))
-    said, call, other, result, failed, requested, response = (f"/input/{n + shift}" for n in range(2, 9))
+    text, call, other, result, failed, requested, response = (f"/input/{n + shift}" for n in range(2, 9))
     return {
         "/messages/0/role": to("/input/1/role"),
         "/messages/0/content/{n}/type": made("input_text", "/input/1/content/{n}/type"),
         "/messages/0/content/{n}/text": to("/input/1/content/{n}/text"),
-        f"/messages/{read}/role": to(f"{said}/role"),
+        f"/messages/{read}/role": to(f"{text}/role"),
         f"/messages/{read}/content/0/...": lost("foreign_signature"),
-        f"/messages/{read}/content/1/type": made("output_text", f"{said}/content/0/type"),
-        f"/messages/{read}/content/1/text": to(f"{said}/content/0/text"),
+        f"/messages/{read}/content/1/type": made("output_text", f"{text}/content/0/type"),
+        f"/messages/{read}/content/1/text": to(f"{text}/content/0/text"),
         f"/messages/{read}/content/2/type": made("function_call", f"{call}/type"),
         f"/messages/{read}/content/2/id": to(f"{call}/call_id"),
         f"/messages/{read}/content/2/name": to(f"{call}/name"),
@@ -261,7 +261,7 @@ _SYSTEM_IN_RESPONSES: dict[str, Row] = {
 # Chat has no setting for the display of thinking.
 _THINKING_IN_CHAT: dict[str, Row] = {"/thinking/display": lost()}
 
-FATES: dict[tuple[str, str], Fate] = {
+TABLES: dict[tuple[str, str], Table] = {
     ("claude-code", CHAT): (
         {
             **_CHAT_COMMON,

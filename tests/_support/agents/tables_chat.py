@@ -12,7 +12,7 @@ from agents.requests import MODELS
 from agents.rows import IMPLIED, Row, from_json, lost, made, to
 from oracle import CHAT, MESSAGES, RESPONSES
 
-Fate = tuple[dict[str, Row], dict[str, Any]]
+Table = tuple[dict[str, Row], dict[str, Any]]
 
 # Their servers keep what they get, unless they are told not to.
 _IN_RESPONSES: dict[str, Any] = {"/store": False}
@@ -95,7 +95,11 @@ def _text_in_responses(source: int, item: int) -> dict[str, Row]:
 
 
 _RESULT_TURNS: dict[str, Any] = {"/messages/{n:2,4}/role": "user"}
-_SAID: dict[str, Any] = {"type": "message", "content/0/type": "output_text", "content/0/annotations": []}
+_ASSISTANT_TEXT: dict[str, Any] = {
+    "type": "message",
+    "content/0/type": "output_text",
+    "content/0/annotations": [],
+}
 _REQUESTED: dict[str, Any] = {"type": "message", "content/0/type": "input_text"}
 
 
@@ -140,7 +144,7 @@ _OPENCODE_CHAT_IN_RESPONSES_ADDED: dict[str, Any] = {
     **_UNSAID_STRICT,
     **_FUNCTIONS,
     **_item(0, _REQUESTED),
-    **_item(1, _SAID),
+    **_item(1, _ASSISTANT_TEXT),
 }
 _QWEN_PARTS: dict[str, Row] = {
     "/max_tokens": to("/max_tokens"),
@@ -152,7 +156,7 @@ _QWEN_PARTS: dict[str, Row] = {
 }
 _AIDER_CHAT: dict[str, Row] = {"/temperature": lost()}  # models of today take no sampling settings
 
-FATES: dict[tuple[str, str, str], Fate] = {
+TABLES: dict[tuple[str, str, str], Table] = {
     ("opencode", CHAT, MESSAGES): (
         _OPENCODE_CHAT_IN_MESSAGES,
         {**_ADAPTIVE, **_RESULT_TURNS, "/messages/1/content/0/type": "text"},
@@ -199,7 +203,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_FUNCTIONS,
             **_item(0, _REQUESTED),
             **_item(1, _REQUESTED),
-            **_item(2, _SAID),
+            **_item(2, _ASSISTANT_TEXT),
             "/input/{n:4,6}/output/0/type": "input_text",
         },
     ),
@@ -243,7 +247,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_FUNCTIONS,
             **_item(0, _REQUESTED),
             "/input/1/type": "message",
-            **_item(4, _SAID),
+            **_item(4, _ASSISTANT_TEXT),
         },
     ),
     ("qwen", CHAT, MESSAGES): (
@@ -276,7 +280,7 @@ FATES: dict[tuple[str, str, str], Fate] = {
             **_UNSAID_STRICT,
             **_FUNCTIONS,
             "/input/0/type": "message",
-            **_item(3, _SAID),
+            **_item(3, _ASSISTANT_TEXT),
         },
     ),
     ("aider", CHAT, MESSAGES): (
@@ -299,6 +303,6 @@ FATES: dict[tuple[str, str, str], Fate] = {
             "/messages/3/content": to("/input/2/content/0/text"),
             **_CHAT_IN_RESPONSES,
         },
-        {**_IN_RESPONSES, **_item(0, _REQUESTED), **_item(1, _SAID), **_item(2, _REQUESTED)},
+        {**_IN_RESPONSES, **_item(0, _REQUESTED), **_item(1, _ASSISTANT_TEXT), **_item(2, _REQUESTED)},
     ),
 }
