@@ -163,7 +163,7 @@ def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, 
     return (OpaquePart(NAME, "billing header", block, first.path, ""), *parts)
 
 
-# --- settings in mid-conversation -------------------------------------------------------------------------
+# Settings in mid-conversation.
 
 
 def _read_effort(message: JSONObject, path: str) -> EffortOverride | None:
@@ -227,7 +227,7 @@ def _add_found_tools(tools: list[Tool], messages: list[Message]) -> list[Tool]:
     ] + defined
 
 
-# --- settings: each function adds to `request_extra` what the neutral form has no place for -----------------
+# Settings: each function adds to `request_extra` what the neutral form has no place for.
 
 
 def read_settings(body: JSONObject, request_extra: JSONObject) -> dict[Param, JSON]:
