@@ -109,7 +109,6 @@ class FanOut(ResponseMachine):
         self._branches: list[_Branch | None] = [None] * count
         self._usages = [Usage() for _ in range(count)]
         self._ended: set[int] = set()
-        self._started = False
 
     def __repr__(self) -> str:
         names = f"{self._upstream.name} -> {self._client.name}"
@@ -169,8 +168,7 @@ class FanOut(ResponseMachine):
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, Started):
-            if not self._started:
-                self._started = True
+            if self.upstream_model is None:
                 self.upstream_model, self.upstream_id = event.model, event.id
                 self._sink.send(event)
             return
