@@ -77,7 +77,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if directory is not None:
         canaries.look_at_stores(directory)
     seen = canaries.found()
-    assert not seen or item.get_closest_marker("tells_secrets"), seen
+    assert not seen or item.get_closest_marker("prints_secrets"), seen
     return result
 
 

@@ -37,13 +37,13 @@ def test_a_record_of_the_log_is_searched() -> None:
 
 @pytest.mark.promise("S3")
 def test_what_a_client_gets_is_searched() -> None:
-    said = CANARY.reveal().encode()
+    canary = CANARY.reveal().encode()
 
     async def send() -> None:
         client = FakeClient()
-        await client.send({"type": "http.response.start", "status": 200, "headers": [(b"x", said)]})
+        await client.send({"type": "http.response.start", "status": 200, "headers": [(b"x", canary)]})
         assert found() == {"headers"}
-        await client.send({"type": "http.response.body", "body": b"{" + said})
+        await client.send({"type": "http.response.body", "body": b"{" + canary})
         assert found() == {"body"}
 
     anyio.run(send)

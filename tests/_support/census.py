@@ -53,7 +53,7 @@ from dragoman_server.serving.run import _Requests, _Worker
 from dragoman_server.settings import ClientKey, Price, Settings
 
 # Where a request is when its client leaves, if it gets there: some leave before. Besides PHASES:
-_MODELS = PHASES | {"after the answer": "up/m", "sending the head": "up/m"}
+_MODELS = PHASES | {"after the response": "up/m", "sending the head": "up/m"}
 _KEY = "drk_census"
 # What gets faster by and by (caches, specialized code) has come to its size.
 _WARM = 100
@@ -138,7 +138,7 @@ def left_behind(backend: str, clients: int, directory: Path) -> Behind:
 
 def _play(conversation: Conversation) -> None:
     with contextlib.suppress(AssertionError):  # it got no whole request
-        play(conversation, {"after the answer": STREAM_HEAD + CHAT_STREAM})
+        play(conversation, {"after the response": STREAM_HEAD + CHAT_STREAM})
 
 
 class _Run(logging.Handler):
@@ -302,7 +302,7 @@ def _drawn(number: int, draw: random.Random) -> tuple[str, str, bytes]:
     """A phase, and a request to get there: its path and body."""
     phase = draw.choice(list(_MODELS))
     path = draw.choice((CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH))
-    stream = phase == "after the answer" or draw.random() < 0.7
+    stream = phase == "after the response" or draw.random() < 0.7
     body = body_of(path, _MODELS[phase], f"phase {phase} number {number}", stream)
     return phase, path, json.dumps(body).encode()
 
@@ -341,8 +341,8 @@ def _send_http2(client: socket.socket, number: int, draw: random.Random) -> None
 
 def _look(client: socket.socket, phase: str, draw: random.Random) -> None:
     """Wait for a while, if at all, and read little: it may get that far."""
-    if phase == "after the answer" or draw.random() < 0.5:
-        client.settimeout(0.05 if phase == "after the answer" else draw.choice((0.0001, 0.005)))
+    if phase == "after the response" or draw.random() < 0.5:
+        client.settimeout(0.05 if phase == "after the response" else draw.choice((0.0001, 0.005)))
         with contextlib.suppress(TimeoutError, BlockingIOError):
             client.recv(100)
         client.settimeout(_SETTLING_S)

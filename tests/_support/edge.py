@@ -156,7 +156,7 @@ Script = Callable[[Conversation], None]
 
 
 def streams(conversation: Conversation) -> None:
-    """Answer one request with a whole Chat stream."""
+    """Respond to one request with a whole Chat stream."""
     if conversation.read() is not None:
         conversation.send(STREAM_HEAD + CHAT_STREAM)
 
@@ -374,7 +374,7 @@ def read_response(client: socket.socket) -> bytes:
             if head.lower().find(b"transfer-encoding: chunked") >= 0 and body.endswith(b"0\r\n\r\n"):
                 return data
         more = client.recv(65536)
-        canaries.look("answer", data[-200:] + more)
+        canaries.look("response", data[-200:] + more)
         if not more:
             return data
         data += more

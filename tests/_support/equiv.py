@@ -25,7 +25,7 @@ VENDORS = {CHAT: "openai", MESSAGES: "anthropic", RESPONSES: "openai"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class EquivalentRequests:
     """case: the folder's name. stage: `request`, or `followup-request`. bodies: by protocol."""
 
     case: str
@@ -57,13 +57,13 @@ def vendor_target(protocol: str, model: str) -> Capabilities:
     return capabilities_for(Settings(), upstream, model)
 
 
-def differences(wish: Wish) -> Iterator[Difference]:
-    for source, body in wish.bodies.items():
-        for target, theirs in wish.bodies.items():
+def differences(equivalents: EquivalentRequests) -> Iterator[Difference]:
+    for source, body in equivalents.bodies.items():
+        for target, theirs in equivalents.bodies.items():
             if source != target:
                 ours = translated(source, target, body, theirs["model"])
                 for place, side in _differences(target, ours, theirs):
-                    yield Difference(source, target, wish.case, place, side.value)
+                    yield Difference(source, target, equivalents.case, place, side.value)
 
 
 def translated(source: str, target: str, body: Json, model: str) -> Json:

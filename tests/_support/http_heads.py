@@ -1,6 +1,6 @@
 """Requests of HTTP/1.1 as bytes: sound ones, and those that can be read in two ways.
 
-Each requests paths below /seen, where the gateway has nothing: it answers 404 and writes a line with the path, so its
+Each requests paths below /seen, where the gateway has nothing: it returns 404 and writes a line with the path, so its
 log says which requests it has seen.
 """
 

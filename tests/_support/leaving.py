@@ -48,8 +48,8 @@ PHASES = {
     "in the TLS handshake": "secure/m",
     "before the first byte": "up/m",
     "mid-stream": "up/m",
-    "in a whole answer": "up/m",
-    "waiting for an account": "resting/m",
+    "in a whole response": "up/m",
+    "waiting for an account": "cooling/m",
     "in a fallback": "spare",
     "in a hedged attempt": "hedged/m",
     "with an empty line behind": "up/m",
@@ -57,7 +57,7 @@ PHASES = {
     "not reading": "up/m",
     "sending the body": "up/m",
 }
-_WHOLE = {"in a whole answer", "with a request behind"}
+_WHOLE = {"in a whole response", "with a request behind"}
 _TOKEN = re.compile(rb"phase (\w[\w -]*\w) number (\d+)")
 _HELLO = b"\x16\x03"  # a record of TLS's handshake
 _CLOSE = "connection: close\r\n"
@@ -83,7 +83,7 @@ def play(conversation: Conversation, responses: Mapping[str, bytes] = MappingPro
     if phase in responses:
         conversation.send(responses[phase])
         return
-    if phase == "in a whole answer":
+    if phase == "in a whole response":
         conversation.send(_UNFINISHED_RESPONSE)
     elif phase == "mid-stream" or phase.startswith("with an empty line"):
         conversation.send(STREAM_HEAD + chunk("Hello"))
@@ -128,18 +128,18 @@ def ways(url: str, deaf: int) -> str:
     lines = ""
     for name, base_url, line in (
         ("deaf", f"http://127.0.0.1:{deaf}/v1", ""),
-        ("resting", url, ""),
+        ("cooling", url, ""),
         ("hedged", url, "hedge_s = 0.01"),
         ("secure", url.replace("http:", "https:"), ""),
     ):
         lines += table.format(name) + f'base_url = "{base_url}"\n{line}\n'
-    for name in ("hedged", "resting"):
+    for name in ("hedged", "cooling"):
         for account in ("one", "two"):
             lines += (
                 f'[[accounts]]\nupstream = "{name}"\nname = "{account}"\napi_key = "{name}-{account}-0123"\n'
             )
             lines += "max_concurrent_requests = 100000\n"
-    return lines + '[models]\nspare = ["resting/first", "up/m"]\n'
+    return lines + '[models]\nspare = ["cooling/first", "up/m"]\n'
 
 
 class World:
@@ -151,7 +151,7 @@ class World:
         self._backend = backend
         self._certificate = certificate
         self._numbers = count()
-        self._tired: list[EdgeGateway] = []
+        self._cooling_down: list[EdgeGateway] = []
 
     def __enter__(self) -> World:
         with contextlib.ExitStack() as started:
@@ -187,7 +187,7 @@ class World:
         """Be clients that get to this phase together, and leave one after the other. See leaves()."""
         gateway = self.plain if ways[0] in ("fin", "rst") else self.tls
         if phase == "waiting for an account":
-            self._tire(gateway)
+            self._start_cooldown(gateway)
         lines = len(gateway.output)
         with contextlib.ExitStack() as to_close:
             connected = [to_close.enter_context(gateway.connect()) for _ in ways]
@@ -218,10 +218,10 @@ class World:
         client = to_close.enter_context(over_tls(client, self._certificate.client()))
         return text.encode(), self._send_http2(client, way, phase, path, body)
 
-    def _tire(self, gateway: EdgeGateway) -> None:
-        """One request whose account is told to wait; the next ones find it resting."""
-        if gateway not in self._tired:
-            self._tired.append(gateway)
+    def _start_cooldown(self, gateway: EdgeGateway) -> None:
+        """Send a request that starts the cooldown of the account; it lasts during the next ones."""
+        if gateway not in self._cooling_down:
+            self._cooling_down.append(gateway)
             with contextlib.ExitStack() as to_close:
                 client = to_close.enter_context(gateway.connect())
                 if gateway is self.tls:
@@ -229,7 +229,7 @@ class World:
                         self._certificate.client().wrap_socket(client, server_hostname="127.0.0.1")
                     )
                 text = "phase waiting for an account number 0"
-                client.sendall(post(CHAT_PATH, body_of(CHAT_PATH, "resting/m", text, False)))
+                client.sendall(post(CHAT_PATH, body_of(CHAT_PATH, "cooling/m", text, False)))
                 assert b"429" in client.recv(65536)
 
     def _send_http1(

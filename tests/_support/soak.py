@@ -484,7 +484,7 @@ class Soak:
 
 
 def _whole_ones(found: bytes) -> int:
-    """Whether the one answer with a length is there."""
+    """Return True if the one response with a length is there."""
     head, end, body = found.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: (\d+)", head)
     return int(bool(end) and length is not None and len(body) >= int(length[1]))

@@ -30,7 +30,7 @@ def translate_stream(
     custom_tools: frozenset[str] = frozenset(),
     step: int = 0,
 ) -> bytes:
-    """What a streaming client gets for an upstream's stream, fed in pieces of `step` bytes (0: at once)."""
+    """Return what a streaming client gets for an upstream's stream, fed in chunks of `step` bytes (0: at once)."""
     body = client_request(client, upstream, request, include_usage=include_usage, custom_tools=custom_tools)
     response: Relay | ResponseTranslator
     context = translate_request(client, upstream, body)

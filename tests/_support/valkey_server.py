@@ -29,7 +29,7 @@ class ValkeyServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Return when it responds."""
         assert BINARY is not None
         command = [
             BINARY,
@@ -50,7 +50,7 @@ class ValkeyServer:
         deadline = time.monotonic() + _START_S
         while not self.command("PING"):
             assert self._process.poll() is None, "the server has ended at once"
-            assert time.monotonic() < deadline, "the server does not answer"
+            assert time.monotonic() < deadline, "the server does not respond"
             time.sleep(0.01)
 
     def kill(self) -> None:
@@ -72,7 +72,7 @@ class ValkeyServer:
         self._process.send_signal(number)
 
     def command(self, *arguments: str) -> bytes:
-        """What it answers, empty when it cannot be reached."""
+        """Return its response, empty if it cannot be reached."""
         with socket.socket(socket.AF_UNIX) as client, contextlib.suppress(OSError):
             client.settimeout(_START_S)
             client.connect(str(self.socket))

@@ -85,7 +85,7 @@ def stream(protocol: str, kind: str) -> bytes:
 
 
 def reads_of(body: bytes) -> list[bytes]:
-    """The body in pieces of some events each, cut at event ends as most socket reads are."""
+    """Return the body in chunks of some events each, cut at event ends as most socket reads are."""
     frames = [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
     return [b"".join(frames[at : at + EVENTS_A_READ]) for at in range(0, len(frames), EVENTS_A_READ)]
 

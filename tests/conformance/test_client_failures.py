@@ -37,7 +37,7 @@ def tool_of(case: Case) -> str | None:
 
 
 @cache
-def heard(case: Case, upstream: str) -> Received:
+def received(case: Case, upstream: str) -> Received:
     name = tool_of(case)
     calls = [] if name is None else [Call("call_a", name), Call("call_b", name, ("{}",))]
     response = stream(upstream, Reasoning("Hmm."), Text("Let me see."), *calls)
@@ -47,7 +47,7 @@ def heard(case: Case, upstream: str) -> Received:
 def test_no_known_client_failure_occurs(subtests: pytest.Subtests) -> None:
     for case, upstream in CASES_BY_UPSTREAM:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
-            events = heard(case, upstream).events
+            events = received(case, upstream).events
             found = {
                 name
                 for name, client_failure in CLIENT_FAILURES[case.protocol].items()
@@ -66,7 +66,7 @@ WITH_TOOLS = {CHAT: "opencode", MESSAGES: "claude-code", RESPONSES: "codex"}
 def test_each_would_be_noticed(protocol: str) -> None:
     case = next(c for c in REQUEST if c.name == WITH_TOOLS[protocol] and c.protocol == protocol)
     upstream = MESSAGES if protocol == CHAT else CHAT
-    events = events_of(heard(case, upstream).data)
+    events = events_of(received(case, upstream).data)
     unnoticed = [
         name
         for name, client_failure in CLIENT_FAILURES[protocol].items()
@@ -79,7 +79,7 @@ def test_frames_have_the_form_that_every_client_reads(subtests: pytest.Subtests)
     """Some fail on a byte order mark, on bare carriage returns, on a last event without its blank line."""
     for case, upstream in CASES_BY_UPSTREAM:
         with subtests.test(case=case.name, client=case.protocol, upstream=upstream):
-            data = heard(case, upstream).data
+            data = received(case, upstream).data
             assert not data.startswith(b"\xef\xbb\xbf")
             assert b"\r" not in data
             assert data.endswith(b"\n\n")

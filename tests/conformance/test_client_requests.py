@@ -200,7 +200,7 @@ GOT: Json = {"x": 1, "y": ["e"], "z": 0}
 REPORTED = [("dropped", "/b")]
 
 
-COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
+PROBLEMS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
     (SENT, GOT, REPORTED, []),
     ({**SENT, "g": 1}, GOT, REPORTED, ["no row for /g = 1"]),
     ({**SENT, "c": [{"d": 3, "e": {}}]}, GOT, REPORTED, ["no row for /c/0/e = {}"]),
@@ -215,10 +215,10 @@ COMPLAINTS: list[tuple[Json, Json, list[tuple[str, str]], Any]] = [
 
 
 def test_differences_are_reported(subtests: pytest.Subtests) -> None:
-    for sent, got, reported, complaint in COMPLAINTS:
+    for sent, got, reported, expected in PROBLEMS:
         with subtests.test(sent=sent):
             problems = TableCheck(sent, got, ROWS, {"/z": 0}).run(reported)
-            assert len(problems) == complaint if isinstance(complaint, int) else problems == complaint
+            assert len(problems) == expected if isinstance(expected, int) else problems == expected
 
 
 def test_every_client_is_here_in_every_protocol_that_it_speaks() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from equiv import Wish, differences, translated
+from equiv import EquivalentRequests, differences, translated
 from oracle import CHAT, MESSAGES, RESPONSES
 
 HI = {"role": "user", "content": "Hi"}
@@ -31,8 +31,10 @@ COMPARISONS: list[tuple[dict[str, object], set[tuple[str, str]]]] = [
 def test_the_comparison(subtests: pytest.Subtests) -> None:
     for change, expected in COMPARISONS:
         with subtests.test(change=change):
-            wish = Wish("case", "request", {CHAT: REQUEST, RESPONSES: {**TWIN, **change}})
-            found = {(each.place, each.side) for each in differences(wish) if each.target == RESPONSES}
+            equivalents = EquivalentRequests(
+                "case", "request", {CHAT: REQUEST, RESPONSES: {**TWIN, **change}}
+            )
+            found = {(each.place, each.side) for each in differences(equivalents) if each.target == RESPONSES}
             assert found == expected
 
 

@@ -44,7 +44,7 @@ def test_a_law_holds(law: Law, subtests: pytest.Subtests) -> None:
                     law(source, client)
 
 
-# Chunk boundaries. The law `the_network_may_cut_anywhere` has every stream byte by byte, in pieces of some sizes and in
+# Chunk boundaries. The law `the_network_may_cut_anywhere` has every stream byte by byte, in chunks of some sizes and in
 # two at some places, for all clients; this is in two at every place. Who reads it does not matter here.
 
 

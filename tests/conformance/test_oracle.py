@@ -148,7 +148,7 @@ VARIANTS: dict[str, list[tuple[str, Change]]] = {
         ("cut call left open", both(remove(15, 16), put(15, "delta.stop_reason", "max_tokens"))),
         ("redacted thinking comes whole", both(put(2, "content_block", {"type": "redacted_thinking", "data": "x"}), remove(3, 4))),
         ("a beta block", both(put(2, "content_block", {"type": "compaction", "content": None, "encrypted_content": None}), remove(3, 4))),
-        ("empty answer", both(cut(1, s.messages()[17], s.messages()[18]), put(1, "delta.stop_reason", "end_turn"))),
+        ("empty response", both(cut(1, s.messages()[17], s.messages()[18]), put(1, "delta.stop_reason", "end_turn"))),
     ],
     RESPONSES: [
         ("as it is", lambda payloads: None),

@@ -61,7 +61,7 @@ PATCH = '*** Begin Patch\n+say("hi") \\ \u00e9 \U0001f600\n*** End Patch'
 
 
 def _patch_calls(protocol: str) -> list[Any]:
-    """A stream whose only call is a function called with {"input": PATCH}, in pieces that cut its escapes."""
+    """A stream whose only call is a function called with {"input": PATCH}, in fragments that cut its escapes."""
     text = json.dumps({"input": PATCH})
     fragments = [text[at : at + 3] for at in range(0, len(text), 3)]
     if protocol == CHAT:

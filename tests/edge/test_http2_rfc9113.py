@@ -258,7 +258,7 @@ ROWS = [
     Row(
         "6.6", "PUSH_PROMISE", lambda p: [*chat(p), raw(PUSH, 4, 1, b"\0\0\0\x02" + block(p))], PROTOCOL_ERROR
     ),
-    Row("6.7", "PING that answers nothing", lambda p: [ping(ack=True)], ""),
+    Row("6.7", "PING acknowledgement of nothing", lambda p: [ping(ack=True)], ""),
     Row("6.7", "PING on a stream", lambda p: [raw(PING, 0, 1, bytes(8))], PROTOCOL_ERROR),
     Row("6.7", "PING of 6 octets", lambda p: [raw(PING, 0, 0, bytes(6))], FRAME_SIZE_ERROR),
     Row("6.8", "GOAWAY on a stream", lambda p: [raw(GOAWAY, 0, 1, bytes(8))], PROTOCOL_ERROR),

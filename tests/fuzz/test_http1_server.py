@@ -1,4 +1,4 @@
-"""Invariant: whatever bytes come in over HTTP/1.1, the server answers others, answers nobody with a 500, writes no
+"""Invariant: whatever bytes come in over HTTP/1.1, the server responds to others, never with a 500, writes no
 traceback and keeps no descriptor.
 """
 

@@ -1,5 +1,5 @@
-"""Invariant: whatever frames come in over HTTP/2, in whatever order, the server answers others, writes no traceback and
-keeps no descriptor.
+"""Invariant: whatever frames come in over HTTP/2, in whatever order, the server responds to others, writes no
+traceback and keeps no descriptor.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def check(stream: bytes, places: list[int]) -> None:
     assert (parser.error is None) == (at_once.error is None)
     if parser.error is not None:
         return
-    assert judged_elsewhere(stream) or reported(whole) == by_other_code(stream)
+    assert checked_elsewhere(stream) or reported(whole) == by_other_code(stream)
     assert len(parser.receive_eof()) <= 1
 
 
@@ -41,7 +41,7 @@ def reported(frames: list[Frame]) -> list[tuple[str, str]]:
     return [(each.event.decode("utf-8", "replace"), each.data.decode("utf-8", "replace")) for each in frames]
 
 
-def judged_elsewhere(stream: bytes) -> bool:
+def checked_elsewhere(stream: bytes) -> bool:
     """Lines `error:` are an extension of ours to the standard."""
     return b"error" in stream
 

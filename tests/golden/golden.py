@@ -5,9 +5,9 @@
     pytest tests/golden               fail when anything differs
 
 `fixtures.jsonl` has the inputs as data, one a line: requests of each client protocol ("request"), streams, whole
-answers and HTTP errors of each upstream protocol ("stream", "whole", "error"), and the requests to which an answer is
-translated ("ask"). They were taken from the tests, but nothing here imports the tests, because inputs that change with
-the code cannot judge it. To add a fixture, append a line and run the command.
+responses and HTTP errors of each upstream protocol ("stream", "whole", "error"), and the requests for which responses
+are translated ("ask"). They were taken from the tests, but nothing here imports the tests, because inputs that change
+with the code cannot check it. To add a fixture, append a line and run the command.
 
 `golden.txt` has what becomes of them. It is one text file and not a list of digests because a reviewer must see what
 changed, and it is abridged because a stream of a few words has kilobytes of frames:
@@ -22,7 +22,7 @@ changed, and it is abridged because a stream of a few words has kilobytes of fra
 - A case with "+ name" has other capabilities of the upstream, or another request. It shows how it differs from the case
   without: "-" and the begin of a line that is not there, "+" and a line that is.
 
-No change is hidden: what is not printed is printed elsewhere or in the input, and answers have a digest of all bytes.
+No change is hidden: what is not printed is printed elsewhere or in the input, and responses have a digest of all bytes.
 Ids and times are arguments. All that this file uses of the product is in the part "the product", to be kept working
 when names change.
 """

@@ -1,4 +1,4 @@
-"""Recorded answers of real servers: each is read, printed for a Chat client, and read strictly again."""
+"""Recorded responses of real servers: each is read, printed for a Chat client, and read strictly again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CONTEXT = ResponseContext(Request("other", "m", (), stream=True), "X1", 7, "alia
 
 
 def read_response(stream: bytes, cut: int) -> tuple[AssembledResponse, bytes]:
-    """The folded answer, and what a Chat client gets. Raises when the stream is not complete."""
+    """Return the folded response, and what a Chat client gets. Raise if the stream is not complete."""
     parser, checker, fold = SSEParser(), EventOrderChecker(), Fold()
     reader, writer = SPEC.stream_reader(CONTEXT, Ledger()), SPEC.stream_writer(CONTEXT, Ledger())
     out = b""

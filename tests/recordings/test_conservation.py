@@ -48,7 +48,7 @@ def test_recorded_requests_lose_nothing_silently(client: str, upstream: str) -> 
 
 
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
-def test_recorded_answers_lose_nothing_silently(upstream: str, client: str) -> None:
+def test_recorded_responses_lose_nothing_silently(upstream: str, client: str) -> None:
     tried: set[str] = set()
     run = lambda each: translated_response(upstream, client, each)  # noqa: E731
     lost = [

@@ -46,7 +46,7 @@ def streams(protocol: str) -> list[list[Any]]:
 @pytest.mark.parametrize(("client", "upstream"), PAIRS)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: st.DataObject) -> None:
+def test_unknown_fields_of_requests_are_recorded(client: str, upstream: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(requests(client)))
     assert lost_of_request(client, upstream, body, data) == []
 
@@ -54,7 +54,7 @@ def test_unknown_fields_of_requests_are_told(client: str, upstream: str, data: s
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st.DataObject) -> None:
+def test_unknown_fields_of_responses_are_recorded(upstream: str, client: str, data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(whole_responses(upstream)))
     assert lost_of_response(upstream, client, body, data) == []
 
@@ -62,7 +62,7 @@ def test_unknown_fields_of_answers_are_told(upstream: str, client: str, data: st
 @pytest.mark.parametrize(("upstream", "client"), FOREIGN)
 @given(data=st.data())
 @RULES
-def test_unknown_members_of_chunks_and_deltas_are_told(
+def test_unknown_members_of_chunks_and_deltas_are_recorded(
     upstream: str, client: str, data: st.DataObject
 ) -> None:
     frames = data.draw(st.sampled_from(streams(upstream)))

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import corpus
-from equiv import Difference, Wish, differences
+from equiv import Difference, EquivalentRequests, differences
 from oracle import CHAT, MESSAGES, PROTOCOL_NAMES, RESPONSES
 
 PAGE = Path(__file__).parents[2] / "docs" / "equivalents.md"
@@ -57,7 +57,7 @@ def table() -> list[Row]:
     return rows
 
 
-def wishes() -> Iterator[Wish]:
+def equivalent_requests() -> Iterator[EquivalentRequests]:
     """Those that were written for more than one protocol."""
     for folder in corpus.files("equiv/*/"):
         for stage in ("request", "followup-request"):
@@ -67,12 +67,12 @@ def wishes() -> Iterator[Wish]:
                 if (path := Path(folder, f"{short}.{stage}.json")).is_file()
             }
             if len(bodies) > 1:
-                yield Wish(folder.name, stage, bodies)
+                yield EquivalentRequests(folder.name, stage, bodies)
 
 
 @cache
 def all_differences() -> tuple[Difference, ...]:
-    return tuple(each for wish in wishes() for each in differences(wish))
+    return tuple(each for equivalents in equivalent_requests() for each in differences(equivalents))
 
 
 def test_every_difference_is_explained() -> None:

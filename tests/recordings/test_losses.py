@@ -1,7 +1,7 @@
 """Every entry over all recordings is a true loss: something that a client of the other protocol could have used.
 
-Each answer goes to clients of both other protocols. What is entered, by code and place, is in the list below with the
-reason why it is a loss, and nothing that is in the list is entered nowhere.
+Each response goes to clients of both other protocols. What is recorded, by code and place, is in the list below with
+the reason why it is a loss, and everything in the list is recorded somewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRUE_LOSSES: dict[tuple[str, str, str], str] = {
     ): "the words of the page; where in the text they stand",
     (RESPONSES, "altered", "/output/*/content/*/annotations"): "where in the text the citation stands",
     (RESPONSES, "dropped", "/output/*/content/*/annotations"): "a citation of a file",
-    # What only the one protocol can say of an answer.
+    # What only the one protocol can express of a response.
     (CHAT, "dropped", "/choices/*"): "the other alternatives",
     (CHAT, "dropped", "/content/*/logprobs"): "log probabilities, which were asked for",
     (MESSAGES, "dropped", "/content/*/caller"): "the call came from a program, which waits for its result",
@@ -67,7 +67,7 @@ Entered = dict[tuple[str, str, str], list[str]]
 
 
 def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
-    """Name, upstream and bytes of each answer, with what translates it, once for each foreign client."""
+    """Give name, upstream and bytes of each response, with its translator, once for each foreign client."""
     responses: list[tuple[Any, bytes, bool]] = [(each, each.read(), True) for each in corpus.recordings()]
     responses += [(each, each.body, False) for each in corpus.equivalents() if each.status == 200]
     # An error may come with status 200, or in the place of a stream.
@@ -88,7 +88,7 @@ def translators() -> Iterator[tuple[str, str, bytes, ResponseTranslator]]:
 
 @cache
 def entered() -> Entered:
-    """The names of the answers with which each place is entered."""
+    """Return the names of the responses that record each place."""
     found: Entered = defaultdict(list)
     for name, upstream, data, translator in translators():
         translator.receive_data(data)

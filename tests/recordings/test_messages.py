@@ -1,4 +1,4 @@
-"""Recorded answers of real servers, read and written again."""
+"""Recorded responses of real servers, read and written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded answers and requests of real servers and clients."""
+"""Recorded responses and requests of real servers and clients."""
 
 from __future__ import annotations
 

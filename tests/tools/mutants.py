@@ -231,7 +231,7 @@ def shared(sizes: Mapping[str, int], count: int) -> list[list[str]]:
     return [sorted(share) for share in shares if share]
 
 
-# -- the verdict on a mutant -------------------------------------------------------------------------------
+# -- the result of a mutant -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

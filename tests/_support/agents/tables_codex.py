@@ -45,7 +45,7 @@ def _as_input(place: str) -> Row:
 
 
 def _as_action(place: str) -> Row:
-    """The stand-in of local_shell takes what the action of a call has."""
+    """The fallback function of local_shell has what the action of a call has."""
 
     def check(_: Any, schema: Any) -> bool:
         members = ["command", "env", "timeout_ms", "user", "working_directory"]

@@ -1,6 +1,6 @@
 """The `dragoman` command around a tiny application, as a script that tests start in a process of its own.
 
-The command imports `dragoman_server.app` when it serves; this script puts a stand-in there. Its paths:
+The command imports `dragoman_server.app` when it serves; this script replaces it. Its paths:
 
 /          "hello"                       /info    version of HTTP and scheme
 /pid       the process's number          /read    the body, once it has come

@@ -1,4 +1,4 @@
-"""Ways to cut bytes or text into pieces, and how the Hypothesis tests of the core are run."""
+"""Ways to cut bytes into chunks or text into parts, and how the Hypothesis tests of the core are run."""
 
 from collections.abc import Iterator
 from typing import TypeVar

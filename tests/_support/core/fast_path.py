@@ -10,7 +10,7 @@ from dragoman.protocols import PROTOCOLS
 
 
 def both_ways(protocol: str, client: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Asserts that both ways give the same bytes; returns how many frames the lane took."""
+    """Assert that both ways give the same bytes; return how many frames the fast path took."""
     request = Request(protocol=client, model="m", messages=(), stream=True)
     context = ResponseContext(request=request, id="abc", now=0, model="m")
 

@@ -1,6 +1,6 @@
 """Requests and responses through the public core for the tests of failures, with all general checks.
 
-`receive` feeds a stream in pieces of several sizes and requires the same legal bytes each time; tests then only assert
+`receive` feeds a stream in chunks of several sizes and requires the same legal bytes each time; tests then only assert
 their own row's rule.
 """
 

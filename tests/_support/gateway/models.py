@@ -83,7 +83,7 @@ def openai_list(*models: str | dict[str, Any], **more: Any) -> Script:
 
 
 def anthropic_list(*models: str | dict[str, Any], has_more: bool = False) -> Script:
-    """An answer in Anthropic's form."""
+    """A list in Anthropic's form."""
     data = [{"type": "model", **({"id": each} if isinstance(each, str) else each)} for each in models]
     ids = [each["id"] for each in data] or [None]
     page = {"data": data, "first_id": ids[0], "last_id": ids[-1], "has_more": has_more}

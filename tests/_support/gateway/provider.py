@@ -1,10 +1,10 @@
-"""A provider with several accounts, each of which answers as a test says, and the gateway whose pool it is behind.
+"""A provider with several accounts, whose responses a test scripts, and the gateway in front of it.
 
 pool = pool_of(MESSAGES, {"a": RawResponse(RATE_LIMITED...), "b": GOOD})
 client = await pool.call(CHAT, stream=True)
 pool.attempted == ["a", "b"]
 
-The provider tells accounts apart by the key that a request comes with. Time is virtual, for the pool too.
+The provider distinguishes accounts by the key of a request. Time is virtual, for the pool too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A gateway whose one upstream answers what the test says, asked through the application as a server would ask it.
+"""A gateway whose one upstream plays scripts, called as a server calls the application.
 
 gateway = scripted(MESSAGES, whole({...}), whole({...}), secret=SECRET)
 client = await gateway.call("/v1/chat/completions", {...})

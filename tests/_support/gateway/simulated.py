@@ -24,7 +24,7 @@ KEY = "sk-upstream-0123456789"
 UPSTREAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": ("openai_chat", {}),
     "messages": ("anthropic_messages", {}),
-    "forgetful": ("openai_responses", {}),
+    "stateless": ("openai_responses", {}),
     "anthropic": ("anthropic_messages", {"counts_tokens": True}),
     "openai": ("openai_responses", {"counts_tokens": True, "stores_responses": True}),
 }
@@ -42,7 +42,7 @@ class Sent:
 class RecordingUpstreams(UpstreamClient):
     """Stands in for the application's client.
 
-    scripts: answers of URLs that end so, instead of the simulator's. raw: the bodies that it was given.
+    scripts: responses of URLs that end so, instead of the simulator's. raw: the bodies that it was given.
     """
 
     def __init__(self, scripts: dict[str, Script] | None = None) -> None:
@@ -101,7 +101,7 @@ class Gateway:
         return client
 
     async def json(self, path: str, body: Any = None, method: str = "POST", status: int = 200) -> Any:
-        """The JSON of an answer, which must have this status."""
+        """Return the JSON of a response, which must have this status."""
         client = await self.call(path, body, method)
         assert client.status == status, client.body
         assert client.finished

@@ -1,5 +1,7 @@
-"""Conversations that go on at a gateway which keeps answers. All upstreams are the simulator: it says the user's last
-words back, and its count of input tokens is the number of words in the conversation, so it tells how much arrived.
+"""Conversations that continue at a gateway which stores responses.
+
+All upstreams are the simulator: it repeats the user's last text, and counts the words of the conversation as input
+tokens, which shows how much arrived.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from oracle import RESPONSES, check_error
 PATH = "/v1/responses"
 ON = {"response_store": "memory"}
 
-# Upstreams that keep nothing: two that are translated to, one that is relayed to.
-FORGETFUL = ["messages", "chat", "forgetful"]
+# Upstreams that store nothing: two that are translated to, one that is relayed to.
+STATELESS = ["messages", "chat", "stateless"]
 
-each_forgetful = pytest.mark.parametrize("upstream", FORGETFUL)
+each_stateless = pytest.mark.parametrize("upstream", STATELESS)
 each_translated = pytest.mark.parametrize("upstream", ["messages", "chat"])
 each_mode = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 
@@ -27,7 +29,7 @@ USER = {"type": "message", "role": "user", "content": "again"}
 async def create_response(
     up: Gateway, upstream: str, text: Any, *, stream: bool = False, **more: Any
 ) -> dict[str, Any]:
-    """The Response object that a client gets in the end."""
+    """Return the Response object that a client gets in the end."""
     client = await up.call(PATH, {"model": f"{upstream}/echo", "input": text, "stream": stream, **more})
     assert client.status == 200, client.body
     if not stream:

@@ -41,7 +41,7 @@ _NOTHING = "|".join([ECHO, *BOOKKEEPING.values()])
 REPEATS = re.compile(_NOTHING)
 # Some servers put the whole message beside each delta.
 BESIDE = re.compile(rf"/choices/\d+/message(/.*)?|{_NOTHING}")
-# Figures and verdicts: zero, false and empty values say nothing there.
+# Figures and flags: zero, false and empty values have no meaning there.
 FIGURES = re.compile(r"/(usage|tool_usage/image_gen|choices/\d+/content_filter_results)(/.*)?")
 
 

@@ -21,7 +21,7 @@ ENDS: dict[Stop, dict[str, set[Stop]]] = {
     Stop.END: {CHAT: {Stop.END}, MESSAGES: {Stop.END}, RESPONSES: {Stop.END}},
     Stop.TOOL: {CHAT: {Stop.TOOL}, MESSAGES: {Stop.TOOL}, RESPONSES: {Stop.TOOL}},
     Stop.LENGTH: {CHAT: {Stop.LENGTH}, MESSAGES: {Stop.LENGTH}, RESPONSES: {Stop.LENGTH}},
-    # A refusal with text may reach a Responses client as a completed answer with a refusal part.
+    # A refusal with text may reach a Responses client as a completed response with a refusal part.
     Stop.FILTER: {CHAT: {Stop.FILTER}, MESSAGES: {Stop.FILTER}, RESPONSES: {Stop.FILTER, Stop.END}},
     Stop.SEQUENCE: {CHAT: {Stop.SEQUENCE, Stop.END}, MESSAGES: {Stop.SEQUENCE}, RESPONSES: {Stop.END}},
     Stop.PAUSE: {CHAT: {Stop.END}, MESSAGES: {Stop.PAUSE}, RESPONSES: {Stop.END, Stop.PAUSE}},

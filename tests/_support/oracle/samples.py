@@ -92,7 +92,7 @@ MESSAGES_USAGE = {
 
 
 def message(**fields: Any) -> dict[str, Any]:
-    """A Messages answer with nothing in it yet."""
+    """A Messages response with nothing in it yet."""
     return {
         "id": "msg_1",
         "type": "message",

@@ -332,7 +332,7 @@ def _recorded(error: ValidationError) -> list[str]:
     upstream_meaning = [e for e in found if not any(e["loc"][: len(prefix)] == prefix for prefix in unmeant)]
     if (
         not upstream_meaning
-    ):  # a union inside the member that was meant has no fitting member: the deepest complaint
+    ):  # a union inside the member that was meant has no fitting member: the deepest problem
         depth = max(len(e["loc"]) for e in found)
         upstream_meaning = [e for e in found if len(e["loc"]) == depth]
     reported = [f"{_path(e['loc'])}: {e['msg']}" for e in upstream_meaning]

@@ -83,7 +83,7 @@ class Sdk(Protocol):
         """What the stream helper gives at its end."""
 
     def parse(self, protocol: str, body: Body) -> Any:
-        """The helper for typed answers."""
+        """The helper for typed responses."""
 
     def models(self, protocol: str) -> list[str]:
         """The ids of the listed models."""
@@ -213,7 +213,7 @@ def _fold_responses(events: list[Body]) -> tuple[Body, Any]:
     items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     last = events[-1]
     assert last["type"] in ("response.completed", "response.incomplete")
-    # What was said on the way is what the last event says.
+    # The items of the stream are those of the last event.
     assert items == last["response"]["output"]
     return last["response"], items
 

@@ -90,7 +90,7 @@ FIELDS: dict[str, Any] = {
 
 
 def thinking_stream(field: str) -> bytes:
-    """Reasoning in two pieces, then text in two."""
+    """Reasoning in two deltas, then text in two."""
     name = FIELDS[field]
     deltas = [name("Hm"), name("m."), {"content": "Yes"}, {"content": "."}]
     chunks = [s.chunk({"role": "assistant", "content": None}), *map(s.chunk, deltas), s.chunk({}, "stop")]
@@ -257,9 +257,9 @@ def test_C9_with_thinking_top_k_and_low_top_p_are_dropped(thinking: Any) -> None
 @each("client", (CHAT, RESPONSES))
 @pytest.mark.parametrize("requested", [{}, {"none": True}], ids=["unasked", "off"])
 def test_C9_without_thinking_sampling_settings_are_sent(client: str, requested: Json) -> None:
-    wish = effort(client, "none") if requested else {}
+    settings = effort(client, "none") if requested else {}
     sent = translate_request(
-        client, MESSAGES, request(client, User("Hi"), **wish, temperature=0.5, top_p=0.5)
+        client, MESSAGES, request(client, User("Hi"), **settings, temperature=0.5, top_p=0.5)
     ).body
     assert (sent["temperature"], sent["top_p"]) == (0.5, 0.5)
 
@@ -282,15 +282,15 @@ EXPECTED: dict[str, tuple[Json, str | None]] = {
 @each("upstream", (CHAT, RESPONSES))
 @pytest.mark.parametrize("name", EXPECTED)
 def test_C10_effort_overrides_budget_and_disabled_overrides_effort(upstream: str, name: str) -> None:
-    wish, expected = EXPECTED[name]
-    requested = translate_request(MESSAGES, upstream, request(MESSAGES, User("Hi"), **wish))
+    settings, expected = EXPECTED[name]
+    requested = translate_request(MESSAGES, upstream, request(MESSAGES, User("Hi"), **settings))
     if upstream == CHAT:
         assert settings_of(requested.body) == ({} if expected is None else {"reasoning_effort": expected})
     elif expected is None:
         assert "reasoning" not in requested.body
     else:
         assert requested.body["reasoning"]["effort"] == expected
-    both = len(wish) == 2 and "adaptive" not in name
+    both = len(settings) == 2 and "adaptive" not in name
     assert bool(requested.losses) == (both or name == "only budget"), "what was not heeded is told"
 
 

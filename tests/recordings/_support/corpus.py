@@ -1,4 +1,4 @@
-"""The recorded provider answers, where they are at hand.
+"""The recorded responses of providers, where they are at hand.
 
 They lie beside the repository (or where DRAGOMAN_SHARED points) and are no part of it, so only the tests of this
 folder read them. Everything here yields nothing where they are absent.
@@ -56,7 +56,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class WholeResponse:
-    """A recorded answer that was not streamed, or an error answer, with its request where recorded."""
+    """A recorded response that was not streamed, or an error response, with its request where recorded."""
 
     name: str
     protocol: str
@@ -103,7 +103,7 @@ def recordings() -> tuple[Recording, ...]:
 
 @cache
 def errors() -> tuple[WholeResponse, ...]:
-    """All recorded error answers."""
+    """Return all recorded error responses."""
     streams = root()
     if streams is None:
         return ()
@@ -124,7 +124,7 @@ def errors() -> tuple[WholeResponse, ...]:
 
 @cache
 def equivalents() -> tuple[WholeResponse, ...]:
-    """The whole answers of the requests that were put to several providers; errors among them."""
+    """Return the whole responses to the requests that were put to several providers; errors among them."""
     streams = root()
     if streams is None:
         return ()

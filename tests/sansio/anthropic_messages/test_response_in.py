@@ -74,7 +74,7 @@ def data_of(*values: Any) -> bytes:
 
 
 def events_of(data: bytes, ledger: Ledger | None = None, *, size: int = 0) -> list[Event]:
-    """Return the events of a stream, after their order is checked. size: of the pieces of the data, 0 for one piece."""
+    """Return the events of a stream, after their order is checked. size: of the chunks of the data, 0 for one chunk."""
     parser = SSEParser()
     reader = SPEC.stream_reader(CONTEXT, Ledger() if ledger is None else ledger)
     checker = EventOrderChecker()

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from dragoman._engine import relay as _relay
 from dragoman._engine.relay import Relay
-from dragoman._engine.response import Outcome
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
     ENDED,
@@ -47,7 +47,7 @@ def relay(*, streams: bool = True) -> Relay:
 
 
 def relayed(chunks: list[bytes], *, streams: bool = True) -> tuple[bytes, Relay]:
-    """Return the bytes for the client, read after every piece, and the relay after the end."""
+    """Return the bytes for the client, read after every chunk, and the relay after the end."""
     machine = relay(streams=streams)
     out = b""
     for chunk in chunks:
@@ -451,7 +451,7 @@ def test_no_heartbeat_after_the_last_event(end: Event) -> None:
 
 
 @pytest.mark.parametrize("data", [lines(b"\n"), lines(b"\r\n"), lines(b"\r"), STREAMS["mixed"]])
-def test_heartbeats_between_any_two_pieces_change_nothing(data: bytes) -> None:
+def test_heartbeats_between_any_two_chunks_change_nothing(data: bytes) -> None:
     machine, out = relay(), b""
     for chunk in one_by_one(data):
         machine.receive_data(chunk)

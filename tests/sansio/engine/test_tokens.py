@@ -71,7 +71,7 @@ def test_text_of_rare_scripts_is_denser() -> None:
     assert figures[0] < figures[1] < figures[2] < figures[3]
 
 
-def test_short_pieces_are_not_rounded_one_by_one() -> None:
+def test_short_texts_are_not_rounded_one_by_one() -> None:
     parts = request(*[Text("ab")] * 100)
     assert abs(estimate_tokens(parts) - estimate_tokens(request(Text("ab" * 100)))) <= 1
 

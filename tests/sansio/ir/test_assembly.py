@@ -1,4 +1,4 @@
-"""Events to a whole response: deltas in pieces give the same as one delta."""
+"""Events to a whole response: many deltas give the same as one."""
 
 import pytest
 from core.chop import PROPERTY
@@ -178,7 +178,7 @@ def test_the_last_service_tier_counts(first: str | None, later: str | None, tier
 
 @PROPERTY
 @given(responses(choices=2))
-def test_pieces_fold_like_the_whole(events: list[Event]) -> None:
+def test_deltas_fold_like_the_whole(events: list[Event]) -> None:
     """The shortest events for the folded response fold to it again, whatever the deltas were."""
     assembled = folded(*events)
     short: list[Event] = [assembled.started]

@@ -30,7 +30,7 @@ from dragoman.codec import ProtocolSpec
 
 HINT = DeltaTemplate(b"text", number=b"n", padding=b"pad")
 
-# A frame and the text it was read as; then other frames and what the lane makes of them, None for nothing.
+# A frame and the text it was read as; then other frames and what the fast path makes of them, None for nothing.
 SHAPES: dict[str, tuple[bytes, list[tuple[bytes, str | None]]]] = {
     "plain": (
         b'data: {"i":1,"text":"a","x":null}',
@@ -231,7 +231,7 @@ def test_a_text_of_megabytes() -> None:
     assert time.perf_counter() - start < 2
 
 
-# The reader and the lane
+# The reader and the fast path
 
 
 READERS: list[ToyReader] = []

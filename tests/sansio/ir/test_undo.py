@@ -15,6 +15,6 @@ def test_nothing_was_changed_by_default() -> None:
     assert (undo.strip_code_fence, undo.compacts) == (False, False)
 
 
-def test_an_origin_is_no_stand_in_by_default() -> None:
+def test_an_origin_is_no_fallback_function_by_default() -> None:
     origin = ToolOrigin("look", None, ToolKind.FUNCTION, wrapped=False)
     assert (origin.hosted, origin.grammar) == (None, None)

@@ -75,7 +75,7 @@ WRAPPED_M = Signer().wrap(Signature("anthropic_messages", {"type": "thinking"}, 
             {"reasoning_details": [{"type": "reasoning.encrypted", "data": "drg1.forged", "index": 0}]},
             [Reasoning("", None, path=f"{AT}/reasoning_details/0/data", forged=True)],
         ),
-        # Real signatures of OpenRouter, in the pieces of a stream.
+        # Real signatures of OpenRouter, in the chunks of a stream.
         (
             {
                 "reasoning": "ab",

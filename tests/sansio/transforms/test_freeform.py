@@ -1,4 +1,4 @@
-"""Free text tools as functions: the schema out, the model's arguments back, in any pieces."""
+"""Free text tools as functions: the schema out, the model's arguments back, in any fragments."""
 
 import json
 import time
@@ -52,7 +52,7 @@ def test_as_function() -> None:
     assert (function.cache, function.extra, function.path) == (mark, {"x": 1}, "/tools/0")
 
 
-def test_as_function_with_nothing_said() -> None:
+def test_as_function_without_a_description() -> None:
     function = custom_tool_as_function(CustomTool("run"), "run")
     assert function.description == "Put the input of this tool, as plain text, into `input`."
 
@@ -66,7 +66,7 @@ def test_wrap_input(text: str) -> None:
 
 @PROPERTY
 @given(st.lists(texts, max_size=4))
-def test_wrapped_piece_by_piece(fragments: list[str]) -> None:
+def test_wrapped_fragment_by_fragment(fragments: list[str]) -> None:
     wrapper = InputWrapper()
     out = "".join([wrapper.feed(fragment) for fragment in fragments]) + wrapper.finish()
     assert json.loads(out) == json.loads(wrap_input("".join(fragments)))
@@ -105,7 +105,7 @@ def spelled(draw: Any) -> tuple[str, str]:
 
 @PROPERTY
 @given(spelled(), places)
-def test_any_spelling_in_any_pieces(case: tuple[str, str], cuts: list[int]) -> None:
+def test_any_spelling_in_any_fragments(case: tuple[str, str], cuts: list[int]) -> None:
     source, text = case
     assert unwrapped([source]) == (text, True)
     assert unwrapped(one_by_one(source)) == (text, True)
@@ -127,7 +127,7 @@ AGREED_SHAPES: list[tuple[str, str]] = [
     (r'{"input":"\ud83d\n"}', "\ud83d\n"),
     (r'{"input":"\ud83d\u0041"}', "\ud83dA"),
     (r'{"input":"\ud83dA"}', "\ud83dA"),
-    ('{"input":"\ud83d\ude00"}', "\ud83d\ude00"),  # two raw halves are two characters, in any pieces
+    ('{"input":"\ud83d\ude00"}', "\ud83d\ude00"),  # two raw halves are two characters, in any fragments
     ('{"input":"a\nb"}', "a\nb"),  # raw control characters: the model's slip, and no doubt what it meant
     ('{"input":"*** Begin Patch\\n+{\\"a\\": 1}\\n"}', '*** Begin Patch\n+{"a": 1}\n'),
 ]
@@ -230,7 +230,7 @@ def test_wrong_escapes(subtests: pytest.Subtests) -> None:
 
 @PROPERTY
 @given(st.text('{}" \\/:,inputa\nude0018', max_size=30), st.booleans(), places)
-def test_pieces_never_matter(text: str, begins: bool, cuts: list[int]) -> None:
+def test_fragments_never_matter(text: str, begins: bool, cuts: list[int]) -> None:
     source = '{"input":"' + text if begins else text
     whole = unwrapped([source])
     assert unwrapped(one_by_one(source)) == whole
@@ -242,7 +242,7 @@ def test_pieces_never_matter(text: str, begins: bool, cuts: list[int]) -> None:
     ['{"patch":"', '{"input":"a"', ' {"input":"', '{"input":"\\ud83d'],
     ids=["other", "tail", "string", "half"],
 )
-def test_long_arguments_in_small_pieces_stay_linear(source: str) -> None:
+def test_long_arguments_in_small_fragments_stay_linear(source: str) -> None:
     """Quadratic work would take many seconds here."""
     unwrapper = InputUnwrapper()
     start = time.process_time()

@@ -148,7 +148,7 @@ def test_content_of_a_result_without_a_call_is_the_users() -> None:
     assert out.messages == (Message("user", (Text(MARKED, path="/0/0"), media), "/0"),)
 
 
-def test_a_stand_in_is_for_the_same_kind_of_tool() -> None:
+def test_an_added_result_is_for_the_same_kind_of_tool() -> None:
     call = ToolCall("x", "shell", "{}", hosted="shell", path="/c")
     out = repaired(Request("toy", "m", (Message("assistant", (call,)),)))
     assert out.messages[1].parts == (

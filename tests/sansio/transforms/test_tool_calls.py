@@ -92,7 +92,7 @@ def test_no_arguments_are_an_empty_object(fragments: tuple[str, ...]) -> None:
         call("c1", "look", complete=False),
         call("c1", "patch", kind=CUSTOM),
     ],
-    ids=["an object", "in pieces", "cut off", "free text"],
+    ids=["an object", "in fragments", "cut off", "free text"],
 )
 def test_complete_calls_are_unchanged(events: list[Event]) -> None:
     assert staged(events)[0] == events
@@ -262,7 +262,7 @@ def test_text_between_calls_passes() -> None:
 # Hosted tools, and grammars
 
 
-def test_a_call_of_a_stand_in_is_one_of_the_clients_own_tool() -> None:
+def test_a_call_of_a_fallback_function_is_one_of_the_clients_tools() -> None:
     undo = Undo({"shell_1": ToolOrigin("shell", None, ToolKind.FUNCTION, wrapped=False, hosted="shell")})
     out, _ = staged(call("c", "shell_1", "{}"), undo)
     assert out[0] == BlockStarted(0, BlockKind.TOOL_CALL, tool=ToolHead("c", "shell", hosted="shell"))

@@ -350,7 +350,7 @@ SANDBOX = HostedTool("toy", "code", {"type": "code"}, "/tools/3", use=CodeExecut
 RUNS_SEARCHES = Capabilities(hosted_tools=frozenset({"web_search"}))
 
 
-def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
+def test_no_fallback_function_where_the_upstream_has_the_tool() -> None:
     requested = request(SHELL, ODD)
     ledger = Ledger()
     context = pass_context(requested, ledger, limits=PLAIN, upstream=toy())
@@ -358,7 +358,7 @@ def test_no_stand_in_where_the_upstream_has_the_tool() -> None:
     assert (fitted.tools, context.undo, len(ledger)) == (requested.tools, Undo(), 0)
 
 
-def test_functions_stand_in_for_them() -> None:
+def test_fallback_functions_replace_them() -> None:
     out, undo, ledger = fitted(request(SHELL, ODD, SEARCH), PLAIN)
     wire = fit_name("run.2", None, PLAIN)
     assert out.tools == (FunctionTool("shell", "Runs."), FunctionTool(wire), SEARCH)
@@ -374,7 +374,7 @@ def test_functions_stand_in_for_them() -> None:
 
 @pytest.mark.parametrize("first", ["client", "vendor"])
 @pytest.mark.parametrize("kind", ["function", "custom", "vendor"])
-def test_a_function_with_the_name_of_a_stand_in_is_another_tool(kind: str, first: str) -> None:
+def test_a_function_with_the_name_of_a_fallback_function_is_another_tool(kind: str, first: str) -> None:
     """Two tools of one name: the later one gets a hash, and calls in the history belong to the right one."""
     namesakes: dict[str, Tool] = {
         "function": FunctionTool("shell", "Own."),

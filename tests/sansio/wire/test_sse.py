@@ -179,7 +179,7 @@ def test_nothing_is_read_or_held_after_the_limit() -> None:
     assert parser.receive_eof() == []
 
 
-def test_many_small_pieces_are_not_copied_again_and_again() -> None:
+def test_many_small_chunks_are_not_copied_again_and_again() -> None:
     parser = SSEParser()
     parser.receive_data(b"data: ")
     for _ in range(100_000):
@@ -241,7 +241,7 @@ def test_frames_agree_with_a_reference_parser(data: bytes) -> None:
 @pytest.mark.promise("R4")
 @PROPERTY
 @given(streams, places, st.integers(1, 30))
-def test_pieces_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
+def test_chunks_do_not_matter(data: bytes, cuts: list[int], limit: int) -> None:
     whole = frames_of([data], limit=limit)
     assert frames_of(cut_at(data, cuts), limit=limit) == whole
     assert frames_of(one_by_one(data), limit=limit) == whole

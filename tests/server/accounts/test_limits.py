@@ -315,7 +315,7 @@ async def test_a_request_that_the_limit_refuses_does_not_count() -> None:
 # Clients that leave, and upstreams that report no usage.
 
 
-class Leaver(FakeClient):
+class LeavingClient(FakeClient):
     """Leaves when it has received so much of the response."""
 
     def __init__(self, body: bytes, seen: bytes) -> None:
@@ -345,9 +345,9 @@ async def test_a_client_that_leaves_is_charged_for_what_it_got(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = limited(CHAT, LONG, keys={"red": {"tokens_per_minute": 10}})
-    leaver = Leaver(json.dumps(request_body(protocol, streams=True)).encode(), b"word-30")
+    client_that_leaves = LeavingClient(json.dumps(request_body(protocol, streams=True)).encode(), b"word-30")
     with caplog.at_level(logging.INFO):
-        await gateway.call(PATHS[protocol], None, client=leaver)
+        await gateway.call(PATHS[protocol], None, client=client_that_leaves)
     (record,) = [each.__dict__["dragoman"] for each in caplog.records if "dragoman" in each.__dict__]
     assert record["outcome"] == "client_left"
     assert record["estimated"] is True
@@ -360,9 +360,11 @@ async def test_a_client_that_leaves_before_content_is_charged_for_its_prompt() -
     script = WHOLE_RESPONSES[CHAT]
     slow = type(script)(script.body, headers=script.headers, connect=[Sleep(60)])
     gateway = limited(CHAT, slow, keys={"red": {"tokens_per_minute": 1}})
-    leaver = FakeClient(json.dumps(request_body(CHAT)).encode(), leaves_after=anyio.current_time() + 1)
-    await gateway.call(PATHS[CHAT], None, client=leaver)
-    assert leaver.messages == []
+    client_that_leaves = FakeClient(
+        json.dumps(request_body(CHAT)).encode(), leaves_after=anyio.current_time() + 1
+    )
+    await gateway.call(PATHS[CHAT], None, client=client_that_leaves)
+    assert client_that_leaves.messages == []
     assert (await gateway.request()).status == 429
 
 

@@ -498,7 +498,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
     )
     times: list[float] = []
     limited = Candidate("up/limited", max_concurrent_requests=1)
-    cooling = Candidate("up/resting")
+    cooling = Candidate("up/cooling")
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
@@ -508,7 +508,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 
     async with store.running():
         await store.take([limited], None, "held", NOW)
-        await cool(store, "up/resting")
+        await cool(store, "up/cooling")
         await request(cooling, limited)
         server.kill()
         for _ in range(200):
@@ -526,7 +526,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
             await request(cooling)
         assert store.local_decisions == decisions
         async with plain.running():
-            await until(lambda: {"up/late", "up/bad", "up/resting"} <= set(plain.health()))
+            await until(lambda: {"up/late", "up/bad", "up/cooling"} <= set(plain.health()))
             assert plain.health()["up/late"].cooldown_until == NOW + 1000
             assert plain.health()["up/bad"].disabled == "by hand"
     *_, slow, slowest = sorted(times)

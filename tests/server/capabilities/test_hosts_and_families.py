@@ -186,7 +186,7 @@ def test_the_chat_request_for_an_unknown_host() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "model", "wish", "expected"),
+    ("name", "model", "effort", "expected"),
     [
         # "minimal goes to low, medium to high": DeepSeek converts them itself.
         (
@@ -201,8 +201,8 @@ def test_the_chat_request_for_an_unknown_host() -> None:
         ("openai", "gpt-5.6", "high", {"reasoning_effort": "none"}),
     ],
 )
-def test_the_reasoning_setting_of_a_host(name: str, model: str, wish: str, expected: Json) -> None:
-    requested = {**REQUEST, "tool_choice": {"type": "auto"}, "output_config": {"effort": wish}}
+def test_the_reasoning_setting_of_a_host(name: str, model: str, effort: str, expected: Json) -> None:
+    requested = {**REQUEST, "tool_choice": {"type": "auto"}, "output_config": {"effort": effort}}
     found = sent(URLS[name], MESSAGES, CHAT, model, requested)
     assert {
         key: found[key] for key in found.keys() & {"thinking", "reasoning", "reasoning_effort"}

@@ -240,7 +240,7 @@ INVALID = {
         '[[rules]]\naction = "retry"\nstatuses = [400]\n',
         'dragoman.toml:2: rules[0].action: unknown action "retry"; did you mean "retry_later"?',
     ),
-    "a verdict that is found by itself": (
+    "an action that no rule can have": (
         '[[rules]]\naction = "proxy"\nstatuses = [400]\n',
         'dragoman.toml:2: rules[0].action: unknown action "proxy"; '
         'valid values are "return_to_client", "try_next", "cool_down", "disable", "retry_later"',

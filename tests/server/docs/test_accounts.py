@@ -28,7 +28,7 @@ def test_an_example_loads(example: int, tmp_path: Path) -> None:
     assert len(settings.rules) == len(tomllib.loads(file.read_text("utf-8")).get("rules", []))
 
 
-def test_every_selection_and_verdict_has_a_row() -> None:
+def test_every_selection_and_error_action_has_a_row() -> None:
     assert all(f"| `{each.value}` |" in TEXT for each in Selection)
     assert all(f"| `{each.value}` |" in TEXT for each in ErrorAction)
 

@@ -227,7 +227,7 @@ async def test_an_upstream_that_repeats_secrets_to_a_client_without_a_stream(
     assert leaked(log.text) == []
 
 
-@pytest.mark.tells_secrets
+@pytest.mark.prints_secrets
 @pytest.mark.promise("R12")
 @pytest.mark.parametrize("protocol", PROTOCOL_NAMES)
 async def test_content_of_a_model_is_not_masked(protocol: str) -> None:

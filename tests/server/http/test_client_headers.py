@@ -35,7 +35,7 @@ CLIENT_KEY = "drk_canary-" + "a" * 32
 KEYS = (ClientKey(name="red", hash=hash_client_key(CLIENT_KEY, SECRET)),)
 
 # The upstreams of `gateway.simulated` that have these protocols.
-UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "forgetful"}
+UPSTREAMS = {CHAT: "chat", MESSAGES: "messages", RESPONSES: "stateless"}
 # Where the clients send to. Claude Code marks the beta forms.
 PATHS = {CHAT: "/v1/chat/completions", MESSAGES: "/v1/messages?beta=true", RESPONSES: "/v1/responses"}
 

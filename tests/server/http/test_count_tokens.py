@@ -85,7 +85,7 @@ def check_refusal(protocol: str, client: FakeClient, status: int, message: str) 
 
 
 @each_protocol
-@pytest.mark.parametrize("upstream", ["chat", "messages", "forgetful"])
+@pytest.mark.parametrize("upstream", ["chat", "messages", "stateless"])
 async def test_i10_a_count_is_served_for_every_upstream(
     protocol: str, upstream: str, lines: list[dict[str, Any]]
 ) -> None:
@@ -103,7 +103,7 @@ async def test_i10_a_count_is_served_for_every_upstream(
         "upstream_protocol": {
             "chat": "openai_chat",
             "messages": "anthropic_messages",
-            "forgetful": "openai_responses",
+            "stateless": "openai_responses",
         }[upstream],
         "upstream_model": "echo",
         "stream": False,
@@ -313,7 +313,7 @@ async def test_a_conversation_that_only_the_upstream_has(server: dict[str, Any])
         assert (await up.json(PATHS[RESPONSES], body))["input_tokens"] == 77
         assert up.last.body == {**body, "model": "m"}
         # An estimate would leave most of it out.
-        client = await up.call(PATHS[RESPONSES], asking(RESPONSES, "forgetful/m", **theirs))
+        client = await up.call(PATHS[RESPONSES], asking(RESPONSES, "stateless/m", **theirs))
         check_refusal(RESPONSES, client, 400, "not found" if server else "server.response_store")
     async with gateway({ENDS[RESPONSES]: Script(connect=[UpstreamUnreachable("no way")])}, **server) as up:
         check_refusal(

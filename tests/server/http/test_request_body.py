@@ -196,7 +196,7 @@ async def test_g12_a_bomb_is_not_unpacked(coding: str, pack: Callable[[bytes], b
 
 
 @pytest.mark.promise("S8")
-async def test_others_have_their_turn_while_a_piece_is_unpacked() -> None:
+async def test_others_have_their_turn_while_a_chunk_is_decompressed() -> None:
     turns = 0
 
     async def others() -> None:

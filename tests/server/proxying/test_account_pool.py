@@ -282,7 +282,7 @@ async def test_a_patient_request_waits_for_the_first_account_that_comes_back(
 
 
 @BOTH
-async def test_patience_ends(stream: bool) -> None:
+async def test_the_wait_for_an_account_ends(stream: bool) -> None:
     pool = pool_of(MESSAGES, {"a": good("Hello"), "b": good("Hello")}, account_wait_s=20)
     await cooling(pool, a=40, b=25)
     response = await pool.call(MESSAGES, stream=stream)
@@ -301,7 +301,7 @@ async def test_a_client_may_leave_while_its_request_waits(stream: bool) -> None:
 
 
 @BOTH
-async def test_patience_is_for_room_as_well(stream: bool) -> None:
+async def test_the_wait_is_for_free_slots_as_well(stream: bool) -> None:
     plays = {"a": good("Hello", before=[Sleep(4.5)])}
     pool = pool_of(MESSAGES, plays, accounts={"a": {"max_concurrent_requests": 1}}, account_wait_s=9)
     async with anyio.create_task_group() as tasks:

@@ -26,7 +26,7 @@ STORY = [
 ]
 
 
-@pytest.mark.parametrize("upstream", ["messages", "chat", "forgetful"])
+@pytest.mark.parametrize("upstream", ["messages", "chat", "stateless"])
 async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
     """The case: Codex gets 404 and stops."""
     async with gateway() as up:
@@ -52,7 +52,7 @@ async def test_h12_a_conversation_is_summed_up(upstream: str) -> None:
         content = [item["content"][0] for item in response["output"][:2]]
         assert content == [{"type": "input_text", "text": text} for text in ("Build a ship", "A brig")]
         assert all(item["id"] for item in response["output"])
-        assert upstream == "forgetful" or not up.last.body.get("stream")
+        assert upstream == "stateless" or not up.last.body.get("stream")
 
 
 @each_translated
@@ -89,7 +89,7 @@ async def test_a_stored_conversation_is_summed_up() -> None:
 COMPACTED = b'{"id": "resp_c", "object": "response.compaction", "created_at": 5, "output": [], "usage": {}}'
 
 
-@pytest.mark.parametrize("upstream", ["openai", "forgetful"])
+@pytest.mark.parametrize("upstream", ["openai", "stateless"])
 async def test_a_responses_upstream_does_it_itself(upstream: str) -> None:
     async with gateway({"/responses/compact": Script([COMPACTED])}) as up:
         body = {"model": f"{upstream}/gpt", "input": STORY, "prompt_cache_key": "k"}
@@ -110,7 +110,7 @@ async def test_a_stored_conversation_is_sent_to_a_responses_upstream() -> None:
 async def test_a_404_for_compaction_is_an_error_of_responses() -> None:
     script = Script([b"<html>not found</html>"], status=404)
     async with gateway({"/responses/compact": script}) as up:
-        client = await up.call(PATH, {"model": "forgetful/m", "input": "x"})
+        client = await up.call(PATH, {"model": "stateless/m", "input": "x"})
         assert client.status == 404
         assert check_error(RESPONSES, 404, client.body) == []
 

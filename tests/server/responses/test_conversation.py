@@ -41,7 +41,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], conversation.StateParams]] = {
 }
 
 
-def test_the_state_that_a_request_asks_for() -> None:
+def test_the_state_that_a_request_requires() -> None:
     for name, (body, found) in REQUESTS.items():
         assert requested(**body) == found, name
 

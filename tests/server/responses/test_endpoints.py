@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from gateway.fakes import Script
 from gateway.simulated import frames, gateway
-from gateway.stored import ON, PATH, USER, create_response, each_forgetful, each_mode, refused
+from gateway.stored import ON, PATH, USER, create_response, each_mode, each_stateless, refused
 from oracle import RESPONSES, check_error
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 # GET and DELETE.
 
 
-@each_forgetful
+@each_stateless
 @each_mode
 async def test_a_response_can_be_retrieved(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
@@ -80,7 +80,7 @@ def deltas_of(events: list[dict[str, Any]]) -> str:
     return "".join(event["delta"] for event in events if event["type"] == "response.output_text.delta")
 
 
-@each_forgetful
+@each_stateless
 async def test_a_response_can_be_replayed_as_a_stream(upstream: str) -> None:
     async with gateway(**ON) as up:
         first = await create_response(up, upstream, "one two three", metadata={"a": "b"})
@@ -151,7 +151,7 @@ async def test_a_response_that_would_change_is_not_replayed() -> None:
     }
     script = Script([json.dumps(response).encode()])
     async with gateway({"/responses": script}, **ON) as up:
-        await create_response(up, "forgetful", "one")
+        await create_response(up, "stateless", "one")
         assert (await up.get(f"{PATH}/resp_two"))["output"] == [item]
         client = await up.call(f"{PATH}/resp_two?stream=true", method="GET")
         assert client.status == 400

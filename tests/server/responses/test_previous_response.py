@@ -10,8 +10,8 @@ from gateway.stored import (
     PATH,
     USER,
     create_response,
-    each_forgetful,
     each_mode,
+    each_stateless,
     each_translated,
     refused,
     text_of,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 # Going on from a response.
 
 
-@each_forgetful
+@each_stateless
 @each_mode
 async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
     async with gateway(**ON) as up:
@@ -42,7 +42,7 @@ async def test_the_conversation_goes_on(upstream: str, stream: bool) -> None:
 async def test_the_conversation_goes_on_at_another_upstream() -> None:
     async with gateway(**ON) as up:
         id = None
-        for turn, upstream in enumerate(["messages", "forgetful", "chat", "openai", "messages"]):
+        for turn, upstream in enumerate(["messages", "stateless", "chat", "openai", "messages"]):
             more = {} if id is None else {"previous_response_id": id}
             response = await create_response(up, upstream, f"turn {turn}", **more)
             if upstream == "openai":
@@ -156,7 +156,7 @@ async def test_each_stored_response_can_be_continued() -> None:
 # Items.
 
 
-@each_forgetful
+@each_stateless
 @pytest.mark.parametrize("bare", [False, True], ids=["typed", "bare"])
 async def test_an_item_reference_stands_for_the_item(upstream: str, bare: bool) -> None:
     async with gateway(**ON) as up:
@@ -274,7 +274,7 @@ THEIRS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("server", [{}, ON], ids=["off", "on"])
-@pytest.mark.parametrize("upstream", ["openai", "forgetful"])
+@pytest.mark.parametrize("upstream", ["openai", "stateless"])
 @pytest.mark.parametrize("name", THEIRS)
 async def test_an_unknown_id_is_relayed_unchanged(name: str, upstream: str, server: dict[str, Any]) -> None:
     async with gateway(**server) as up:

@@ -11,12 +11,12 @@ import pytest
 from gateway.fakes import FakeClient, Script, Sleep, http_scope
 from gateway.simulated import Gateway, frames, gateway
 from gateway.stored import (
-    FORGETFUL,
     ON,
     PATH,
+    STATELESS,
     create_response,
-    each_forgetful,
     each_mode,
+    each_stateless,
     each_translated,
     refused,
     text_of,
@@ -73,7 +73,7 @@ BEGUN: dict[str, tuple[str, bytes]] = {
         b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,'
         b'"delta":{"type":"text_delta","text":"Hello"}}\n\n',
     ),
-    "forgetful": (
+    "stateless": (
         "/responses",
         b'event: response.created\ndata: {"type":"response.created","sequence_number":0,"response":'
         b'{"id":"resp_r","object":"response","model":"m","status":"in_progress","output":[]}}\n\n'
@@ -109,7 +109,7 @@ async def refuses_to_go_on_from(up: Gateway, response: dict[str, Any]) -> None:
     assert f"its status is {response['status']}" in error["message"]
 
 
-@each_forgetful
+@each_stateless
 async def test_a_failed_response_is_stored_as_failed(upstream: str) -> None:
     async with gateway(**ON) as up:
         client = await up.call(PATH, {"model": f"{upstream}/error-mid", "input": "one", "stream": True})
@@ -138,7 +138,7 @@ async def test_a_failed_response_is_replayed_as_failed(upstream: str) -> None:
         assert events[-1]["response"] == await up.get(f"{PATH}/{id}")
 
 
-@each_forgetful
+@each_stateless
 async def test_a_response_that_breaks_off_is_stored_as_failed(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(1), UpstreamBroken("cut")])}, **ON) as up:
@@ -182,8 +182,8 @@ async def test_a_relayed_response_is_stored_as_the_upstream_sent_it(status: str)
     reply = {**FAILED, "status": status}
     event = {"type": f"response.{status}", "sequence_number": 3, "response": reply}
     end = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-    async with gateway({"/responses": Script([BEGUN["forgetful"][1], end])}, **ON) as up:
-        await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": True})
+    async with gateway({"/responses": Script([BEGUN["stateless"][1], end])}, **ON) as up:
+        await up.call(PATH, {"model": "stateless/m", "input": "one", "stream": True})
         found = await up.get(f"{PATH}/{reply['id']}")
         assert found == {**reply, "store": True, "previous_response_id": None}
         await refuses_to_go_on_from(up, found)
@@ -199,14 +199,14 @@ async def test_a_failure_before_content_is_a_plain_error(
     event = {"type": f"response.{status}", "sequence_number": 0, "response": reply}
     data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" if stream else json.dumps(reply)
     async with gateway({"/responses": Script([data.encode()])}, **ON) as up:
-        client = await up.call(PATH, {"model": "forgetful/m", "input": "one", "stream": stream})
+        client = await up.call(PATH, {"model": "stateless/m", "input": "one", "stream": stream})
         assert client.status >= 400
         message = "oops" if stream or status == "failed" else "the response was cancelled at the upstream"
         assert json.loads(client.body)["error"]["message"] == message
     assert stored == []
 
 
-@each_forgetful
+@each_stateless
 async def test_the_response_to_a_client_that_leaves_is_stored_as_cancelled(upstream: str) -> None:
     end, begun = BEGUN[upstream]
     async with gateway({end: Script([begun, Sleep(60)])}, **ON) as up:
@@ -255,7 +255,7 @@ async def test_it_is_stored_before_the_client_gets_the_end(
 
     monkeypatch.setattr(MemoryResponseStore, "put", slow)
     async with gateway(**ON, keepalive_s=1.0) as up:
-        for upstream in FORGETFUL:
+        for upstream in STATELESS:
             order.clear()
             body = {"model": f"{upstream}/echo", "input": "one", "stream": True}
             await up.call(PATH, client=Watching(json.dumps(body).encode()))
@@ -280,7 +280,7 @@ async def test_a_relayed_response_is_stored_though_the_connection_stays_open() -
                     found.append((await up.call(f"{PATH}/resp_slow", method="GET")).status)
                 await super().send(message)
 
-        body = {"model": "forgetful/m", "input": "one", "stream": True}
+        body = {"model": "stateless/m", "input": "one", "stream": True}
         client = await up.call(PATH, client=GoingOn(json.dumps(body).encode()))
         assert client.body == b"".join(steps)
         assert found == [200]
@@ -458,7 +458,7 @@ async def test_lone_surrogates_survive() -> None:
 async def test_a_response_without_an_id_is_not_stored() -> None:
     reply = {"object": "response", "status": "completed", "model": "m", "output": []}
     async with gateway({"/responses": Script([json.dumps(reply).encode()])}, **ON) as up:
-        assert await create_response(up, "forgetful", "one") == reply
+        assert await create_response(up, "stateless", "one") == reply
 
 
 async def test_a_compacted_conversation_continues_from_the_summary() -> None:

@@ -14,10 +14,10 @@ from oracle import (
     check_error,
     check_stream,
     check_whole,
+    meaning_of_client_stream,
     meaning_of_whole,
     read_error,
 )
-from oracle import meaning_of_client_stream as heard
 from simulator_requests import (
     CHAT,
     IMAGE,
@@ -115,7 +115,7 @@ def test_a_model_gives_the_same_content_streamed_and_whole(
     stream = bytes_of(reply)
     assert reply.status == 200, stream
     assert check_stream(protocol, stream, include_usage=True) == []
-    streamed = heard(protocol, stream)
+    streamed = meaning_of_client_stream(protocol, stream)
     whole = meaning(protocol, request_body(protocol, model, **more))
     assert streamed.stop == whole.stop == stop
     assert [plain(block) for block in streamed.blocks] == [plain(block) for block in whole.blocks]
@@ -318,7 +318,7 @@ def test_a_requested_custom_call_gets_all_of_the_text(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", [CHAT, RESPONSES])
-def test_a_stand_in_function_counts_as_custom(protocol: str) -> None:
+def test_a_fallback_function_counts_as_custom(protocol: str) -> None:
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     body = request_body(protocol, "custom") | {
         "tools": [function(protocol, "f"), function(protocol, "patch", schema)]
@@ -332,9 +332,9 @@ def test_a_call_can_be_cut_by_the_limit(protocol: str) -> None:
     stream = bytes_of(
         reply_to(protocol, encoded(request_body(protocol, "length-tools", tools=("a",), stream=True)))
     )
-    (call,) = heard(protocol, stream).calls
+    (call,) = meaning_of_client_stream(protocol, stream).calls
     assert call.text == '{"city":"some '
-    assert heard(protocol, stream).stop == Stop.LENGTH
+    assert meaning_of_client_stream(protocol, stream).stop == Stop.LENGTH
 
 
 # --- reasoning --------------------------------------------------------------------------------------------------
@@ -529,7 +529,10 @@ def test_stop_sequences_hold(protocol: str, more: Body) -> None:
 def test_a_refusal_has_the_protocols_own_form(protocol: str) -> None:
     stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "refusal", stream=True))))
     assert check_stream(protocol, stream, include_usage=True) == []
-    for found in (heard(protocol, stream), meaning(protocol, request_body(protocol, "refusal"))):
+    for found in (
+        meaning_of_client_stream(protocol, stream),
+        meaning(protocol, request_body(protocol, "refusal")),
+    ):
         assert found.text(Kind.REFUSAL, Kind.TEXT) == REFUSAL_TEXT
         if protocol == MESSAGES:
             assert found.stop == Stop.FILTER
@@ -580,7 +583,7 @@ def test_a_prompt_can_be_too_long(protocol: str) -> None:
 @protocols
 def test_an_error_in_the_middle_is_in_the_stream_or_the_status(protocol: str) -> None:
     stream = bytes_of(reply_to(protocol, encoded(request_body(protocol, "error-mid", stream=True))))
-    found = heard(protocol, stream)
+    found = meaning_of_client_stream(protocol, stream)
     assert found.text(Kind.TEXT)
     assert found.failure is not None
     assert "failed in the middle" in found.failure.message
@@ -602,7 +605,7 @@ def test_a_cut_stream_ends_inside_a_frame(protocol: str) -> None:
 def test_a_stream_can_end_without_its_end(protocol: str) -> None:
     chunks = list(reply_to(protocol, encoded(request_body(protocol, "cut-end", stream=True))).chunks)
     assert not any(chunk.breaks for chunk in chunks)
-    found = heard(protocol, b"".join(chunk.data for chunk in chunks))
+    found = meaning_of_client_stream(protocol, b"".join(chunk.data for chunk in chunks))
     assert found.text(Kind.TEXT)
     assert found.stop == Stop.CUT
 

@@ -506,12 +506,12 @@ async def test_the_environment_can_be_ignored(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_socks_proxy() -> None:
     """RFC 1928: greeting and method, the connect request and its reply, then the bytes of the connection."""
-    wishes = []
+    requests_received = []
 
     async def script(peer: Peer) -> None:
         assert await peer.stream.receive() == b"\x05\x01\x00"
         await peer.stream.send(b"\x05\x00")
-        wishes.append(await peer.stream.receive())
+        requests_received.append(await peer.stream.receive())
         await peer.stream.send(b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")
         await peer.respond(HELLO)
 
@@ -519,7 +519,7 @@ async def test_a_socks_proxy() -> None:
         proxy = server.url.replace("http:", "socks5:").rstrip("/")
         async with client_of(proxy=proxy) as client:
             assert await get(client, "http://up.example/v1") == b"hello"
-    assert wishes == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
+    assert requests_received == [b"\x05\x01\x00\x03\x0aup.example\x00\x50"]
 
 
 @one_backend

@@ -1,4 +1,4 @@
-"""An upstream protocol of one's own, named in the configuration file: its spec is all that the gateway needs."""
+"""An upstream protocol that the configuration file adds: its spec is all that the gateway needs."""
 
 import json
 import tokenize

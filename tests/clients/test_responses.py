@@ -1,6 +1,6 @@
 """Text, usage, tools and reasoning through the official SDKs, over all pairs of protocols.
 
-Every byte crosses two real sockets: SDK to gateway, gateway to simulator.
+Every byte passes two real sockets: SDK to gateway, gateway to simulator.
 """
 
 from __future__ import annotations

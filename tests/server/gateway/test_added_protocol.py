@@ -1,4 +1,4 @@
-"""A protocol of one's own, given to the gateway at run time: no module of the product names it."""
+"""A protocol that an application adds to the gateway at run time: no module of the product names it."""
 
 import json
 from types import TracebackType

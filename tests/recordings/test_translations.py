@@ -1,4 +1,4 @@
-"""Every recorded answer to every client protocol, judged by an oracle that shares no code with the product."""
+"""Every recorded response to every client protocol, checked by an oracle that shares no code with the product."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_recorded_streams_cross(recording: corpus.Recording, client: str) -> Non
 
 
 @pytest.mark.parametrize("recording", [row for row in RELAYED if row.values[0].protocol != CHAT])
-def test_chat_clients_get_usage_only_when_they_ask(recording: corpus.Recording) -> None:
+def test_chat_clients_get_usage_only_on_request(recording: corpus.Recording) -> None:
     stream = recording.read()
     sent = translate_stream(recording.protocol, CHAT, stream, recording.request, include_usage=False)
     assert check_stream(CHAT, sent, include_usage=False) == []
@@ -73,7 +73,7 @@ def test_same_protocol_is_byte_exact(recording: corpus.Recording) -> None:
 
 
 @pytest.mark.parametrize(("response", "client"), WHOLE)
-def test_recorded_whole_answers_cross(response: corpus.WholeResponse, client: str) -> None:
+def test_recorded_whole_responses_translate(response: corpus.WholeResponse, client: str) -> None:
     sent = translate_whole(response.protocol, client, response.body, response.request)
     if response.protocol == client:
         assert sent == response.body
@@ -84,7 +84,7 @@ def test_recorded_whole_answers_cross(response: corpus.WholeResponse, client: st
 
 
 @pytest.mark.parametrize(("response", "client"), ERRORS)
-def test_recorded_errors_cross(response: corpus.WholeResponse, client: str) -> None:
+def test_recorded_errors_translate(response: corpus.WholeResponse, client: str) -> None:
     status, sent = translate_error_of(response.protocol, client, response.status, response.body)
     if response.protocol == client and sent == response.body:
         return  # a vendor's own words pass as they are to its own clients
