@@ -158,20 +158,18 @@ class ResponseTranslator(ResponseMachine):
 
     def _pass_all(self, events: Iterator[Event]) -> None:
         skipped = self._skipped
-        send = self._pass if self._pipeline.needs_text else self._sink.send
+        needs_text = self._pipeline.needs_text
+        send = self._pass if needs_text else self._sink.send
+        send_arguments = self._pass if needs_text else self._emit_arguments
         for event in events:
             kind = type(event)
-            if kind is TextDelta or kind is ReasoningDelta:  # the hot path: no stage needs it
-                if not skipped or event.block not in skipped:  # type: ignore[union-attr]
-                    self._chars += len(event.text)  # type: ignore[union-attr]
-                    send(event)
+            if isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta)):
+                if event.block not in skipped:
+                    self._chars += len(event.text)
+                    (send_arguments if kind is ArgumentsDelta else send)(event)
             elif kind is Usage:
                 self.usage = self.usage.updated(event)  # type: ignore[arg-type]
                 self._pass(self.usage.consistent())
-            elif kind is ArgumentsDelta:
-                if event.block not in skipped:  # type: ignore[union-attr]
-                    self._chars += len(event.text)  # type: ignore[union-attr]
-                    self._pass(event)
             else:
                 self._update_attributes(event)
                 if not self._is_of_other_choice(event):
