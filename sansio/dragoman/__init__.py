@@ -21,7 +21,8 @@ from dragoman._engine.fan_out import FanOut
 from dragoman._engine.keepalive import Keepalive
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.tokens import estimate_tokens
 from dragoman._ir.events import StopReason, Usage
 from dragoman._ir.losses import Ledger, Loss, LossCode, LossPolicy
@@ -54,6 +55,7 @@ __all__ = [
     "RequestHead",
     "RequestRefused",
     "RequestTranslator",
+    "ResponseMachine",
     "ResponseTranslator",
     "Signer",
     "StopReason",

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._engine.relay import Relay
 from dragoman._engine.request import RequestTranslator, TranslatedRequest
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger, LossPolicy

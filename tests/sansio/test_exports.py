@@ -84,6 +84,7 @@ TOP = [
     "RequestHead",
     "RequestRefused",
     "RequestTranslator",
+    "ResponseMachine",
     "ResponseTranslator",
     "Signer",
     "StopReason",

@@ -21,7 +21,7 @@ in words.
 - **In another form**: it arrives, but says less or says it differently. The [ledger](translation.md) has an entry.
 - **Wrapped**: the client gets it as an opaque value, and the upstream that made it gets it back unchanged.
 - **Left out**: it does not arrive. The ledger has an entry.
-- **Refused**: the request is answered with an error, because it would make no sense without it.
+- **Refused**: the client gets an error, because it would make no sense without it.
 
 A star marks what is true of only some fields or kinds of a topic. Reasoning that only its vendor can read is lost if a
 conversation continues with another vendor or model; with the same one it is kept.
@@ -34,7 +34,7 @@ _TOPICS = [
         ("unknown fields, blocks and tools", r"an?y? unknown .*|x_field"),
         ("prompt cache marks and keys", r".*cache_(control|breakpoint).*|prompt_cache_.*"),
         ("log probabilities", r".*logprobs.*"),
-        ("sound", r".*audio.*"),
+        ("audio", r".*audio.*"),
         ("`n`", r"n"),
         ("stop sequences", r"stop|stop_sequences?"),
         ("`seed`", r"seed"),
@@ -94,7 +94,7 @@ _TOPICS = [
         ),
         ("containers", r"container( .*)?"),
         ("editing of the context", r".*context_management.*|truncation"),
-        ("summed-up conversations", r"compaction|compaction_\w+"),
+        ("compacted conversations", r"compaction|compaction_\w+"),
         ("stored conversations", r"thread .*|conversation .*|previous_response_id|item_reference|prompt"),
         ("background responses", r"background.*"),
         ("fallbacks", r"fallback.*"),

@@ -7,15 +7,17 @@ chunk is bad, and only one method raises for what the peer did.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final, Literal
 
-from dragoman._ir.event_order import EventOrderChecker, ResponseState
+from dragoman._engine.upstream_events import StreamEvents
+from dragoman._ir.event_order import ResponseState
 from dragoman._ir.events import Event
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Request
-from dragoman._wire.exceptions import LocalProtocolError, RemoteProtocolError, unreadable_response
-from dragoman._wire.sse import Frame, SSEParser
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import too_deep
 from dragoman.codec import ResponseContext, UpstreamSpec
 from dragoman.protocols import upstream_spec
 
@@ -25,6 +27,8 @@ class _NeedData(Enum):
 
 
 NEED_DATA: Final = _NeedData.NEED_DATA
+
+_OVER = (ResponseState.ENDED, ResponseState.FAILED)
 
 
 class EventReader:
@@ -55,26 +59,21 @@ class EventReader:
             request = Request(protocol=spec.name, model="", messages=(), stream=True)
             context = ResponseContext(request=request, id="0", now=0, model="")
         self.losses = Ledger()
-        self._sse = SSEParser()
-        self._reader = spec.stream_reader(context, self.losses)
-        self._checker = EventOrderChecker()
-        self._frames: deque[Frame] = deque()
-        self._events: deque[Event] = deque()
-        self._eof: Literal["no", "yes", "reported"] = "no"
+        self._stream = StreamEvents(spec, context, self.losses)
+        self._unread: deque[Iterator[Event]] = deque()
         self._error: RemoteProtocolError | None = None
         self._name = spec.name
 
     def __repr__(self) -> str:
-        return f"<EventReader {self._name}, {self._checker.state.value}>"
+        return f"<EventReader {self._name}, {self._stream.checker.state.value}>"
 
     def receive_data(self, data: bytes) -> None:
         """Buffer bytes. Never raises."""
-        self._frames.extend(self._sse.receive_data(data))
+        self._unread.append(self._stream.receive_data(data))
 
     def receive_eof(self) -> None:
         """Mark the end of the stream. Never raises."""
-        self._frames.extend(self._sse.receive_eof())
-        self._eof = "yes"
+        self._unread.append(self._stream.receive_eof())
 
     def next_event(self) -> Event | Literal[_NeedData.NEED_DATA]:
         """Return the next event, or NEED_DATA if more bytes are needed.
@@ -85,31 +84,15 @@ class EventReader:
         if self._error is not None:
             raise self._error
         try:
-            return self._next()
+            while self._unread and self._stream.checker.state not in _OVER:
+                event = next(self._unread[0], None)
+                if event is not None:
+                    return event
+                self._unread.popleft()
         except RemoteProtocolError as error:
             self._error = error
             raise
-
-    def _next(self) -> Event | Literal[_NeedData.NEED_DATA]:
-        while not self._events:
-            if self._checker.state in (ResponseState.ENDED, ResponseState.FAILED):
-                return NEED_DATA
-            if self._frames:
-                self._events.extend(self._reader.read(self._frames.popleft()))
-            elif self._sse.error is not None:
-                raise self._sse.error
-            elif self._eof == "yes":
-                self._eof = "reported"
-                self._events.extend(self._reader.eof())
-            elif self._eof == "reported":
-                raise unreadable_response("the stream ended before the response was complete")
-            else:
-                return NEED_DATA
-        event = self._events.popleft()
-        try:
-            self._checker.check(event)
-        except LocalProtocolError as error:
-            raise RemoteProtocolError(
-                f"the events of the stream are out of order: {error}", status=502
-            ) from None
-        return event
+        except RecursionError:
+            self._error = too_deep()
+            raise self._error from None
+        return NEED_DATA

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.sinks import ListSink, Sink, sink_for
 from dragoman._ir.events import (
     ENDED,
@@ -22,7 +23,6 @@ from dragoman._ir.events import (
     Opaque,
     Started,
     Stopped,
-    StopReason,
     Usage,
 )
 from dragoman._ir.losses import Ledger
@@ -46,7 +46,7 @@ class _Branch(ResponseTranslator):
         return events
 
 
-class FanOut:
+class FanOut(ResponseMachine):
     r"""Merges `count` responses into one.
 
     Call start(number) for each branch as soon as its response comes, pass its bytes to the machine that start()
@@ -78,13 +78,11 @@ class FanOut:
 
     Attributes:
         losses: What the client does not get, by choice.
-        outcome: How the response ended, OPEN until then.
-        error: Why it FAILED, else None.
         usage: The sum of all branches, once it is COMPLETED.
-        stop_reason: Why the first choice ended, None until then.
-        upstream_model: The model that the first branch to start reported, None until then.
-        upstream_id: The id of that branch's response, None until then.
-        committed: Content of any branch was received. Until then an error can be a plain HTTP error.
+        upstream_model: That of the first branch to start.
+        upstream_id: That of the same response.
+
+    The other attributes are those of ResponseMachine.
     """
 
     def __init__(
@@ -100,12 +98,6 @@ class FanOut:
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.error: WireError | None = None
-        self.usage = Usage()
-        self.stop_reason: StopReason | None = None
-        self.upstream_model: str | None = None
-        self.upstream_id: str | None = None
-        self.committed = False
         self._upstream = upstream_spec(upstream)
         self._client = client_spec(client)
         self._context = context
@@ -117,7 +109,6 @@ class FanOut:
         self._branches: list[_Branch | None] = [None] * count
         self._usages = [Usage() for _ in range(count)]
         self._ended: set[int] = set()
-        self._started = False
 
     def __repr__(self) -> str:
         names = f"{self._upstream.name} -> {self._client.name}"
@@ -149,7 +140,6 @@ class FanOut:
                 self.losses.add(loss.code, f"/choices/{number}{loss.path}", loss.detail)
 
     def fail(self, error: WireError) -> None:
-        """End the whole response with an error. No effect once it has ended."""
         if self.outcome is not Outcome.OPEN:
             return
         self.outcome = Outcome.FAILED
@@ -157,32 +147,28 @@ class FanOut:
         self._sink.send(Failed(error))
 
     def receive_eof(self) -> None:
-        """Take the end of all branches. A response that is not complete now becomes an error."""
+        """Take the end of all branches."""
         self.merge()
         self.fail(
             WireError(ErrorKind.TRUNCATED, "one of the upstream's responses ended before it was complete")
         )
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the client, as ResponseTranslator does."""
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        """Return bytes that keep the client's connection alive, as ResponseTranslator does."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
     def whole_body(self) -> JSONObject | None:
-        """Return the response as one document, as ResponseTranslator does."""
         return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Return the first choice's reasoning, as ResponseTranslator does."""
+        """Return that of the first choice."""
         return self._branches[0].cached_reasoning() if self._branches[0] is not None else None
 
     def _take(self, number: int, event: Event) -> None:
         if isinstance(event, Started):
-            if not self._started:
-                self._started = True
+            if self.upstream_model is None:
                 self.upstream_model, self.upstream_id = event.model, event.id
                 self._sink.send(event)
             return

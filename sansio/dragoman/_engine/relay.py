@@ -14,8 +14,8 @@ import re
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from dragoman._engine.response import Outcome
-from dragoman._ir.events import Event, Failed, Started, Stopped, StopReason, Usage
+from dragoman._engine.response_machine import Outcome, ResponseMachine
+from dragoman._ir.events import Event, Failed, Started, Stopped, Usage
 from dragoman._ir.losses import Ledger
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
 from dragoman._wire.exceptions import RemoteProtocolError
@@ -51,10 +51,8 @@ _LAST_BYTES = 16 * 1024
 _MAX_OPENING_BYTES = 1024 * 1024
 
 
-class Relay:
-    r"""Relays one response. Has the methods of ResponseTranslator.
-
-    If the outcome is COMPLETED before the upstream's end, its last event has come: close the upstream.
+class Relay(ResponseMachine):
+    r"""Relays one response.
 
     >>> body = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
     >>> translated = RequestTranslator(client="openai_chat", upstream="openai_chat").translate(body)
@@ -72,13 +70,11 @@ class Relay:
 
     Attributes:
         losses: Always empty.
-        outcome: How the response ended, OPEN until then.
-        error: Why it FAILED, else None.
-        usage: The tokens that were reported so far.
-        stop_reason: Why the first choice of a whole response ended. None for a stream, which is not decoded.
-        upstream_model: The model that a whole response reports. None for a stream.
-        upstream_id: The id of a whole response. None for a stream.
-        committed: Content was received. Until then an error can be a plain HTTP error.
+        stop_reason: None for a stream, which is not decoded.
+        upstream_model: None for a stream.
+        upstream_id: None for a stream.
+
+    The other attributes are those of ResponseMachine.
     """
 
     def __init__(
@@ -92,12 +88,6 @@ class Relay:
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.error: WireError | None = None
-        self.usage = Usage()
-        self.stop_reason: StopReason | None = None
-        self.upstream_model: str | None = None
-        self.upstream_id: str | None = None
-        self.committed = False
         self._protocol = protocol = upstream_spec(protocol)
         self._context = context
         self._observer = protocol.observer(context)
@@ -121,7 +111,7 @@ class Relay:
         return f"<Relay {self._protocol.name}, {self.outcome.value}>"
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the upstream's body. Never raises for what the upstream did: see `outcome` and `error`."""
+        """Take bytes of the upstream's body."""
         if self.outcome is not Outcome.OPEN or not data:
             return
         if not self._streams:
@@ -158,7 +148,6 @@ class Relay:
             self.fail(unreadable_error(f"one server-sent event has more than {self._limit} bytes"))
 
     def receive_eof(self) -> None:
-        """Take the clean end of the upstream's body. A stream without its end event becomes an error."""
         if self.outcome is not Outcome.OPEN:
             return
         if not self._streams:
@@ -200,7 +189,6 @@ class Relay:
             self._out.append(self._observer.fail(self.error))
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the client: whole frames of a stream. b"" if nothing is ready."""
         data = b"".join(self._out)
         self._out.clear()
         return data
@@ -213,7 +201,6 @@ class Relay:
         return self._whole if self.outcome is Outcome.COMPLETED else None
 
     def heartbeat(self) -> bytes:
-        """Return bytes that keep the client's connection alive. Only whole frames were sent before."""
         if not self._streams or self.outcome is not Outcome.OPEN:
             return b""
         self._observe_recent()

@@ -6,13 +6,13 @@ the bytes on without decoding them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterator
 
 import msgspec
 
+from dragoman._engine.response_machine import Outcome, ResponseMachine
 from dragoman._engine.sinks import Sink, sink_for
-from dragoman._ir.event_order import EventOrderChecker
+from dragoman._engine.upstream_events import StreamEvents, TruncatedResponse, WholeEvents
 from dragoman._ir.events import (
     ArgumentsDelta,
     BlockStarted,
@@ -23,42 +23,26 @@ from dragoman._ir.events import (
     ReasoningDelta,
     Started,
     Stopped,
-    StopReason,
     TextDelta,
     Usage,
 )
-from dragoman._ir.fast_path import FastPath
+from dragoman._ir.fast_path import Delta
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._transforms.pipeline import build_pipeline
 from dragoman._transforms.reasoning_cache import CachedReasoning
 from dragoman._wire.errors import ErrorKind, WireError, unreadable_error
-from dragoman._wire.exceptions import LocalProtocolError, ProtocolError, RemoteProtocolError
-from dragoman._wire.json import MAX_DOCUMENT_BYTES, JSONObject, decode_object, too_deep
+from dragoman._wire.exceptions import RemoteProtocolError
+from dragoman._wire.json import JSONObject, too_deep
 from dragoman._wire.masking import mask_error
-from dragoman._wire.sse import SSEParser, parse_raw_event
 from dragoman.codec import CheckInput, ProtocolSpec, ResponseContext, UpstreamSpec
 from dragoman.protocols import client_spec, upstream_spec
 
 # For usage that was not reported: English text and code have about four characters a token.
 CHARS_PER_TOKEN = 4
 
-_FIGURES_FIRST: dict[type[Event], int] = {Started: 0, Usage: 1}
 
-
-class Outcome(Enum):
-    """How a response ended."""
-
-    OPEN = "open"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-class ResponseTranslator:
+class ResponseTranslator(ResponseMachine):
     r"""Translates one response, streamed or whole, as its bytes arrive.
-
-    Call receive_data() with the upstream's bytes and receive_eof() at their end, and send what data_to_send() returns
-    after each. If the upstream cannot go on (timeout, reset), call fail(). If the outcome is COMPLETED before the
-    upstream's end (a stop sequence was found), close the upstream.
 
     A whole body for the client comes at once, after the end. If the response fails instead, there are no bytes, and
     `error` is for a plain HTTP error.
@@ -83,14 +67,9 @@ class ResponseTranslator:
         store_response: whole_body() returns a streamed response as well.
 
     Attributes:
-        losses: What the client does not get.
-        outcome: How the response ended, OPEN until then.
-        error: Why it FAILED, else None.
         usage: The tokens that were reported so far, or estimates at the end.
-        stop_reason: Why the first choice ended, None until then.
-        upstream_model: The model that the upstream reported, None until then.
-        upstream_id: The upstream's id of the response, None until then.
-        committed: Content was received. Until then an error can be a plain HTTP error.
+
+    The other attributes are those of ResponseMachine.
     """
 
     def __init__(
@@ -106,23 +85,13 @@ class ResponseTranslator:
     ) -> None:
         self.losses = Ledger()
         self.outcome = Outcome.OPEN
-        self.error: WireError | None = None
-        self.usage = Usage()
-        self.stop_reason: StopReason | None = None
-        self.upstream_model: str | None = None
-        self.upstream_id: str | None = None
-        self.committed = False
         self._client = client = client_spec(client)
         self._upstream = upstream = upstream_spec(upstream)
         self._context = context
-        self._sse = SSEParser() if upstream_streams else None
-        self._body: list[bytes] = []
-        self._body_bytes = 0
-        self._reader = upstream.stream_reader(context, self.losses)
-        self._fast_path = FastPath()
-        self._checker = EventOrderChecker()
+        read = StreamEvents if upstream_streams else WholeEvents
+        self._upstream_events = read(upstream, context, self.losses)
         self._pipeline = build_pipeline(client, context, self.losses, check_input)
-        self._chars = 0  # of everything that the model wrote
+        self._chars = 0  # of what the model wrote and the fast path did not take
         streams = context.request.stream if client_streams is None else client_streams
         self._sink = self._open_sink(streams, store_response)
         self._skipped: set[int] = set()  # blocks of choices that the client's protocol does not have
@@ -136,164 +105,62 @@ class ResponseTranslator:
         )
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes of the upstream's body. Never raises for what the upstream did: see `outcome` and `error`."""
-        if self.outcome is not Outcome.OPEN:
-            return
-        if self._sse is None:
-            self._body_bytes += len(data)
-            if self._body_bytes <= MAX_DOCUMENT_BYTES:
-                self._body.append(data)
-            else:
-                self._body.clear()
-                self._break(RemoteProtocolError(f"it has more than {MAX_DOCUMENT_BYTES} bytes"))
-            return
-        try:
-            self._read(self._sse.receive_raw_events(data))
-        except RecursionError:
-            self._break(too_deep())
-        if self._sse.error is not None:
-            self._break(self._sse.error)
+        """Take bytes of the upstream's body."""
+        if self.outcome is Outcome.OPEN:
+            self._take(self._upstream_events.receive_data(data, self._delta_sender_for))
 
     def receive_eof(self) -> None:
-        """Take the clean end of the upstream's body. A response without its end event becomes an error."""
-        if self.outcome is not Outcome.OPEN:
-            return
-        try:
-            self._end()
-        except RecursionError:
-            self._break(too_deep())
-
-    def _end(self) -> None:
-        if self._sse is None:
-            self._read_whole()
-            return
-        tail = self._sse.receive_eof()
-        if self._sse.error is not None:
-            self._break(self._sse.error)
-            return
-        if tail:
-            try:
-                events = self._reader.read(tail[0])
-            except RemoteProtocolError:
-                events = ()  # cut in the middle of the frame: the end of the stream decides
-            self._take(events)
         if self.outcome is Outcome.OPEN:
-            try:
-                events = self._reader.eof()
-            except RemoteProtocolError as error:
-                self.fail(WireError(ErrorKind.TRUNCATED, error.message))
-                return
-            self._take(events)
-        if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response ended before it was complete"))
+            self._take(self._upstream_events.receive_eof())
 
     def fail(self, error: WireError) -> None:
-        """End the response with an error, in the client's own form. No effect once it has ended."""
-        if self.outcome is not Outcome.OPEN:
-            return
-        self._pass(Failed(error))
+        if self.outcome is Outcome.OPEN:
+            self._pass(Failed(error))
 
     def whole_body(self) -> JSONObject | None:
-        """Return the response as one document once it is COMPLETED, of a stream only with `store_response`.
-
-        A stream that FAILED has one if the client's protocol has a form for it (ProtocolSpec.failed_bodies).
-        """
         return self._sink.body
 
     def cached_reasoning(self) -> CachedReasoning | None:
-        """Return reasoning that the client will probably not send back, with the ids of the tool calls to find it by.
-
-        None if there is none. A later request gets it by `reasoning_lookup` of RequestTranslator.translate().
-        """
         reasoning_cache = self._pipeline.reasoning_cache
         return None if reasoning_cache is None else reasoning_cache.cached_reasoning()
 
     def data_to_send(self) -> bytes:
-        """Return the bytes for the client: whole frames, or a whole body at the end. b"" if nothing is ready."""
         return self._sink.data_to_send()
 
     def heartbeat(self) -> bytes:
-        """Return bytes that keep the client's connection alive, legal now between two frames. b"" if there are none."""
         return self._sink.heartbeat if self.outcome is Outcome.OPEN else b""
 
-    def _read(self, raw_events: Iterable[bytes]) -> None:
-        fast_path = self._fast_path
-        for raw_event in raw_events:
-            if fast_path.extract_text is not None:
-                # The hot path: the same kind as the delta before, which was checked and sent.
-                text = fast_path.extract_text(raw_event)
-                if text is not None:
-                    self._chars += len(text)
-                    fast_path.emit(text)
-                    continue
-            frame = parse_raw_event(raw_event)
-            if frame is None:
-                continue
-            fast_path.reset()
-            try:
-                events = self._reader.read(frame)
-            except RemoteProtocolError as error:
-                self._break(error)
-                return
-            if events:
-                self._take(events)
-                if self.outcome is not Outcome.OPEN:
-                    return
-                if len(events) == 1 and fast_path.should_learn():
-                    self._learn(raw_event, events[0])
-
-    def _learn(self, raw_event: bytes, event: Event) -> None:
-        if (
-            isinstance(event, (TextDelta, ReasoningDelta, ArgumentsDelta))
-            and event.block not in self._skipped
-        ):
-            template = self._reader.template_for(event)
-            if template is not None:
-                emit: Callable[[TextDelta | ReasoningDelta | ArgumentsDelta], object]
-                if self._pipeline.needs_text:
-                    emit = self._pass
-                elif isinstance(event, ArgumentsDelta):
-                    emit = self._emit_arguments
-                else:
-                    emit = self._sink.delta_sender(event.block)
-                self._fast_path.learn_from(raw_event, event, template, emit)
+    def _delta_sender_for(self, event: Delta) -> Callable[[Delta], object] | None:
+        """Return what takes deltas like this one, None if the client does not get them."""
+        if event.block in self._skipped:
+            return None
+        if self._pipeline.needs_text:
+            return self._pass
+        if isinstance(event, ArgumentsDelta):
+            return self._emit_arguments
+        return self._sink.delta_sender(event.block)
 
     def _emit_arguments(self, event: Event) -> None:
         """Do as _pass(), for events that only the stage of tool calls may change."""
         for staged in self._pipeline.calls.send(event):
             self._sink.send(staged)
 
-    def _read_whole(self) -> None:
-        body = b"".join(self._body)
-        self._body.clear()
+    def _take(self, events: Iterator[Event]) -> None:
+        """Pass on events until the response ends. What cannot be read ends it with an error."""
         try:
-            value = decode_object(body, "it")
-            events = self._upstream.read_whole(value, self._context, self.losses)
+            self._pass_all(events)
+        except TruncatedResponse as error:
+            self.fail(WireError(ErrorKind.TRUNCATED, error.message))
         except RemoteProtocolError as error:
-            self._break(error)
-            return
-        if self._context.undo.stop_sequences:
-            # It may end at a stop sequence, before its usage, which is here already.
-            events = sorted(events, key=lambda event: _FIGURES_FIRST.get(type(event), 2))
-        self._take(events)
-        if self.outcome is Outcome.OPEN:
-            self.fail(WireError(ErrorKind.TRUNCATED, "the upstream's response is not complete"))
+            self.fail(unreadable_error(error))
+        except RecursionError:
+            self.fail(unreadable_error(too_deep()))
 
-    def _break(self, error: ProtocolError) -> None:
-        self.fail(unreadable_error(error))
-
-    def _take(self, events: Sequence[Event]) -> None:
-        """Check events and pass them on, until the response ends."""
-        check = self._checker.check
+    def _pass_all(self, events: Iterator[Event]) -> None:
         skipped = self._skipped
         send = self._pass if self._pipeline.needs_text else self._sink.send
         for event in events:
             kind = type(event)
-            try:
-                check(event)
-            except LocalProtocolError as error:
-                self._break(error)
-                return
             if kind is TextDelta or kind is ReasoningDelta:  # the hot path: no stage needs it
                 if not skipped or event.block not in skipped:  # type: ignore[union-attr]
                     self._chars += len(event.text)  # type: ignore[union-attr]
@@ -340,7 +207,8 @@ class ResponseTranslator:
         if usage.input is None:
             usage = msgspec.structs.replace(usage, input=self._context.prompt_tokens)
         if usage.output is None:
-            usage = msgspec.structs.replace(usage, output=-(-self._chars // CHARS_PER_TOKEN))
+            chars = self._chars + self._upstream_events.fast_chars
+            usage = msgspec.structs.replace(usage, output=-(-chars // CHARS_PER_TOKEN))
         self.usage = usage
         self.losses.add(
             LossCode.ESTIMATED, "/usage", "the upstream reported no usage: the figures are estimates"

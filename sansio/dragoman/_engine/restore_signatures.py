@@ -39,23 +39,18 @@ def restore_signatures(
     def restored(objects: list[JSON], message: JSONObject, path: str) -> list[JSON]:
         out: list[JSON] = []
         for index, found in enumerate(objects):
-            at = f"{path}/{index}"
             kind = found.get("type") if type(found) is dict else None
             value = found.get(places.fields.get(kind)) if type(kind) is str else None
             native: JSON = None
             if type(value) is str and value:
-                wrapped = signer.is_wrapped(value)
-                signature = signer.unwrap(value) if wrapped else Signature(upstream.name, {})
-                if signature is None or type(signature.native) is not dict:
-                    reason: str | None = FORGED
-                else:
-                    reason = unreadable_reason(signature, upstream, model, signed_reasoning)
-                    native = signature.native if wrapped else None
+                reason, native = _read(value, model, upstream, signer, signed_reasoning)
                 if reason is not None:
-                    ledger.add(LossCode.FOREIGN_SIGNATURE, at, reason)
+                    ledger.add(LossCode.FOREIGN_SIGNATURE, f"{path}/{index}", reason)
                     continue
-            is_kept = type(found) is not dict or (rewritten and native is None)
-            out += (found,) if is_kept else places.replace(found, native, message, at, ledger)
+            if type(found) is not dict or (rewritten and native is None):
+                out.append(found)
+            else:
+                out += places.replace(found, native, message, f"{path}/{index}", ledger)
         return out
 
     path = f"/{places.conversation}"
@@ -71,3 +66,15 @@ def restore_signatures(
     body[places.conversation] = [item for item in conversation if item.keys() != {"role"}]
     if not rewritten:
         places.finish(body, signer, ledger)
+
+
+def _read(
+    value: str, model: JSON, upstream: UpstreamSpec, signer: Signer, signed_reasoning: bool
+) -> tuple[str | None, JSON]:
+    """Return why the upstream cannot read a signature, None if it can, and the vendor's object if that was wrapped."""
+    if not signer.is_wrapped(value):
+        return unreadable_reason(Signature(upstream.name, {}), upstream, model, signed_reasoning), None
+    signature = signer.unwrap(value)
+    if signature is None or type(signature.native) is not dict:
+        return FORGED, None
+    return unreadable_reason(signature, upstream, model, signed_reasoning), signature.native

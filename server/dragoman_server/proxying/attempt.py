@@ -8,7 +8,7 @@ another attempt may follow; after that it ends the client's stream.
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -19,10 +19,9 @@ from dragoman import (
     FanOut,
     LossCode,
     Outcome,
-    Relay,
     RemoteProtocolError,
     RequestRefused,
-    ResponseTranslator,
+    ResponseMachine,
     WireError,
     translate_error,
 )
@@ -45,8 +44,6 @@ from dragoman_server.upstream.errors import (
     UpstreamUnreachable,
 )
 from dragoman_server.upstream.sender import UpstreamResponseLike, UpstreamSender
-
-ResponseMachine: TypeAlias = ResponseTranslator | Relay | FanOut
 
 # Error bodies are read whole. Real ones are a few kilobytes; HTML error pages of proxies may be larger.
 MAX_ERROR_BYTES = 1024 * 1024

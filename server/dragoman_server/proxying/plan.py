@@ -20,6 +20,7 @@ from dragoman import (
     RequestRefused,
     RequestTranslator,
     ResponseTranslator,
+    Signer,
     TranslatedRequest,
     peek,
 )
@@ -346,27 +347,7 @@ class _Planner:
         endpoint = request.endpoint or request.client.endpoints[0]
         streams = endpoint.streams_if(self.request_head.stream)
         upstream_settings, upstream = destination.settings, destination.upstream
-        translator = RequestTranslator(
-            client=request.client,
-            upstream=upstream,
-            capabilities=capabilities_for(
-                self.settings, upstream_settings, destination.upstream_model, upstream.name
-            ),
-            policy=_policy(
-                self.settings, upstream_settings, request.client_key, request.headers.get(LOSS_POLICY_HEADER)
-            ),
-            signer=signer,
-            max_fan_out=MAX_FAN_OUT,
-            endpoint=endpoint,
-        )
-        translated = translator.translate(
-            request.body,
-            model=destination.upstream_model,
-            request_head=self.request_head,
-            reasoning_lookup=request.reasoning_lookup,
-            cache_key=self.cache_key,
-            signed_reasoning=signed_reasoning,
-        )
+        translated = self._translate(destination, endpoint, signer, signed_reasoning)
         url = upstream_settings.base_url_for(upstream.name, self.upstreams) + upstream.path
         if (translated.relayed or translated.rewritten) and request.query in _RELAYED_QUERY:
             url = f"{url}?{request.query}"
@@ -403,6 +384,30 @@ class _Planner:
             conversation=self.conversation,
             check_input=request.check_input,
             advice=destination.advice,
+        )
+
+    def _translate(
+        self, destination: Destination, endpoint: Endpoint, signer: Signer, signed_reasoning: bool
+    ) -> TranslatedRequest:
+        request, settings, upstream = self.request, destination.settings, destination.upstream
+        translator = RequestTranslator(
+            client=request.client,
+            upstream=upstream,
+            capabilities=capabilities_for(self.settings, settings, destination.upstream_model, upstream.name),
+            policy=_policy(
+                self.settings, settings, request.client_key, request.headers.get(LOSS_POLICY_HEADER)
+            ),
+            signer=signer,
+            max_fan_out=MAX_FAN_OUT,
+            endpoint=endpoint,
+        )
+        return translator.translate(
+            request.body,
+            model=destination.upstream_model,
+            request_head=self.request_head,
+            reasoning_lookup=request.reasoning_lookup,
+            cache_key=self.cache_key,
+            signed_reasoning=signed_reasoning,
         )
 
 

@@ -18,7 +18,7 @@ import msgspec
 from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from starlette.types import Receive, Send
 
-from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, WireError
+from dragoman import ErrorKind, Keepalive, Ledger, LossCode, Outcome, Relay, ResponseMachine, WireError
 from dragoman.document import CachedReasoning
 from dragoman.jsontext import JSONObject, encode
 from dragoman_server.accounts.error_actions import ErrorAction
@@ -33,7 +33,7 @@ from dragoman_server.headers import (
 )
 from dragoman_server.log import RequestRecord
 from dragoman_server.proxying.account_pool import AccountLease, AccountPool, RequestAttempts
-from dragoman_server.proxying.attempt import Attempt, AttemptFailure, ResponseMachine
+from dragoman_server.proxying.attempt import Attempt, AttemptFailure
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.replies import (
     Reply,
@@ -420,7 +420,7 @@ class RequestHandler:
     def _cache_reasoning_of(self, machine: ResponseMachine) -> None:
         """Cache it before the client has the whole response, because its next request may come at once."""
         cache = self._cache_reasoning
-        if cache is None or isinstance(machine, Relay) or machine.outcome is not Outcome.COMPLETED:
+        if cache is None or machine.outcome is not Outcome.COMPLETED:
             return
         cached_reasoning = machine.cached_reasoning()
         if cached_reasoning is not None:

@@ -1,7 +1,7 @@
 """Conversations that continue at a gateway which stores responses.
 
-All upstreams are the simulator: it repeats the user's last text, and its count of input tokens is the number of words
-in the conversation, so it shows how much arrived.
+All upstreams are the simulator: it repeats the user's last text, and counts the words of the conversation as input
+tokens, which shows how much arrived.
 """
 
 from __future__ import annotations

@@ -214,6 +214,10 @@ def test_a_response_that_is_complete_in_its_start() -> None:
             "/content/0",
         ),
         ([opened(USE), delta("text_delta", text="a"), closed()], "/content/0"),
+        (
+            [TEXT, delta("text_delta", text="a"), delta("input_json_delta", partial_json="{"), closed()],
+            "/content/0",
+        ),
         ([{"type": "odd_event"}], ""),
     ],
 )

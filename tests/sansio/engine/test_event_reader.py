@@ -1,5 +1,7 @@
 """Events of one stream, pulled one at a time."""
 
+from functools import partial
+
 import msgspec
 import pytest
 from core.chop import PROPERTY, all_ways, cut_at, places
@@ -7,6 +9,7 @@ from core.events import ERROR, STARTED, responses, start_of
 from core.toy_protocol import context_of, frame_of, stream_of, toy
 from hypothesis import given
 
+from dragoman._engine import upstream_events
 from dragoman._engine.event_reader import NEED_DATA, EventReader
 from dragoman._ir.events import (
     ENDED,
@@ -117,7 +120,7 @@ def test_a_broken_order() -> None:
     events = reader()
     events.receive_data(stream_of([STARTED, TextDelta(0, "a"), STOP]))
     assert events.next_event() == STARTED
-    broken(events, "the events of the stream are out of order: TextDelta for block 0, which is not open")
+    broken(events, "TextDelta for block 0, which is not open")
 
 
 def test_an_early_end() -> None:
@@ -139,12 +142,31 @@ def test_an_early_end_of_which_the_protocol_says_nothing() -> None:
     events = reader(msgspec.structs.replace(toy(), stream_reader=lambda context, ledger: Mute()))
     events.receive_eof()
     assert events.next_event() == STARTED
-    broken(events, "ended before the response was complete")
+    broken(events, "ended before it was complete")
 
 
 def test_an_event_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_events, "SSEParser", partial(_sse.SSEParser, max_event_bytes=1000))
     events = reader()
-    events._sse = _sse.SSEParser(max_event_bytes=1000)
     events.receive_data(frame_of(STARTED) + b"data: " + b"x" * 1000)
     assert events.next_event() == STARTED
     broken(events, "more than 1000 bytes")
+
+
+@pytest.mark.parametrize("last", [b"data: {", b'data: {"e":'])
+def test_a_stream_that_is_cut_in_the_middle_of_a_frame(last: bytes) -> None:
+    events = reader()
+    events.receive_data(frame_of(STARTED) + last)
+    events.receive_eof()
+    assert events.next_event() == STARTED
+    broken(events, "ended before its end event")
+
+
+def test_a_frame_that_is_nested_too_deep() -> None:
+    class Deep:
+        def read(self, frame: _sse.Frame) -> list[Event]:
+            raise RecursionError
+
+    events = reader(msgspec.structs.replace(toy(), stream_reader=lambda context, ledger: Deep()))
+    events.receive_data(b"data: {}\n\n")
+    broken(events, "nested too deep")

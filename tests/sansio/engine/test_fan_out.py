@@ -9,7 +9,7 @@ from core.events import ERROR, SIGNATURE, STARTED, start_of
 from core.toy_protocol import HEARTBEAT, context_of, events_of, stream_of, toy
 
 from dragoman._engine.fan_out import FanOut
-from dragoman._engine.response import Outcome
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.events import (
     ENDED,
     ArgumentsDelta,

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from dragoman._engine import relay as _relay
 from dragoman._engine.relay import Relay
-from dragoman._engine.response import Outcome
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.assembly import Fold
 from dragoman._ir.events import (
     ENDED,

@@ -1,6 +1,7 @@
 """Responses from the upstream's bytes to the client's, between toy protocols of different habits."""
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,8 +21,9 @@ from core.toy_protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman._engine import response as _response
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine import upstream_events
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.assembly import AssembledResponse, Fold
 from dragoman._ir.event_order import EventOrderChecker, ResponseState
 from dragoman._ir.events import (
@@ -358,11 +360,11 @@ def test_blocks_that_wait_are_dropped_by_a_failure() -> None:
 
 
 @pytest.mark.parametrize("tail", [b"", b"\n\n"])
-def test_an_event_that_is_too_large(tail: bytes) -> None:
+def test_an_event_that_is_too_large(tail: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_events, "SSEParser", partial(_sse.SSEParser, max_event_bytes=600))
     data = frame_of(STARTED) + b"data: " + b"x" * 595 + tail
     for chunks in (*all_ways(data),) if tail else ([data], one_by_one(data)):
         translator = machine()
-        translator._sse = _sse.SSEParser(max_event_bytes=600)
         error = failed(translator, run(translator, chunks), STARTED)
         assert "one server-sent event has more than 600 bytes" in error.message
 
@@ -438,13 +440,14 @@ def test_a_whole_response_in_a_wrong_order() -> None:
 
 def test_a_whole_response_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     data = whole_of(HELLO)
-    monkeypatch.setattr(_response, "MAX_DOCUMENT_BYTES", len(data) - 1)
+    monkeypatch.setattr(upstream_events, "MAX_DOCUMENT_BYTES", len(data) - 1)
     for chunks in ([data], one_by_one(data)):
         translator = machine(upstream_streams=False)
         error = failed(translator, run(translator, chunks))
         assert f"more than {len(data) - 1} bytes" in error.message
-        assert translator._body == []
-    monkeypatch.setattr(_response, "MAX_DOCUMENT_BYTES", len(data))
+        assert isinstance(translator._upstream_events, upstream_events.WholeEvents)
+        assert translator._upstream_events._body == []
+    monkeypatch.setattr(upstream_events, "MAX_DOCUMENT_BYTES", len(data))
     translator = machine(upstream_streams=False)
     run(translator, [data])
     assert translator.outcome is Outcome.COMPLETED

@@ -18,7 +18,8 @@ from responses_client import (
     text,
 )
 
-from dragoman._engine.response import Outcome, ResponseTranslator
+from dragoman._engine.response import ResponseTranslator
+from dragoman._engine.response_machine import Outcome
 from dragoman._ir.events import (
     BlockEnded,
     BlockKind,

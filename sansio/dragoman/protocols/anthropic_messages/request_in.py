@@ -1,8 +1,8 @@
 """Read a client's body into the neutral request.
 
-Content blocks are read in `messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings that newer
-clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to where the
-neutral request has them. Each setting that is more than a name and a value has a function.
+Content blocks are read in `request_messages_in`, tools in `tools`; unknown fields are kept as extra fields. Settings
+that newer clients send in the middle of a conversation (more tools, another effort, a summary of all before it) move to
+where the neutral request has them. Each setting that is more than a name and a value has a function.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _split_billing_header(parts: tuple[Part, ...], system: JSON) -> tuple[Part, 
     return (OpaquePart(NAME, "billing header", block, first.path, ""), *parts)
 
 
-# --- settings in mid-conversation -------------------------------------------------------------------------
+# Settings in mid-conversation.
 
 
 def _read_effort(message: JSONObject, path: str) -> EffortOverride | None:
@@ -227,7 +227,7 @@ def _add_found_tools(tools: list[Tool], messages: list[Message]) -> list[Tool]:
     ] + defined
 
 
-# --- settings: each function adds to `request_extra` what the neutral form has no place for -----------------
+# Settings: each function adds to `request_extra` what the neutral form has no place for.
 
 
 def read_settings(body: JSONObject, request_extra: JSONObject) -> dict[Param, JSON]:

@@ -250,7 +250,7 @@ _MESSAGE_READERS: dict[str, BlockReader] = {
     "compaction": _read_compaction,
 }
 
-# --- blocks as text ---------------------------------------------------------------------------------------
+# Blocks as text.
 
 
 def render_text(block: JSONObject) -> str | None:

@@ -324,7 +324,7 @@ def merge_extra(block: JSONObject, extra: JSONObject | None) -> None:
         block[key] = {**written, **value} if type(written) is dict and type(value) is dict else value
 
 
-# --- media ------------------------------------------------------------------------------------------------
+# Media.
 
 # Media types that are text although they do not begin with text/.
 _TEXT_TYPES = frozenset(
@@ -402,7 +402,7 @@ def _refused(part: Media, message: str) -> RequestRefused:
     return RequestRefused(message, status=400, path=part.path, code="unsupported_value")
 
 
-# --- cache marks ------------------------------------------------------------------------------------------
+# Cache marks.
 
 
 class CacheControlWriter:

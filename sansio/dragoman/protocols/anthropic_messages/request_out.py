@@ -1,8 +1,8 @@
 """Write the neutral request as a body for an upstream, and the headers that the body needs.
 
-Leading system messages become `system`, all other messages turns (`messages_out`). Conflicts between settings are
-resolved at the end. A request of this protocol (`Capabilities.relay` "rewrite") keeps all of the client's settings that
-passes and capabilities do not change.
+Leading system messages become `system`, all other messages turns (`request_messages_out`). Conflicts between settings
+are resolved at the end. A request of this protocol (`Capabilities.relay` "rewrite") keeps all of the client's settings
+that passes and capabilities do not change.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _write_format(response_format: ResponseFormat, ledger: Ledger) -> JSONObject
     return {"type": "json_schema", "schema": schema}
 
 
-# --- requests of this protocol ----------------------------------------------------------------------------
+# Requests of this protocol.
 
 
 def _rewrite_body(request: Request, capabilities: Capabilities, ledger: Ledger) -> JSONObject:
@@ -218,7 +218,7 @@ def _remove(out: JSONObject, path: str) -> None:
     out.pop(name, None)
 
 
-# --- settings ---------------------------------------------------------------------------------------------
+# Settings.
 
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
@@ -382,7 +382,7 @@ def _param_path(request: Request, param: Param) -> str:
     return request.param_paths.get(param, f"/{param}")
 
 
-# --- headers ----------------------------------------------------------------------------------------------
+# Headers.
 
 # Sampling settings are fields of 2023-06-01 only: anthropic 2.11.0 sends the newer version and has no such fields.
 SAMPLING_VERSION: Final = "2023-06-01"

@@ -185,7 +185,7 @@ def _effort_path(config: ReasoningConfig) -> str:
     return config.effort_path or _path(config)
 
 
-# --- signatures in a body that is relayed, see SignaturePlaces --------------------------------------------
+# Signatures in a body that is relayed, see SignaturePlaces.
 
 _FIELDS = {"thinking": "signature", "redacted_thinking": "data"}
 

@@ -355,7 +355,7 @@ def _split_delta(block: JSONObject) -> tuple[JSONObject, JSONObject | None]:
     return block, None
 
 
-# --- for streams and whole responses ------------------------------------------------------------------------
+# For streams and whole responses.
 
 
 def _write_message(

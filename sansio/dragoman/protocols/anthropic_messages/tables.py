@@ -19,7 +19,7 @@ NAME = "anthropic_messages"
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
-# --- headers ----------------------------------------------------------------------------------------------
+# Headers.
 
 # The header, and its value for a request without it: clients named no version before there were two.
 VERSION_HEADER = ("anthropic-version", "2023-06-01")
@@ -28,7 +28,7 @@ FORWARDED_HEADERS = frozenset(
     {BETA_HEADER, VERSION_HEADER[0], "anthropic-user-profile-id", "anthropic-workspace-id"}
 )
 
-# --- counting tokens --------------------------------------------------------------------------------------
+# Counting tokens.
 
 # The fields of anthropic 2.12.0, types/beta/message_count_tokens_params.py, as far as the writer writes them.
 TOKEN_COUNT = TokenCount(
@@ -51,7 +51,7 @@ TOKEN_COUNT = TokenCount(
     defaults={"max_tokens": 128_000},
 )
 
-# --- tool choice ------------------------------------------------------------------------------------------
+# Tool choice.
 
 # There is no list of allowed tools, see ToolLimits.
 TOOL_CHOICES: dict[str, Literal["auto", "none", "required", "named"]] = {
@@ -67,7 +67,7 @@ TOOL_CHOICE_NAMES: dict[str, str] = {
     "named": "tool",
 }
 
-# --- stop reasons -----------------------------------------------------------------------------------------
+# Stop reasons.
 
 STOP_REASONS: dict[str, StopReason] = {
     "end_turn": StopReason.END,
@@ -93,7 +93,7 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Stop reasons that leave the last block unfinished.
 TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
 
-# --- blocks -----------------------------------------------------------------------------------------------
+# Blocks.
 
 # Start of the line that Claude Code puts into the system text for its provider.
 BILLING_HEADER = "x-anthropic-billing-header:"
@@ -145,7 +145,7 @@ CACHE_OPTION_TTL_NAMES: dict[str, str] = {word: ttl for ttl, word in CACHE_OPTIO
 # level included.
 MAX_CACHE_MARKS = 4
 
-# --- shapes of responses, see `_ir.shape` ---------------------------------------------------------------------
+# Shapes of responses, see `_ir.shape`.
 
 _NO_FIELD = "other protocols have no field for it"
 # Blocks of other types are kept whole.
@@ -260,7 +260,7 @@ DELTA_FIELDS = frozenset(
     {"type", "text", "thinking", "estimated_tokens", "signature", "partial_json", "citation"}
 )
 
-# --- settings ---------------------------------------------------------------------------------------------
+# Settings.
 
 # Fields that are kept and not read, because no other protocol has a counterpart.
 NATIVE_FIELDS = frozenset(
@@ -375,7 +375,7 @@ RESPONSE_TIER_NAMES: dict[str, str | None] = {
     **{word: tier for tier, word in RESPONSE_TIERS.items()},
 }
 
-# --- context management -----------------------------------------------------------------------------------
+# Context management.
 
 # The edit that summarizes the conversation, and its trigger: "Defaults to 150000 input tokens." (anthropic 2.12.0,
 # types/beta/beta_compact_20260112_edit_param.py)
@@ -385,7 +385,7 @@ DEFAULT_COMPACT_THRESHOLD = 150_000
 # An edit that requests what happens anyway.
 KEEP_THINKING_EDIT: JSON = {"type": "clear_thinking_20251015", "keep": "all"}
 
-# --- reasoning --------------------------------------------------------------------------------------------
+# Reasoning.
 
 # Values of `output_config.effort` (anthropic 2.12.0, types/output_config_param.py).
 NATIVE_EFFORTS = ("low", "medium", "high", "xhigh", "max")

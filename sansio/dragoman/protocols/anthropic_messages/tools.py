@@ -175,7 +175,7 @@ def read_tool_choice(
     return ToolChoice(mode, name, path=path, hosted=hosted[0] if hosted else None), parallel
 
 
-# --- written ----------------------------------------------------------------------------------------------
+# Written.
 
 
 def write_tools(
@@ -379,7 +379,7 @@ def _leaves(value: JSON) -> Iterator[JSON]:
         yield value
 
 
-# --- schemas ----------------------------------------------------------------------------------------------
+# Schemas.
 
 # Receives each change of a schema: its JSON Pointer and a sentence.
 SchemaNote = Callable[[str, str], None]

@@ -370,7 +370,7 @@ def join_native_reasoning(natives: list[JSONObject]) -> tuple[JSONObject, list[J
     return fields, leading
 
 
-# --- signatures in the client's body, see SignaturePlaces ---------------------------------------------------
+# Signatures in the client's body, see SignaturePlaces.
 
 LOST_CALL = "the tool call that it belongs to is no longer in the conversation"
 

@@ -37,7 +37,7 @@ from dragoman.protocols.openai_chat.checks import (
 from dragoman.protocols.openai_chat.tables import (
     CHAT_TEMPLATE_KWARGS,
     IMPLIED_INCLUDES,
-    LOGPROBS_INCLUDE,
+    INCLUDE_LOGPROBS,
     MAX_SAFETY_IDENTIFIER,
     MAX_USER,
     PARAM_NAMES,
@@ -314,7 +314,7 @@ def _derived_settings(request: Request, capabilities: Capabilities, out: JSONObj
         out["service_tier"] = "fast"
         path = request.param_paths.get("service_tier", "/service_tier")
         ledger.dropped(path, "the speed was sent in its place")
-    requested = LOGPROBS_INCLUDE in (request.params.get("include") or ())
+    requested = INCLUDE_LOGPROBS in (request.params.get("include") or ())
     if requested and "logprobs" in capabilities.refuses:
         ledger.dropped(
             request.param_paths.get("include", "/include"), "the upstream does not accept logprobs"

@@ -83,9 +83,9 @@ RESPONSE_TIER_ALIASES = {"on_demand": "default"}
 # Tiers of other protocols -> their counterparts.
 SERVICE_TIER_ALIASES = {"standard_only": "default", "ultrafast": "fast"}
 
-LOGPROBS_INCLUDE = "message.output_text.logprobs"
+INCLUDE_LOGPROBS = "message.output_text.logprobs"
 # Items of `include` (Responses) that need no setting of their own: encrypted reasoning is part of the conversation.
-IMPLIED_INCLUDES = frozenset({LOGPROBS_INCLUDE, "reasoning.encrypted_content"})
+IMPLIED_INCLUDES = frozenset({INCLUDE_LOGPROBS, "reasoning.encrypted_content"})
 
 # Settings for servers that store conversations: to leave them out would change the conversation.
 REJECTED_PARAMS: tuple[Param, ...] = ("previous_response_id", "conversation", "prompt", "background")

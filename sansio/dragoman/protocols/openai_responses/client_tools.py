@@ -43,7 +43,7 @@ CLIENT_TOOLS: dict[str, ClientTool] = {
     "tool_search": ClientTool("tool_search", "tool_search_call", "tool_search_output", "tsc"),
 }
 
-# --- the functions in their place ----------------------------------------------------------------------------
+# The functions in their place.
 
 
 def _object_schema(properties: JSONObject, *required: str) -> JSONObject:
@@ -193,7 +193,7 @@ def _skills(environment: JSON) -> str:
     return "\n".join(["\nSkills that can be read there:", *lines]) if lines else ""
 
 
-# --- arguments of the model -> fields of the item -----------------------------------------------------------
+# Arguments of the model -> fields of the item.
 
 MemberCheck = Callable[[JSON], bool]
 

@@ -233,7 +233,7 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
 # Reasons that mean more than the status `completed` by which they are written.
 LOSSY_STOP_REASONS = frozenset((StopReason.PAUSE, StopReason.COMPACTION))
 
-# --- the fields of a response that are read, see `_ir.shape` ---------------------------------------------------
+# The fields of a response that are read, see `_ir.shape`.
 
 _NO_FIELD = "other protocols have no field for it"
 _TOP: dict[str, Shape] = {"token": None, "bytes": None, "logprob": None}
