@@ -95,10 +95,10 @@ def test_no_two_rows_have_one_name(table: dict[str, list[Probe]]) -> None:
 
 def named(probes: list[Probe]) -> set[str]:
     """Return the names of fields in the rows' names, and the types of the values at their paths."""
-    words = {word for row in probes for name in re.findall(r"`([^`]+)`", row.name) for word in _parts(name)}
+    names = {word for row in probes for name in re.findall(r"`([^`]+)`", row.name) for word in _parts(name)}
     # `message_start` and its like are the name of a section.
-    words |= {word for row in probes for word in re.findall(r"`([^`]+)`", row.section)}
-    return words | {kind for row in probes for kind in _types(find(row.body, row.place))}
+    names |= {word for row in probes for word in re.findall(r"`([^`]+)`", row.section)}
+    return names | {kind for row in probes for kind in _types(find(row.body, row.place))}
 
 
 def _parts(name: str) -> list[str]:
@@ -244,15 +244,15 @@ JUDGE: list[tuple[Probe, Output, Output, Fate]] = [
 ]
 
 
-def translation(row: Probe, given: Output, base: Output) -> Callable[[Any], Output]:
-    """Return a translation with the output `given` for the row's body, and `base` for the body without its part."""
-    return lambda body: given if body == row.body else base
+def translation(row: Probe, translated: Output, base: Output) -> Callable[[Any], Output]:
+    """Return a translation with the output `translated` for the row's body, and `base` without its part."""
+    return lambda body: translated if body == row.body else base
 
 
 def test_the_fate_of_a_row(subtests: pytest.Subtests) -> None:
-    for row, given, base, fate in JUDGE:
-        with subtests.test(given=given, base=base, fate=fate):
-            assert judge(row, translation(row, given, base)).fate is fate
+    for row, translated, base, fate in JUDGE:
+        with subtests.test(translated=translated, base=base, fate=fate):
+            assert judge(row, translation(row, translated, base)).fate is fate
 
 
 def test_a_refusal_has_its_own_message() -> None:
@@ -263,6 +263,6 @@ def test_a_refusal_has_its_own_message() -> None:
 
 
 def test_a_cell_has_its_places_and_notes() -> None:
-    given = out('{"list": [{"type": "t", "o": "Zqone"}], "n": 1}', (DROPPED, "/a/y"))
-    cell = judge(ROW, lambda body: given if body == ROW.body else NOTHING_SENT)
+    translated = out('{"list": [{"type": "t", "o": "Zqone"}], "n": 1}', (DROPPED, "/a/y"))
+    cell = judge(ROW, lambda body: translated if body == ROW.body else NOTHING_SENT)
     assert cell == Cell(Fate.ALTERED, ("list[t].o",), (Note("dropped", ("y",), "d"),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Part, Request
@@ -35,7 +35,7 @@ def messages_of(*messages: Message, capabilities: Capabilities = Capabilities())
 
 def round_trip(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Read a Chat request and write it. Return the body and the paths of the losses."""
-    request = read_own(SPEC, {"model": "m", **body})
+    request = read_same_protocol(SPEC, {"model": "m", **body})
     written, losses = write_request(request, Capabilities(mid_system=True))
     return written, [path for _, path in losses]
 

@@ -44,8 +44,8 @@ def translated(client: str, upstream: str, body: Any) -> Outcome:
     translator = RequestTranslator(client=spec_of(client), upstream=UPSTREAMS[upstream])
     done = translator.translate(json.dumps(body).encode())
     # Stop sequences that the upstream does not take are looked for on the way back.
-    kept = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
-    return done.body.decode() + kept, tuple(loss.path for loss in done.losses)
+    stop_sequences = json.dumps(done.undo.stop_sequences, ensure_ascii=False)
+    return done.body.decode() + stop_sequences, tuple(loss.path for loss in done.losses)
 
 
 def rewritten(protocol: str, body: Any) -> Outcome:

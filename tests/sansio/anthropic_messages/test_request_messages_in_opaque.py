@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, OpaquePart, Request
@@ -165,7 +165,7 @@ BLOCKS: list[tuple[dict[str, Any], str | None]] = [
 
 def read(role: str, *blocks: Any) -> Request:
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": role, "content": list(blocks)}]}
-    return read_own(SPEC, body)
+    return read_same_protocol(SPEC, body)
 
 
 def test_an_opaque_part_has_the_block_and_its_text(subtests: pytest.Subtests) -> None:

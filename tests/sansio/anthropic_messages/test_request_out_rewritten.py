@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Message, Request, ResponseFormat, Text
@@ -114,7 +114,7 @@ def round_trip(
     body: dict[str, Any], capabilities: Capabilities = Capabilities(mid_system=True)
 ) -> tuple[Any, Ledger]:
     ledger = Ledger()
-    request = read_own(SPEC, body)
+    request = read_same_protocol(SPEC, body)
     return decode(encode(SPEC.write_request(request, capabilities, ledger))), ledger
 
 
@@ -206,7 +206,7 @@ TOOL = {"name": "f", "input_schema": SCHEMA}
 
 
 def read(**body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "max_tokens": 5000, "messages": [HI], **body})
+    return read_same_protocol(SPEC, {"model": "m", "max_tokens": 5000, "messages": [HI], **body})
 
 
 def rewrite(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:

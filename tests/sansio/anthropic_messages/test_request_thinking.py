@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
@@ -65,7 +65,7 @@ def test_a_budget_is_dropped_in_a_tool_loop_whose_reasoning_is_missing(
     body = {"model": "m", "max_tokens": 9000, "thinking": thinking, "messages": messages}
     ledger = Ledger()
     budget = Capabilities(thinking="budget")
-    written = SPEC.write_request(read_own(SPEC, body), budget, ledger)
+    written = SPEC.write_request(read_same_protocol(SPEC, body), budget, ledger)
     assert ("thinking" in written) is has_thinking
     assert [loss.path for loss in ledger] == ([] if has_thinking else ["/thinking"])
 

@@ -64,23 +64,23 @@ def body_of(protocol: str, objects: Sequence[Any]) -> dict[str, Any]:
         "nothing": None,
     }
     if protocol == RESPONSES:
-        said = {"role": "assistant", "content": [{"type": "text", "text": "Hm.", "logprobs": []}], "new": 1}
-        items = [{"role": "user", "content": "Hi"}, *objects, said, {"type": "web_search_call", "id": "ws_1"}]
+        turn = {"role": "assistant", "content": [{"type": "text", "text": "Hm.", "logprobs": []}], "new": 1}
+        items = [{"role": "user", "content": "Hi"}, *objects, turn, {"type": "web_search_call", "id": "ws_1"}]
         return {**body, "input": items, "tool_choice": {"type": "function", "function": {"name": "g"}}}
     parts = [{"type": "text", "text": "Hm.", "new": 1}, odd]
-    said = {"role": "assistant", "content": [*objects, *parts], "new": 1}
+    turn = {"role": "assistant", "content": [*objects, *parts], "new": 1}
     if protocol == CHAT:
-        said = {"role": "assistant", "content": parts, "reasoning_content": "Hm.", "new": 1}
-        said["function_call"] = {"name": "f", "arguments": "{}"}
+        turn = {"role": "assistant", "content": parts, "reasoning_content": "Hm.", "new": 1}
+        turn["function_call"] = {"name": "f", "arguments": "{}"}
         if objects:
-            said["reasoning_details"] = list(objects)
-    asked = {"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": None}
+            turn["reasoning_details"] = list(objects)
+    question = {"role": "user", "content": [{"type": "text", "text": "Hi"}], "name": None}
     more = [
         {"role": "system", "content": ""},
         {"role": "user", "content": []},
         {"role": "user", "content": "x"},
     ]
-    return {**body, "system": [odd], "messages": [asked, said, *more], "stop_sequences": ["a"]}
+    return {**body, "system": [odd], "messages": [question, turn, *more], "stop_sequences": ["a"]}
 
 
 def relayed(protocol: str, body: dict[str, Any], **options: Any) -> TranslatedRequest:
@@ -150,18 +150,18 @@ REWRITTEN = Capabilities(relay="rewrite")
 def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
     protocol: str, signed_reasoning: bool
 ) -> None:
-    own = carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))
+    restorable = carrier(protocol, SIGNER.wrap(signed(protocol, MODEL)))
     foreign = carrier(protocol, SIGNER.wrap(signed(OTHER[protocol], MODEL)))
     hi = {"role": "user", "content": "Hi"}
-    said: dict[str, Any] = {"role": "assistant", "content": "a"}
+    turn: dict[str, Any] = {"role": "assistant", "content": "a"}
     expected = [NATIVE[protocol]] if signed_reasoning else []
     body: dict[str, Any]
     if protocol == RESPONSES:
-        body = {"model": "m", "input": [hi, foreign, own, said]}
+        body = {"model": "m", "input": [hi, foreign, restorable, turn]}
     elif protocol == CHAT:
-        body = {"model": "m", "messages": [hi, {**said, "reasoning_details": [foreign, own]}]}
+        body = {"model": "m", "messages": [hi, {**turn, "reasoning_details": [foreign, restorable]}]}
     else:
-        turn_of = {"role": "assistant", "content": [foreign, own, TEXT]}
+        turn_of = {"role": "assistant", "content": [foreign, restorable, TEXT]}
         body = {"model": "m", "max_tokens": 9, "messages": [hi, turn_of, hi]}
     out = relayed(protocol, body, capabilities=REWRITTEN, signed_reasoning=signed_reasoning)
     sent = decode(out.body)
@@ -178,8 +178,8 @@ def test_a_request_that_is_rewritten_has_its_signatures_restored_first(
 
 def test_a_text_of_a_rewritten_request_is_not_split_where_reasoning_stood() -> None:
     entry = {**carrier(CHAT, SIGNER.wrap(signed(MESSAGES, MODEL))), "id": "drg-1-0"}
-    said = {"role": "assistant", "content": "ab", "reasoning_details": [entry]}
-    out = relayed(CHAT, {"model": "m", "messages": [said]}, capabilities=REWRITTEN)
+    turn = {"role": "assistant", "content": "ab", "reasoning_details": [entry]}
+    out = relayed(CHAT, {"model": "m", "messages": [turn]}, capabilities=REWRITTEN)
     assert decode(out.body)["messages"] == [{"role": "assistant", "content": "ab"}]
 
 
@@ -239,14 +239,18 @@ def test_a_protocol_says_where_its_signatures_are(bound: bool) -> None:
     """By default an object is replaced by what its signature wraps."""
     places = SignaturePlaces(members=("parts",), fields={"thought": "seal"})
     spec = toy("toy", signature_places=places, model_bound_signatures=bound)
-    seals = [
+    wrapped = [
         SIGNER.wrap(Signature("toy", {"n": number}, model)) for number, model in enumerate(("", "other"))
     ]
-    parts = ["text", {"seal": FORGED}, *({"type": "thought", "seal": seal} for seal in seals)]
+    parts = [
+        "text",
+        {"seal": FORGED},
+        *({"type": "thought", "seal": each} for each in wrapped),
+    ]
     body = {"model": MODEL, "messages": [{"role": "assistant", "parts": parts}]}
     out = RequestTranslator(client=spec, upstream=spec, signer=SIGNER).translate(encode(body))
-    kept = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
-    assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *kept]
+    remaining = [{"n": 0}] if bound else [{"n": 0}, {"n": 1}]
+    assert decode(out.body)["messages"][0]["parts"] == ["text", {"seal": FORGED}, *remaining]
     assert losses_of(out) == ([(LossCode.FOREIGN_SIGNATURE, "/messages/0/parts/3")] if bound else [])
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chat_requests import write_request
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.request import Citation, Message, Request, Text
 from dragoman.codec import Capabilities
@@ -16,7 +16,7 @@ CHAT = "openai_chat"
 
 
 def read(**body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "messages": [], **body})
+    return read_same_protocol(SPEC, {"model": "m", "messages": [], **body})
 
 
 def cited(url: str, start: int, end: int, title: str = "") -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import (
     Signature,
@@ -30,7 +30,7 @@ BARE_MARK = {"type": "ephemeral"}
 def rewrite(body: dict[str, Any], **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
     """Return the body for the upstream, and the paths in the ledger."""
     ledger = Ledger()
-    request = read_own(SPEC, {"model": "m", **body})
+    request = read_same_protocol(SPEC, {"model": "m", **body})
     out = SPEC.write_request(request, Capabilities(relay="rewrite", **capabilities), ledger)
     return out, [loss.path for loss in ledger]
 
@@ -251,7 +251,7 @@ def test_cached_reasoning_replaces_the_clients(field: str) -> None:
     turn = {**CALLS, "reasoning_content": "so"}
     body = {"model": "m", "messages": [HI, turn, {"role": "tool", "tool_call_id": "c1", "content": "r"}]}
     cached = Reasoning("", Signature("openai_chat", {field: "so"}))
-    request = read_own(SPEC, body)
+    request = read_same_protocol(SPEC, body)
     request = restore_reasoning(
         request, pass_context(request, client=SPEC, reasoning_lookup=lambda calls: (cached,))
     )
@@ -373,7 +373,7 @@ def test_a_message_that_a_pass_has_added_gets_no_members_of_the_clients() -> Non
     """Its path is that of the part that it replaces."""
     ledger = Ledger()
     annotated = {**CALLS, "annotations": [{"type": "odd"}]}
-    request = read_own(SPEC, {"model": "m", "messages": [HI, annotated]})
+    request = read_same_protocol(SPEC, {"model": "m", "messages": [HI, annotated]})
     call = request.messages[1].parts[0]
     result = ToolResult("c1", (Text("none"),), path=call.path)
     messages = (*request.messages, Message("user", (result,), call.path))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from chat_requests import write, write_request
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import (
     ToolKind,
@@ -32,7 +32,7 @@ F = FunctionTool("f", parameters={"type": "object"}, path="/tools/0")
 
 
 def read(**body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "messages": [], **body})
+    return read_same_protocol(SPEC, {"model": "m", "messages": [], **body})
 
 
 # -- tools that clients send ------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger, LossCode
 from dragoman._ir.request import Message, ReasoningConfig, Request, ResponseFormat, Text, ToolCall, ToolResult
@@ -21,7 +21,7 @@ ORIGIN = "openai_responses"
 
 
 def read(signer: Signer = Signer(), **body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "input": "hi", **body}, signer)
+    return read_same_protocol(SPEC, {"model": "m", "input": "hi", **body}, signer)
 
 
 def test_a_string_is_one_user_message() -> None:

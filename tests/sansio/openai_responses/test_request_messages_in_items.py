@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
@@ -33,7 +33,7 @@ USER = {"type": "message", "role": "user", "content": "hi"}
 
 
 def read(*items: Any, **body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "input": [*items], **body}, SIGNER)
+    return read_same_protocol(SPEC, {"model": "m", "input": [*items], **body}, SIGNER)
 
 
 def same_protocol_items(*items: Any, **body: Any) -> list[Any]:
@@ -107,7 +107,7 @@ def test_a_deferred_tool_becomes_visible_once_a_search_has_found_it(kind: str, d
 def test_tools_declared_twice_return_to_the_same_protocol() -> None:
     hidden = {**FUNCTION, "defer_loading": True}
     body = {"model": "m", "input": [{**FOUND, "tools": [hidden]}], "tools": [hidden]}
-    assert SPEC.write_request(read_own(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
+    assert SPEC.write_request(read_same_protocol(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
 
 
 SCHEMA = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
@@ -216,7 +216,7 @@ def test_a_reference_to_the_vendors_store_is_a_previous_response_id(item: dict[s
     assert request.param_paths["previous_response_id"] == "/input/1/id"
     assert same_protocol_items(USER, item) == [USER, item]
     body = {"model": "m", "input": [item]}
-    assert SPEC.write_request(read_own(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
+    assert SPEC.write_request(read_same_protocol(SPEC, body, SIGNER), Capabilities(), Ledger()) == body
 
 
 def test_a_previous_response_counts_more_than_a_reference() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger, LossCode
@@ -136,7 +136,7 @@ MARKS = Capabilities(cache_marks="breakpoint")
 
 def round_trip(body: dict[str, Any]) -> dict[str, Any]:
     ledger = Ledger()
-    out = SPEC.write_request(read_own(SPEC, body), MARKS, ledger)
+    out = SPEC.write_request(read_same_protocol(SPEC, body), MARKS, ledger)
     assert list(ledger) == []
     return out
 
@@ -205,14 +205,14 @@ def test_a_signature_of_another_protocol_is_a_loss() -> None:
         "encrypted_content": Signer().wrap(signature),
     }
     ledger = Ledger()
-    request = read_own(SPEC, {"model": "m", "input": [wrapped]})
+    request = read_same_protocol(SPEC, {"model": "m", "input": [wrapped]})
     assert SPEC.write_request(request, Capabilities(), ledger)["input"] == []
     assert [(loss.code, loss.path) for loss in ledger] == [(LossCode.FOREIGN_SIGNATURE, "/input/0")]
 
 
 def test_a_tool_of_another_kind_copies_nothing_from_the_body() -> None:
     custom = {"type": "custom", "name": "c", "format": {"type": "text"}}
-    request = read_own(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
+    request = read_same_protocol(SPEC, {"model": "m", "input": "hi", "tools": [custom]})
     changed = msgspec.structs.replace(request, tools=(FunctionTool("c", path="/tools/0"),))
     assert SPEC.write_request(changed, Capabilities(), Ledger())["tools"] == [
         {"type": "function", "name": "c"}
@@ -234,7 +234,7 @@ JSON = {"type": "json_schema", "name": "n", "schema": {}, "new": 1}
 
 
 def read(**body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "input": [HI], **body})
+    return read_same_protocol(SPEC, {"model": "m", "input": [HI], **body})
 
 
 def written(request: Request, **capabilities: Any) -> tuple[dict[str, Any], list[str]]:
@@ -318,8 +318,8 @@ def test_marks_are_removed_for_an_upstream_without_them() -> None:
     assert out["input"] == [{**item, "content": [{"type": "input_text", "text": "a"}]}]
     assert lost == ["/input/0/content/0/prompt_cache_breakpoint"]
     assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
-    said = {**text, "type": "output_text", "annotations": []}
-    item = {**item, "role": "assistant", "content": [said]}
+    output_text = {**text, "type": "output_text", "annotations": []}
+    item = {**item, "role": "assistant", "content": [output_text]}
     assert written(read(input=[item]), cache_marks="breakpoint") == ({"input": [item]}, [])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Media, Message, OpaquePart, Request, Text, ToolCall, ToolResult
@@ -23,7 +23,7 @@ PATCH = {"type": "update_file", "path": "a", "diff": "@@\n-a\n+b"}
 
 
 def read(*items: dict[str, Any]) -> Any:
-    return read_own(SPEC, {"model": "m", "input": [*items]})
+    return read_same_protocol(SPEC, {"model": "m", "input": [*items]})
 
 
 def only_message(item: dict[str, Any]) -> Message:

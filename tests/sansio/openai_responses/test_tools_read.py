@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from core.own_requests import read_own
+from core.same_protocol import read_same_protocol
 
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger
@@ -30,7 +30,7 @@ ORIGIN = "openai_responses"
 
 
 def read(signer: Signer = Signer(), **body: Any) -> Request:
-    return read_own(SPEC, {"model": "m", "input": "hi", **body}, signer)
+    return read_same_protocol(SPEC, {"model": "m", "input": "hi", **body}, signer)
 
 
 TOOLS: list[tuple[dict[str, Any], Any]] = [
@@ -262,4 +262,4 @@ def test_uses_of_hosted_tools(subtests: pytest.Subtests) -> None:
 )
 def test_choices_of_hosted_tools_return_whole_to_the_same_protocol(choice: dict[str, Any]) -> None:
     body = {"model": "m", "input": "hi", "tools": [MCP, FUNCTION], "tool_choice": choice}
-    assert SPEC.write_request(read_own(SPEC, body), Capabilities(), Ledger()) == body
+    assert SPEC.write_request(read_same_protocol(SPEC, body), Capabilities(), Ledger()) == body

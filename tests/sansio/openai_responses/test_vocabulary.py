@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
-from core.own_requests import read_own
 from core.passes import pass_context
+from core.same_protocol import read_same_protocol
 from openai.types.responses import (
     ResponseInputItem,
     ResponseOutputItem,
@@ -116,7 +116,7 @@ def test_input_items(subtests: pytest.Subtests) -> None:
     for item, part, losses in INPUT_ITEMS:
         with subtests.test(item=item):
             body = {"model": "m", "input": [item]}
-            request = read_own(SPEC, body)
+            request = read_same_protocol(SPEC, body)
             assert [type(each).__name__ for message in request.messages for each in message.parts] == (
                 [] if part is None else [part]
             )
@@ -159,7 +159,7 @@ def test_tools(subtests: pytest.Subtests) -> None:
         with subtests.test(kind=kind):
             fields, row = TOOLS[kind]
             body = {"model": "m", "input": "hi", "tools": [{"type": kind, **fields}]}
-            request = read_own(SPEC, body)
+            request = read_same_protocol(SPEC, body)
             [tool] = request.tools
             if isinstance(tool, HostedTool):
                 found = (

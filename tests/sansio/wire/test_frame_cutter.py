@@ -30,11 +30,11 @@ def test_whole_frames_are_passed_on_unchanged(endings: tuple[bytes, ...]) -> Non
     frames = frames_of(*endings)
     unfinished = b"data: 3"
     data = b"".join(frames) + unfinished
-    for pieces in chop(data):
+    for chunks in chop(data):
         cutter = FrameCutter()
-        whole = [cutter.receive_data(piece) for piece in pieces]
-        assert cutter.held_bytes == len(unfinished), pieces
-        assert b"".join(whole) + cutter.take_held() == data, pieces
+        whole = [cutter.receive_data(chunk) for chunk in chunks]
+        assert cutter.held_bytes == len(unfinished), chunks
+        assert b"".join(whole) + cutter.take_held() == data, chunks
         assert cutter.held_bytes == 0
     assert list(split_frames(data)) == [*frames, unfinished]
 

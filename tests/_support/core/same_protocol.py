@@ -1,4 +1,4 @@
-"""Requests for an upstream of the client's own protocol."""
+"""Requests to an upstream of the same protocol."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from dragoman._ir.signatures import Signer
 from dragoman.codec import UpstreamSpec
 
 
-def read_own(spec: UpstreamSpec, body: dict[str, Any], signer: Signer = Signer()) -> Request:
+def read_same_protocol(spec: UpstreamSpec, body: dict[str, Any], signer: Signer = Signer()) -> Request:
     """Read a body as RequestTranslator does if it fits it to such an upstream."""
     return msgspec.structs.replace(spec.read_request(body, signer), native=body)
