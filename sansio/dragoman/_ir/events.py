@@ -53,6 +53,10 @@ class StopReason(Enum):
     COMPACTION = "compaction"
 
 
+# Stop reasons that leave the last block unfinished.
+TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
+
+
 class Signature(msgspec.Struct, frozen=True, gc=False):
     """Reasoning that only its vendor can read, kept exactly as it came.
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman._ir.events import (
+    TRUNCATING_STOP_REASONS,
     BlockKind,
     BlockStarted,
     Event,
@@ -35,7 +36,6 @@ _ANY_OBJECT: JSON = {"type": "object"}
 _NOT_JSON = "the response is not the JSON that was requested"
 
 # Of a response that was cut off only its beginning is checked: text where a tool call or JSON was required.
-_CUT = (StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW)
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
 
@@ -106,7 +106,7 @@ class OutputCheckStage:
             self._refused = True
 
     def _check(self, reason: StopReason) -> None:
-        cut = reason in _CUT
+        cut = reason in TRUNCATING_STOP_REASONS
         if self._refused or not (cut or reason in (StopReason.END, StopReason.TOOL_USE)):
             return
         if cut and (self._calls or not self._texts):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from dragoman._ir.events import (
     ENDED,
+    TRUNCATING_STOP_REASONS,
     ArgumentsDelta,
     Event,
     Failed,
@@ -43,7 +44,6 @@ from dragoman.protocols.anthropic_messages.tables import (
     RESPONSE_SHAPE,
     RESPONSE_TIERS,
     STOP_REASONS,
-    TRUNCATING_STOP_REASONS,
 )
 from dragoman.protocols.anthropic_messages.usage import UsageReader
 

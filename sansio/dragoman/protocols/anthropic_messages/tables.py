@@ -90,9 +90,6 @@ STOP_REASON_NAMES: dict[StopReason, str] = {
     StopReason.COMPACTION: "compaction",
 }
 
-# Stop reasons that leave the last block unfinished.
-TRUNCATING_STOP_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW})
-
 # Blocks.
 
 # Start of the line that Claude Code puts into the system text for its provider.

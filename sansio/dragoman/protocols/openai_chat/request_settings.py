@@ -298,7 +298,7 @@ def write_settings(
 ) -> None:
     """Put the plain settings into `out`."""
     if request.params:
-        converters = _CONVERTERS_WITH_MARKS if capabilities.cache_marks == "breakpoint" else _CONVERTERS
+        converters = CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS_WITHOUT_MARKS
         if "service_tier" in capabilities.refuses:
             converters = {**converters, "speed": _drop_speed}
         if same_protocol:  # the client names tiers as the upstream does
@@ -360,7 +360,7 @@ def _drop_cache_options(value: JSON, path: str, ledger: Ledger) -> JSON:
     return None
 
 
-_CONVERTERS_WITH_MARKS: Mapping[Param, Converter] = {
+CONVERTERS: Mapping[Param, Converter] = {
     "service_tier": _service_tier,
     "speed": _speed,
     "include": _include,
@@ -369,7 +369,7 @@ _CONVERTERS_WITH_MARKS: Mapping[Param, Converter] = {
     "user": hash_longer_than(MAX_USER),
 }
 
-_CONVERTERS: Mapping[Param, Converter] = {
-    **_CONVERTERS_WITH_MARKS,
+_CONVERTERS_WITHOUT_MARKS: Mapping[Param, Converter] = {
+    **CONVERTERS,
     "prompt_cache_options": _drop_cache_options,
 }

@@ -7,6 +7,7 @@ kind of delta changes, and leaves tool calls to `ToolCallReader`. A whole messag
 from __future__ import annotations
 
 from dragoman._ir.events import (
+    TRUNCATING_STOP_REASONS,
     Annotation,
     BlockEnded,
     BlockKind,
@@ -48,7 +49,7 @@ from dragoman.protocols.openai_chat.tables import (
 )
 
 # Reasons after which the open blocks may be incomplete.
-_TRUNCATING_REASONS = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_WINDOW, StopReason.CONTENT_FILTER})
+_TRUNCATING_REASONS = TRUNCATING_STOP_REASONS | {StopReason.CONTENT_FILTER}
 
 # The official members of a delta, and of a message.
 _OFFICIAL_FIELDS = frozenset({"role", "content", "refusal", "tool_calls", "function_call"})

@@ -163,7 +163,7 @@ def write_settings(request: Request, capabilities: Capabilities, out: JSONObject
         text["verbosity"] = verbosity
     if text:
         out["text"] = text
-    write_params(request, PARAM_NAMES, _CONVERTERS, out, ledger)
+    write_params(request, PARAM_NAMES, CONVERTERS, out, ledger)
     if request.params.get("speed") == "fast":
         if "service_tier" in capabilities.refuses:
             ledger.dropped(
@@ -358,7 +358,7 @@ def _output_tokens(value: JSON, path: str, ledger: Ledger) -> JSON:
     return value
 
 
-_CONVERTERS: Mapping[Param, Converter] = {
+CONVERTERS: Mapping[Param, Converter] = {
     "logprobs": _written_elsewhere,
     "max_output_tokens": _output_tokens,
     "mcp_servers": _written_elsewhere,  # see `note_unsent_servers`
