@@ -10,7 +10,7 @@ from valkey_server import ValkeyServer
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Backoff, Health
-from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, Rate
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import ResilientStore
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
@@ -79,11 +79,11 @@ class Calls:
         self._random = random.Random(seed)
         self._now = NOW
         self._number = 0
-        self._taken: list[tuple[AccountGrant, Candidate]] = []
+        self._taken: list[tuple[Reservation, Candidate]] = []
 
     def record(self, result: object) -> None:
         """Note the result of the model for the last call."""
-        if isinstance(result, AccountGrant):
+        if isinstance(result, Reservation):
             candidate = next(each for each in CANDIDATES if each.account == result.account)
             self._taken.append((result, candidate))
 
@@ -94,8 +94,8 @@ class Calls:
         self._now += chance.choices(_STEPS, _WEIGHTS)[0] * chance.uniform(0.5, 1.5)
         make = chance.choices(
             (
-                self._take,
-                self._give_back,
+                self._reserve,
+                self._release,
                 self._failed,
                 self._succeeded,
                 self._by_hand,
@@ -106,20 +106,20 @@ class Calls:
         )[0]
         return make(self._now)
 
-    def _take(self, now: float) -> tuple[str, Call]:
+    def _reserve(self, now: float) -> tuple[str, Call]:
         candidates = self._random.sample(CANDIDATES, self._random.randint(0, len(CANDIDATES)))
         conversation = self._random.choice([None, *(f"conversation {n}" for n in range(8))])
         self._number += 1
         lease = f"lease {self._number}"
         name = f"take {[each.account for each in candidates]} {conversation} {lease} at {now}"
-        return name, lambda store: store.take(candidates, conversation, lease, now)
+        return name, lambda store: store.reserve(candidates, conversation, lease, now)
 
-    def _give_back(self, now: float) -> tuple[str, Call]:
+    def _release(self, now: float) -> tuple[str, Call]:
         if not self._taken:
-            return self._take(now)
+            return self._reserve(now)
         taken, candidate = self._taken.pop(self._random.randrange(len(self._taken)))
         tokens = self._random.choice([0.0, 1.0, 100.0, 333.3, 5000.0])
-        return f"give back {taken} {tokens} at {now}", lambda store: store.give_back(
+        return f"release {taken} {tokens} at {now}", lambda store: store.release(
             taken, candidate, tokens, now
         )
 

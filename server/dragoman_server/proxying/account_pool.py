@@ -36,7 +36,7 @@ from dragoman_server.accounts.policy import (
     UpstreamAccounts,
     Wait,
 )
-from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, Rate
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, Rate, Reservation
 from dragoman_server.proxying.plan import Plan
 from dragoman_server.settings import AccountSettings, RuleSettings, Settings
 from dragoman_server.settings.secret import Secret
@@ -57,12 +57,12 @@ class AccountLease:
 
     plan: the request, addressed to it.
     candidate: the account with its limits.
-    grant: its reservation in the store, None for an account without limits.
+    reservation: its reservation in the store, None for an account without limits.
     """
 
     plan: Plan
     candidate: Candidate
-    grant: AccountGrant | None
+    reservation: Reservation | None
 
     @property
     def account(self) -> str:
@@ -157,7 +157,7 @@ class RequestAttempts:
     ) -> None:
         with anyio.move_on_after(_GIVE_BACK_S, shield=True):
             for lease in list(self._open.values()):
-                await self._give_back(lease, 0.0)
+                await self._release(lease, 0.0)
 
     async def next(self) -> AccountLease | None:
         """Return what to try now, None if the client gets an error. Waits for an account where that is worth it."""
@@ -165,7 +165,7 @@ class RequestAttempts:
             now = self._pool.clock()
             step = self._machine.next(self._health(), now, self._pool.random())
             if isinstance(step, Offer):
-                lease = await self._take(step)
+                lease = await self._reserve(step)
                 if lease is not None:
                     return lease
             elif isinstance(step, Wait):
@@ -179,7 +179,7 @@ class RequestAttempts:
         if self._machine.state is not AttemptState.TRYING:
             return None
         offer = self._machine.hedge(self._health(), self._pool.clock(), self._pool.random())
-        return None if offer is None else await self._take(offer)
+        return None if offer is None else await self._reserve(offer)
 
     def resend(self, lease: AccountLease) -> bool:
         """Count one more attempt with the same account. False: no attempt is left for it."""
@@ -204,7 +204,7 @@ class RequestAttempts:
         if self._records_health and action is ErrorAction.DISABLE:
             self._disabling.append(error)
         await self._report(lease, action, error, retry_after, connecting=connecting)
-        await self._give_back(lease, 0.0)
+        await self._release(lease, 0.0)
         return action
 
     def committed(self) -> None:
@@ -222,13 +222,13 @@ class RequestAttempts:
             await store.change(lease.account, lambda health: health.after_success(remaining=remaining))
             if proxy in store.health():
                 await store.change(proxy, Health.after_success)
-        await self._give_back(lease, tokens)
+        await self._release(lease, tokens)
 
     async def cancelled(self, lease: AccountLease, tokens: float) -> None:
         """Record that the attempt was cancelled because another one won. tokens: its usage, as far as it is known."""
         if self._machine.state is not AttemptState.DONE:
             self._machine.cancelled(lease.account)
-        await self._give_back(lease, tokens)
+        await self._release(lease, tokens)
 
     # Between the machine and the store.
 
@@ -247,31 +247,31 @@ class RequestAttempts:
         }
         return {**known, **proxied, **with_balance} if proxied or with_balance else known
 
-    async def _take(self, offer: Offer) -> AccountLease | None:
+    async def _reserve(self, offer: Offer) -> AccountLease | None:
         plan = self._plan(offer.upstream_index)
         if plan is None:
             self._machine.declined(math.inf)
             return None
         candidates = {account: _candidate(self._settings[account]) for account in offer.accounts}
-        grant = None
+        reservation = None
         account = offer.accounts[0]
         if self._reserves:
             conversation = self._conversation if plan.settings.sticky else None
             now = self._pool.clock()
-            result = await self._pool.store.take(
+            result = await self._pool.store.reserve(
                 list(candidates.values()), conversation, uuid.uuid4().hex, now
             )
             # Another attempt may have ended the offer meanwhile.
             if self._machine.state is not AttemptState.OFFERED:
-                if isinstance(result, AccountGrant):
-                    await self._pool.store.give_back(result, candidates[result.account], 0.0, now)
+                if isinstance(result, Reservation):
+                    await self._pool.store.release(result, candidates[result.account], 0.0, now)
                 return None
-            if not isinstance(result, AccountGrant):
+            if not isinstance(result, Reservation):
                 self._machine.declined(result.until)
                 return None
-            grant, account = result, result.account
+            reservation, account = result, result.account
         self._machine.accepted(account)
-        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], grant)
+        lease = AccountLease(plan.with_account(self._settings[account]), candidates[account], reservation)
         self._open[account] = lease
         return lease
 
@@ -322,9 +322,9 @@ class RequestAttempts:
         # Temporary failures are counted, so one that is recorded twice would be two.
         await pool.store.change(account, failure, repeatable=action is not ErrorAction.RETRY_LATER)
 
-    async def _give_back(self, lease: AccountLease, tokens: float) -> None:
-        if lease.grant is not None:
-            await self._pool.store.give_back(lease.grant, lease.candidate, tokens, self._pool.clock())
+    async def _release(self, lease: AccountLease, tokens: float) -> None:
+        if lease.reservation is not None:
+            await self._pool.store.release(lease.reservation, lease.candidate, tokens, self._pool.clock())
         self._open.pop(lease.account, None)
 
 

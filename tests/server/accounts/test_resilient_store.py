@@ -15,12 +15,12 @@ from virtual_time import VIRTUAL_BACKENDS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
-    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     NoRoom,
     Rate,
+    Reservation,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.resilient import DEADLINE_S, ResilientStore
@@ -58,21 +58,21 @@ class FakeStore(MemoryAccountStore):
         if self.behaviour is Behaviour.DOES_IT_BUT_HANGS:
             await anyio.sleep_forever()
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         if candidates:
-            await self._behave("take")
+            await self._behave("reserve")
         else:
             self.probes += 1
             await self._suffer()
-        taken = await super().take(candidates, conversation, lease, now)
+        taken = await super().reserve(candidates, conversation, lease, now)
         await self._afterwards()
         return taken
 
-    async def give_back(self, taken: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        await self._behave(f"give back {taken.lease} {tokens:g}")
-        await super().give_back(taken, candidate, tokens, now)
+    async def release(self, taken: Reservation, candidate: Candidate, tokens: float, now: float) -> None:
+        await self._behave(f"release {taken.lease} {tokens:g}")
+        await super().release(taken, candidate, tokens, now)
         await self._afterwards()
 
     async def change(
@@ -117,9 +117,11 @@ def made() -> tuple[FakeStore, ResilientStore]:
     return store, ResilientStore(store, MemoryAccountStore())
 
 
-async def take(store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW) -> str | None:
-    response = await store.take(candidates, None, lease, now)
-    return response.account if isinstance(response, AccountGrant) else None
+async def reserve(
+    store: AccountStore, *candidates: Candidate, lease: str = "l", now: float = NOW
+) -> str | None:
+    response = await store.reserve(candidates, None, lease, now)
+    return response.account if isinstance(response, Reservation) else None
 
 
 async def cool(store: AccountStore, account: str, after: float | None = 60.0) -> None:
@@ -141,9 +143,9 @@ async def fail(store: AccountStore, account: str) -> None:
     )
 
 
-async def take_until_open(resilient: ResilientStore) -> None:
+async def reserve_until_open(resilient: ResilientStore) -> None:
     for _ in range(3):
-        await take(resilient, A)
+        await reserve(resilient, A)
     assert resilient.is_open
 
 
@@ -158,14 +160,14 @@ async def test_a_store_that_works_decides() -> None:
     store, resilient = made()
     async with resilient.running():
         await store.change("up/a", lambda health: health.after_disabling("by another gateway"))
-        assert await take(resilient, A, B) == "up/b"
+        assert await reserve(resilient, A, B) == "up/b"
         assert resilient.health() == store.health()
         assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
 CALLS: dict[str, Callable[[AccountStore], Awaitable[object]]] = {
-    "take": lambda store: store.take([A], None, "l", NOW),
-    "give_back": lambda store: store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
+    "reserve": lambda store: store.reserve([A], None, "l", NOW),
+    "release": lambda store: store.release(Reservation("up/a", "l"), ONE_AT_ONCE, 1.0, NOW),
     "failed": lambda store: cool(store, "up/a"),
     "succeeded": lambda store: store.change("up/a", lambda health: health.after_success(remaining=0.5)),
     "disable": lambda store: store.change("up/a", lambda health: health.after_disabling("why")),
@@ -191,7 +193,7 @@ async def test_no_call_fails_or_waits_longer_than_the_deadline(call: str, behavi
         assert await CALLS[call](resilient) == await CALLS[call](model)
         assert anyio.current_time() - began <= DEADLINE_S + 1e-9
         assert dict(resilient.health()) == dict(model.health())
-    assert resilient.local_decisions == (call in ("take", "spend", "spend later", "total"))
+    assert resilient.local_decisions == (call in ("reserve", "spend", "spend later", "total"))
 
 
 async def test_after_a_few_failures_no_request_waits() -> None:
@@ -199,7 +201,7 @@ async def test_after_a_few_failures_no_request_waits() -> None:
     async with resilient.running():
         await anyio.wait_all_tasks_blocked()
         store.behaviour = Behaviour.HANGS
-        await take_until_open(resilient)
+        await reserve_until_open(resilient)
         requested, began = len(store.calls), anyio.current_time()
         for call in CALLS.values():
             await call(resilient)
@@ -212,9 +214,9 @@ async def test_single_failures_do_not_open_it() -> None:
     async with resilient.running():
         for _ in range(10):
             store.behaviour = Behaviour.FAILS
-            await take(resilient, A)
+            await reserve(resilient, A)
             store.behaviour = Behaviour.WORKS
-            await take(resilient, A)
+            await reserve(resilient, A)
             assert not resilient.is_open
         assert resilient.local_decisions == 10
 
@@ -223,7 +225,7 @@ async def test_the_breaker_closes_without_a_waiting_request() -> None:
     store, resilient = made()
     async with resilient.running():
         store.behaviour = Behaviour.HANGS
-        await take_until_open(resilient)
+        await reserve_until_open(resilient)
         await anyio.sleep(60)
         assert resilient.is_open
         assert 100 < store.probes < 300
@@ -231,7 +233,7 @@ async def test_the_breaker_closes_without_a_waiting_request() -> None:
         await settle()
         assert not resilient.is_open
         decisions = resilient.local_decisions
-        assert await take(resilient, A) == "up/a"
+        assert await reserve(resilient, A) == "up/a"
         assert resilient.local_decisions == decisions
 
 
@@ -252,7 +254,7 @@ async def test_the_log_has_a_line_for_each_change_and_none_for_requests(
         for _ in range(2):
             store.behaviour = Behaviour.FAILS
             for _ in range(50):
-                await take(resilient, A)
+                await reserve(resilient, A)
                 await cool(resilient, "up/b")
             store.behaviour = Behaviour.WORKS
             await settle()
@@ -274,7 +276,7 @@ async def test_a_hang_is_reported_as_a_hang(caplog: pytest.LogCaptureFixture) ->
     store, resilient = made()
     async with resilient.running():
         store.behaviour = Behaviour.HANGS
-        await take_until_open(resilient)
+        await reserve_until_open(resilient)
     assert caplog.messages[-1].endswith("this gateway decides from its own memory: no response within 50 ms")
 
 
@@ -285,24 +287,24 @@ async def test_local_decisions_start_from_the_last_known_state() -> None:
     store, resilient = made()
     two = Candidate("up/c", requests=Rate("two", 2, 60.0))
     async with resilient.running():
-        assert await take(resilient, ONE_AT_ONCE, lease="held") == "up/a"
-        assert await take(resilient, two) == "up/c"
-        await resilient.take([B, A], "conversation", "l", NOW)
+        assert await reserve(resilient, ONE_AT_ONCE, lease="held") == "up/a"
+        assert await reserve(resilient, two) == "up/c"
+        await resilient.reserve([B, A], "conversation", "l", NOW)
         await store.change("up/bad", lambda health: health.after_disabling("by another gateway"))
         assert await resilient.spend([(KEY, 1.0)], NOW, at_once=True) == 0.0
         await store.add("budget", 5.0, None)
         assert await resilient.total("budget", NOW) == 5.0
         store.behaviour = Behaviour.FAILS
-        await take_until_open(resilient)
-        assert await take(resilient, Candidate("up/bad")) is None
-        assert await take(resilient, ONE_AT_ONCE, lease="m") is None
-        assert [await take(resilient, two) for _ in range(2)] == ["up/c", None]
-        assert await resilient.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
+        await reserve_until_open(resilient)
+        assert await reserve(resilient, Candidate("up/bad")) is None
+        assert await reserve(resilient, ONE_AT_ONCE, lease="m") is None
+        assert [await reserve(resilient, two) for _ in range(2)] == ["up/c", None]
+        assert await resilient.reserve([A, B], "conversation", "l", NOW) == Reservation("up/b", "l")
         assert [await resilient.spend([(KEY, 1.0)], NOW, at_once=True) for _ in range(2)] == [0.0, NOW + 30]
         await resilient.add("budget", 1.0, None)
         assert await resilient.total("budget", NOW) == 6.0
-        await resilient.give_back(AccountGrant("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(resilient, ONE_AT_ONCE, lease="m") == "up/a"
+        await resilient.release(Reservation("up/a", "held"), ONE_AT_ONCE, 0.0, NOW)
+        assert await reserve(resilient, ONE_AT_ONCE, lease="m") == "up/a"
 
 
 async def test_accounts_take_turns_during_the_failure() -> None:
@@ -310,7 +312,7 @@ async def test_accounts_take_turns_during_the_failure() -> None:
     async with resilient.running():
         store.behaviour = Behaviour.FAILS
         for number in range(10):
-            await take(resilient, A, now=NOW + number)
+            await reserve(resilient, A, now=NOW + number)
         assert resilient.health()["up/a"].last_used == NOW + 9
         await cool(resilient, "up/a")
         assert resilient.health()["up/a"] == Health(
@@ -325,7 +327,7 @@ async def test_changes_are_sent_in_order_after_recovery() -> None:
     store, resilient = made()
     async with resilient.running():
         store.behaviour = Behaviour.FAILS
-        await take_until_open(resilient)
+        await reserve_until_open(resilient)
         store.calls.clear()
         await resilient.change("up/a", lambda health: health.after_disabling("by hand"))
         await cool(resilient, "up/b")
@@ -380,7 +382,7 @@ async def test_changes_of_another_gateway_during_the_failure_are_seen() -> None:
             store, "up/b", lambda health: health.after_disabling("by another gateway")
         )
         assert resilient.health()["up/b"].disabled == "by another gateway"
-        assert await take(resilient, A, B) is None
+        assert await reserve(resilient, A, B) is None
 
 
 async def test_tokens_and_money_are_never_counted_twice() -> None:
@@ -388,7 +390,7 @@ async def test_tokens_and_money_are_never_counted_twice() -> None:
     async with resilient.running():
         await anyio.wait_all_tasks_blocked()
         store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        await resilient.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await resilient.release(Reservation("up/a", "l"), TOKENS, 700.0, NOW)
         await resilient.add("budget", 1.5, None)
         store.behaviour = Behaviour.WORKS
         await settle()
@@ -400,8 +402,8 @@ async def test_unread_spending_is_counted_after_recovery() -> None:
     store, resilient = made()
     async with resilient.running():
         store.behaviour = Behaviour.FAILS
-        await take_until_open(resilient)
-        await resilient.give_back(AccountGrant("up/a", "l"), TOKENS, 700.0, NOW)
+        await reserve_until_open(resilient)
+        await resilient.release(Reservation("up/a", "l"), TOKENS, 700.0, NOW)
         await resilient.spend([(KEY, 2.0)], NOW, at_once=False)
         await resilient.add("budget", 1.5, None)
         store.behaviour = Behaviour.WORKS
@@ -429,12 +431,12 @@ async def test_a_lease_of_unknown_outcome_is_given_back() -> None:
     async with resilient.running():
         await anyio.wait_all_tasks_blocked()
         store.behaviour = Behaviour.DOES_IT_BUT_HANGS
-        assert await take(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
-        assert await MemoryAccountStore.take(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
+        assert await reserve(resilient, ONE_AT_ONCE, lease="lost") == "up/a"
+        assert await MemoryAccountStore.reserve(store, [ONE_AT_ONCE], None, "x", NOW) == NoRoom(NOW + 1.0)
         store.behaviour = Behaviour.WORKS
         await settle()
-        assert "give back lost 0" in store.calls
-        assert await take(store, ONE_AT_ONCE, lease="x") == "up/a"
+        assert "release lost 0" in store.calls
+        assert await reserve(store, ONE_AT_ONCE, lease="x") == "up/a"
 
 
 async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
@@ -443,11 +445,11 @@ async def test_a_lease_of_a_request_that_left_meanwhile_is_given_back() -> None:
         await anyio.wait_all_tasks_blocked()
         store.behaviour = Behaviour.DOES_IT_BUT_HANGS
         with anyio.move_on_after(DEADLINE_S / 2) as left:
-            await take(resilient, ONE_AT_ONCE, lease="lost")
+            await reserve(resilient, ONE_AT_ONCE, lease="lost")
         assert left.cancelled_caught
         store.behaviour = Behaviour.WORKS
         await settle()
-        assert await take(resilient, ONE_AT_ONCE, lease="x") == "up/a"
+        assert await reserve(resilient, ONE_AT_ONCE, lease="x") == "up/a"
         assert (resilient.local_decisions, resilient.is_open) == (0, False)
 
 
@@ -476,7 +478,7 @@ async def test_missed_changes_are_bounded_and_the_newest_are_kept() -> None:
     store, resilient = made()
     async with resilient.running():
         store.behaviour = Behaviour.FAILS
-        await take_until_open(resilient)
+        await reserve_until_open(resilient)
         store.calls.clear()
         for number in range(1500):
             await cool(resilient, f"up/{number}")
@@ -493,5 +495,5 @@ async def test_a_success_that_changes_nothing_is_not_sent() -> None:
         await resilient.change("up/a", lambda health: health.after_success(remaining=None))
         await resilient.change("up/a", lambda health: health.after_success(remaining=None))
         assert store.calls == ["failed up/a", "succeeded up/a"]
-        await resilient.give_back(AccountGrant("up/a", "l"), A, 5.0, NOW)
+        await resilient.release(Reservation("up/a", "l"), A, 5.0, NOW)
         assert store.calls[-1] == "succeeded up/a", "there is no limit that it would count for"

@@ -26,11 +26,11 @@ from virtual_time import REAL_BACKENDS
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
 from dragoman_server.accounts.stores.base import (
-    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     Rate,
+    Reservation,
 )
 from dragoman_server.accounts.stores.lua import RESTORE
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
@@ -78,9 +78,9 @@ async def cool(store: AccountStore, account: str, after: float = 1000.0, now: fl
     )
 
 
-async def take(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
-    response = await store.take(candidates, None, "lease", now)
-    return response.account if isinstance(response, AccountGrant) else None
+async def reserve(store: AccountStore, *candidates: Candidate, now: float = NOW) -> str | None:
+    response = await store.reserve(candidates, None, "lease", now)
+    return response.account if isinstance(response, Reservation) else None
 
 
 async def until(true: Callable[[], bool]) -> float:
@@ -120,7 +120,7 @@ async def test_an_account_that_another_gateway_cooled_or_disabled_is_not_taken(k
             else:
                 await one.change(account.account, lambda health: health.after_disabling("by hand"))
             # There was no time for the news.
-            assert await take(other, account, B) == "up/b"
+            assert await reserve(other, account, B) == "up/b"
             assert not other.health()[account.account].usable(NOW), "now it has the change"
 
 
@@ -128,13 +128,13 @@ async def test_rates_leases_conversations_and_counters_are_shared(kind: Kind) ->
     three = Candidate("up/c", requests=Rate("three", 3, 60.0))
     one, other = kind(), kind()
     async with one.running(), other.running():
-        assert [await take(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
-        await one.take([ONE_AT_ONCE], None, "first", NOW)
-        assert await take(other, ONE_AT_ONCE) is None
-        await other.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(other, ONE_AT_ONCE) == "up/a"
-        await one.take([B], "conversation", "l", NOW)
-        assert await other.take([A, B], "conversation", "l", NOW) == AccountGrant("up/b", "l")
+        assert [await reserve(store, three) for store in (one, other, one, other)] == ["up/c"] * 3 + [None]
+        await one.reserve([ONE_AT_ONCE], None, "first", NOW)
+        assert await reserve(other, ONE_AT_ONCE) is None
+        await other.release(Reservation("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        assert await reserve(other, ONE_AT_ONCE) == "up/a"
+        await one.reserve([B], "conversation", "l", NOW)
+        assert await other.reserve([A, B], "conversation", "l", NOW) == Reservation("up/b", "l")
         await one.add("budget", 1.5, None)
         await other.add("budget", 1.0, None)
         assert await one.total("budget", NOW) == 2.5
@@ -144,7 +144,7 @@ async def test_a_later_gateway_starts_with_the_shared_state(kind: Kind) -> None:
     one = kind()
     async with one.running():
         await cool(one, "up/a")
-        await take(one, B)
+        await reserve(one, B)
         other = kind()
         async with other.running():
             assert other.health() == one.health()
@@ -213,7 +213,7 @@ def _unused(health: Health) -> Health:
 
 _PROCESS = """
 import sys, anyio
-from dragoman_server.accounts.stores.base import AccountGrant, Candidate, Rate
+from dragoman_server.accounts.stores.base import Reservation, Candidate, Rate
 from dragoman_server.accounts.stores.sqlite import SQLiteAccountStore
 from dragoman_server.accounts.stores.valkey import ValkeyAccountStore
 
@@ -221,8 +221,8 @@ async def main(kind, where, name):
     store = SQLiteAccountStore(where) if kind == "sqlite" else ValkeyAccountStore(where)
     three = Candidate("up/a", requests=Rate("r", 100, 1e9), max_concurrent_requests=1000)
     async with store.running():
-        taken = [await store.take([three], name, f"{name}{n}", 4e9) for n in range(60)]
-        await store.add("taken", sum(isinstance(each, AccountGrant) for each in taken), None)
+        taken = [await store.reserve([three], name, f"{name}{n}", 4e9) for n in range(60)]
+        await store.add("taken", sum(isinstance(each, Reservation) for each in taken), None)
         await store.change(f"up/{name}", lambda health: health.after_disabling(name))
 
 anyio.run(main, *sys.argv[1:])
@@ -303,10 +303,10 @@ async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path
         lock.execute("BEGIN IMMEDIATE")
         try:
             with pytest.raises(AccountStoreError, match="locked"):
-                await take(store, A)
+                await reserve(store, A)
             for trial, resilient in zip(trials(), stores, strict=False):
                 began = time.perf_counter()
-                assert await take(resilient, A) == "up/a"
+                assert await reserve(resilient, A) == "up/a"
                 assert resilient.local_decisions == 1
                 # The lock itself is waited for half a second.
                 with trial:
@@ -314,7 +314,7 @@ async def test_a_locked_file_is_an_error_and_delays_no_other_call(tmp_path: Path
         finally:
             lock.close()
         with anyio.fail_after(TIMEOUT_S):
-            while await take(store, A) != "up/a":
+            while await reserve(store, A) != "up/a":
                 pass
 
 
@@ -337,7 +337,7 @@ async def test_an_abandoned_call_is_not_begun(tmp_path: Path) -> None:
 @one_backend
 async def test_outside_its_block_a_call_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="outside its running"):
-        await SQLiteAccountStore(str(tmp_path / "a.db")).take([A], None, "l", NOW)
+        await SQLiteAccountStore(str(tmp_path / "a.db")).reserve([A], None, "l", NOW)
 
 
 # The server.
@@ -353,7 +353,7 @@ async def test_without_a_server_every_call_fails_at_once_and_names_its_address()
     store = ValkeyAccountStore("valkey://:hunter2@127.0.0.1:1/0")
     async with store.running():
         with pytest.raises(AccountStoreError, match=r"127\.0\.0\.1:1: ") as caught:
-            await take(store, A)
+            await reserve(store, A)
     assert "hunter2" not in str(caught.value)
 
 
@@ -363,9 +363,9 @@ async def test_a_password_is_used_and_never_shown(server: ValkeyServer) -> None:
     right = ValkeyAccountStore(server.url.replace("://", "://default:hunter2%25%2F%40@"))
     wrong = ValkeyAccountStore(server.url.replace("://", "://default:secret@"))
     async with right.running(), wrong.running():
-        assert await take(right, A) == "up/a"
+        assert await reserve(right, A) == "up/a"
         with pytest.raises(AccountStoreError) as caught:
-            await take(wrong, A)
+            await reserve(wrong, A)
     assert "secret" not in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
@@ -390,10 +390,10 @@ async def test_with_tls_the_server_has_to_prove_its_name(
         store = ValkeyAccountStore(f"valkeys://{host}:{port}")
         async with store.running():
             if error is None:
-                assert await take(store, A) == "up/a"
+                assert await reserve(store, A) == "up/a"
             else:
                 with pytest.raises(AccountStoreError, match=error):
-                    await take(store, A)
+                    await reserve(store, A)
 
 
 @pytest.mark.parametrize("scheme", ["valkey", "valkeys"])
@@ -416,16 +416,16 @@ async def test_a_connection_that_the_server_closes_is_the_reason_of_the_error(
         store = ValkeyAccountStore(f"{scheme}://127.0.0.1:{plain.extra(SocketAttribute.local_port)}")
         async with store.running():
             with pytest.raises(AccountStoreError, match="Connection lost"):
-                await take(store, A)
+                await reserve(store, A)
         tasks.cancel_scope.cancel()
 
 
 async def test_scripts_that_the_server_has_lost_are_sent_again(server: ValkeyServer) -> None:
     store = ValkeyAccountStore(server.url)
     async with store.running():
-        assert await take(store, A) == "up/a"
+        assert await reserve(store, A) == "up/a"
         assert server.command("SCRIPT", "FLUSH") == b"+OK\r\n"
-        assert await take(store, A) == "up/a"
+        assert await reserve(store, A) == "up/a"
 
 
 async def test_a_restarted_server_gets_the_lost_state_again(server: ValkeyServer) -> None:
@@ -477,12 +477,12 @@ async def test_a_server_that_hangs_is_detected(server: ValkeyServer) -> None:
     async with store.running():
         server.pause()
         with pytest.raises((AccountStoreError, TimeoutError)):
-            await take(store, A)
+            await reserve(store, A)
         server.resume()
         with anyio.fail_after(TIMEOUT_S):
             while True:
                 try:
-                    assert await take(store, A) == "up/a"
+                    assert await reserve(store, A) == "up/a"
                     break
                 except AccountStoreError:
                     await anyio.sleep(0.01)
@@ -502,12 +502,12 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 
     async def request(*passed_over: Candidate) -> None:
         began, lease = time.perf_counter(), f"l{len(times)}"
-        assert await store.take([*passed_over, A], None, lease, NOW) == AccountGrant("up/a", lease)
-        await store.give_back(AccountGrant("up/a", lease), A, 10.0, NOW)
+        assert await store.reserve([*passed_over, A], None, lease, NOW) == Reservation("up/a", lease)
+        await store.release(Reservation("up/a", lease), A, 10.0, NOW)
         times.append(time.perf_counter() - began)
 
     async with store.running():
-        await store.take([limited], None, "held", NOW)
+        await store.reserve([limited], None, "held", NOW)
         await cool(store, "up/cooling")
         await request(cooling, limited)
         server.kill()
@@ -518,7 +518,7 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
         # Changes during the outage count here at once, and for all when the server is back.
         await cool(store, "up/late")
         await store.change("up/bad", lambda health: health.after_disabling("by hand"))
-        assert await take(store, Candidate("up/late"), Candidate("up/bad")) is None
+        assert await reserve(store, Candidate("up/late"), Candidate("up/bad")) is None
         server.start()
         await until(lambda: not store.is_open)
         decisions = store.local_decisions
@@ -539,12 +539,12 @@ async def test_the_server_is_killed_and_restarted_and_every_request_gets_a_respo
 async def test_the_server_hangs_and_goes_on_and_every_request_gets_a_response(server: ValkeyServer) -> None:
     store = ResilientStore(ValkeyAccountStore(server.url), MemoryAccountStore())
     async with store.running():
-        assert await take(store, A) == "up/a"
+        assert await reserve(store, A) == "up/a"
         server.pause()
         times = []
         for _ in range(50):
             began = time.perf_counter()
-            assert await take(store, A) == "up/a"
+            assert await reserve(store, A) == "up/a"
             times.append(time.perf_counter() - began)
         assert store.is_open
         # A few of them waited 50 ms, the others not at all; one may meet a machine that is busy.
@@ -552,5 +552,5 @@ async def test_the_server_hangs_and_goes_on_and_every_request_gets_a_response(se
         assert waited < 1.0
         server.resume()
         await until(lambda: not store.is_open)
-        assert await take(store, A) == "up/a"
+        assert await reserve(store, A) == "up/a"
     print(f"\n50 requests to a store that hangs: {waited * 1000:.0f} ms")

@@ -25,7 +25,7 @@ from virtual_time import REAL_BACKENDS
 
 from dragoman_server.accounts.error_actions import ErrorAction
 from dragoman_server.accounts.health import Health
-from dragoman_server.accounts.stores.base import AccountGrant, AccountStore, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.base import AccountStore, Candidate, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 from dragoman_server.accounts.stores.rate_limits import CONVERSATION_S, LEASE_RETRY_S, LEASE_S
 from dragoman_server.accounts.stores.resilient import ResilientStore
@@ -55,7 +55,7 @@ THREE_A_MINUTE = Candidate("up/a", requests=Rate("up/a:requests", 3, 60.0))
 TOKENS = Candidate("up/a", tokens=Rate("up/a:tokens", 1000, 60.0))
 
 
-async def take(
+async def reserve(
     store: AccountStore,
     *candidates: Candidate,
     now: float = NOW,
@@ -63,8 +63,8 @@ async def take(
     lease: str = "l",
 ) -> str | float:
     """Return the account, or the time of the next free one in seconds after NOW."""
-    response = await store.take(candidates, conversation, lease, now)
-    return response.account if isinstance(response, AccountGrant) else response.until - NOW
+    response = await store.reserve(candidates, conversation, lease, now)
+    return response.account if isinstance(response, Reservation) else response.until - NOW
 
 
 async def fail(
@@ -85,37 +85,37 @@ async def test_the_first_free_account_is_taken_and_its_use_is_noted(kind: Kind) 
     store = kind()
     async with store.running():
         assert store.health() == {}
-        assert await store.take([B, A], None, "lease", NOW) == AccountGrant("up/b", "lease")
+        assert await store.reserve([B, A], None, "lease", NOW) == Reservation("up/b", "lease")
         assert store.health() == {"up/b": Health(last_used=NOW)}
 
 
 async def test_no_account_to_choose_from(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await store.take([], None, "lease", NOW) == NoRoom(math.inf)
+        assert await store.reserve([], None, "lease", NOW) == NoRoom(math.inf)
 
 
 async def test_as_many_requests_as_the_rate_allows_and_then_steadily(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert [await take(store, THREE_A_MINUTE) for _ in range(4)] == ["up/a", "up/a", "up/a", 20.0]
-        assert await take(store, THREE_A_MINUTE, now=NOW + 19.9) == 20.0
-        assert await take(store, THREE_A_MINUTE, now=NOW + 20.0) == "up/a"
-        assert await take(store, THREE_A_MINUTE, now=NOW + 20.0) == 40.0
+        assert [await reserve(store, THREE_A_MINUTE) for _ in range(4)] == ["up/a", "up/a", "up/a", 20.0]
+        assert await reserve(store, THREE_A_MINUTE, now=NOW + 19.9) == 20.0
+        assert await reserve(store, THREE_A_MINUTE, now=NOW + 20.0) == "up/a"
+        assert await reserve(store, THREE_A_MINUTE, now=NOW + 20.0) == 40.0
 
 
 async def test_a_burst_is_whole_though_sevenths_are_not_exact(kind: Kind) -> None:
     seven = Candidate("up/a", requests=Rate("seven", 7, 60.0))
     store = kind()
     async with store.running():
-        assert [await take(store, seven, now=NOW + 0.3) for _ in range(7)] == ["up/a"] * 7
-        assert await take(store, seven, now=NOW + 0.3) == pytest.approx(0.3 + 60 / 7)
+        assert [await reserve(store, seven, now=NOW + 0.3) for _ in range(7)] == ["up/a"] * 7
+        assert await reserve(store, seven, now=NOW + 0.3) == pytest.approx(0.3 + 60 / 7)
 
 
 async def test_accounts_at_their_limit_are_passed_over(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        responses = [await take(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
+        responses = [await reserve(store, THREE_A_MINUTE, ONE_AT_ONCE, B) for _ in range(5)]
         assert responses == ["up/a", "up/a", "up/a", "up/a", "up/b"]
 
 
@@ -124,37 +124,37 @@ async def test_without_a_free_account_the_time_of_the_first_is_reported(kind: Ki
     store = kind()
     async with store.running():
         for _ in range(4):
-            await take(store, THREE_A_MINUTE, slow)
-        assert await take(store, slow, THREE_A_MINUTE) == 20.0
+            await reserve(store, THREE_A_MINUTE, slow)
+        assert await reserve(store, slow, THREE_A_MINUTE) == 20.0
 
 
 async def test_tokens_are_a_debt_that_is_paid_off(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await take(store, TOKENS) == "up/a"
-        await store.give_back(AccountGrant("up/a", "l"), TOKENS, 2500.0, NOW)
-        assert await take(store, TOKENS) == 90.0
-        assert await take(store, TOKENS, now=NOW + 89.0) == 90.0
-        assert await take(store, TOKENS, now=NOW + 90.0) == "up/a"
+        assert await reserve(store, TOKENS) == "up/a"
+        await store.release(Reservation("up/a", "l"), TOKENS, 2500.0, NOW)
+        assert await reserve(store, TOKENS) == 90.0
+        assert await reserve(store, TOKENS, now=NOW + 89.0) == 90.0
+        assert await reserve(store, TOKENS, now=NOW + 90.0) == "up/a"
 
 
 async def test_the_limit_of_concurrent_requests(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await take(store, ONE_AT_ONCE, lease="first") == "up/a"
-        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
-        await store.give_back(AccountGrant("up/a", "another"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
-        await store.give_back(AccountGrant("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(store, ONE_AT_ONCE, lease="second") == "up/a"
+        assert await reserve(store, ONE_AT_ONCE, lease="first") == "up/a"
+        assert await reserve(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.release(Reservation("up/a", "another"), ONE_AT_ONCE, 0.0, NOW)
+        assert await reserve(store, ONE_AT_ONCE, lease="second") == LEASE_RETRY_S
+        await store.release(Reservation("up/a", "first"), ONE_AT_ONCE, 0.0, NOW)
+        assert await reserve(store, ONE_AT_ONCE, lease="second") == "up/a"
 
 
 async def test_a_lease_that_is_never_given_back_expires(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await take(store, ONE_AT_ONCE, lease="of a gateway that died") == "up/a"
-        assert isinstance(await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S - 1), float)
-        assert await take(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S) == "up/a"
+        assert await reserve(store, ONE_AT_ONCE, lease="of a gateway that died") == "up/a"
+        assert isinstance(await reserve(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S - 1), float)
+        assert await reserve(store, ONE_AT_ONCE, lease="x", now=NOW + LEASE_S) == "up/a"
 
 
 async def test_concurrent_requests_get_exactly_the_limit(kind: Kind) -> None:
@@ -163,7 +163,7 @@ async def test_concurrent_requests_get_exactly_the_limit(kind: Kind) -> None:
     responses: list[str | float] = []
 
     async def request(number: int) -> None:
-        responses.append(await take(store, five, lease=str(number)))
+        responses.append(await reserve(store, five, lease=str(number)))
 
     async with store.running():
         async with anyio.create_task_group() as tasks:
@@ -178,43 +178,45 @@ async def test_concurrent_requests_get_exactly_the_limit(kind: Kind) -> None:
 async def test_a_conversation_stays_with_its_account(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await take(store, A, B, conversation="c") == "up/a"
-        assert await take(store, B, A, conversation="c") == "up/a"
-        assert await take(store, B, A, conversation="d") == "up/b"
-        assert await take(store, B, A) == "up/b"
+        assert await reserve(store, A, B, conversation="c") == "up/a"
+        assert await reserve(store, B, A, conversation="c") == "up/a"
+        assert await reserve(store, B, A, conversation="d") == "up/b"
+        assert await reserve(store, B, A) == "up/b"
 
 
 async def test_a_conversation_moves_from_a_full_account_and_stays_there(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
-        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
-        await store.give_back(AccountGrant("up/a", "l"), ONE_AT_ONCE, 0.0, NOW)
-        assert await take(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
-        assert await take(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", "it is not among them"
+        assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/a"
+        assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
+        await store.release(Reservation("up/a", "l"), ONE_AT_ONCE, 0.0, NOW)
+        assert await reserve(store, ONE_AT_ONCE, B, conversation="c") == "up/b"
+        assert await reserve(store, ONE_AT_ONCE, conversation="c", lease="m") == "up/a", (
+            "it is not among them"
+        )
 
 
 async def test_a_conversation_expires_after_its_last_request(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await take(store, A, B, conversation="c")
-        await take(store, B, A, conversation="c", now=NOW + CONVERSATION_S - 1)
-        assert await take(store, B, A, conversation="c", now=NOW + 2 * CONVERSATION_S - 2) == "up/a"
-        assert await take(store, B, A, conversation="c", now=NOW + 3 * CONVERSATION_S - 2) == "up/b"
+        await reserve(store, A, B, conversation="c")
+        await reserve(store, B, A, conversation="c", now=NOW + CONVERSATION_S - 1)
+        assert await reserve(store, B, A, conversation="c", now=NOW + 2 * CONVERSATION_S - 2) == "up/a"
+        assert await reserve(store, B, A, conversation="c", now=NOW + 3 * CONVERSATION_S - 2) == "up/b"
 
 
 async def test_of_too_many_conversations_the_least_recent_is_dropped(kind: Kind) -> None:
     store = kind()
     async with store.running():
         for number in range(MAX_CONVERSATIONS):
-            await take(store, A, conversation=str(number), now=NOW + number)
-        await take(store, A, conversation="0", now=NOW + 10)
-        await take(store, A, conversation="another", now=NOW + 11)
+            await reserve(store, A, conversation=str(number), now=NOW + number)
+        await reserve(store, A, conversation="0", now=NOW + 10)
+        await reserve(store, A, conversation="another", now=NOW + 11)
         stayed = {}
         for number in range(MAX_CONVERSATIONS):
             # Those that are still there first: each one that is not makes another one go.
             order = [0, 2, 3, 4, 1][number]
-            stayed[order] = await take(store, B, A, conversation=str(order), now=NOW + 12 + number)
+            stayed[order] = await reserve(store, B, A, conversation=str(order), now=NOW + 12 + number)
         assert stayed == {0: "up/a", 2: "up/a", 3: "up/a", 4: "up/a", 1: "up/b"}
 
 
@@ -226,9 +228,9 @@ async def test_a_cooling_account_is_not_taken_until_then(kind: Kind) -> None:
     async with store.running():
         await fail(store, "up/a", ErrorAction.COOL_DOWN, after=30.0)
         assert store.health()["up/a"] == Health(cooldown_until=NOW + 30, cause="why", consecutive_cooldowns=1)
-        assert await take(store, A) == 30.0
-        assert await take(store, A, B) == "up/b"
-        assert await take(store, A, now=NOW + 30) == "up/a"
+        assert await reserve(store, A) == 30.0
+        assert await reserve(store, A, B) == "up/b"
+        assert await reserve(store, A, now=NOW + 30) == "up/a"
 
 
 async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> None:
@@ -238,10 +240,10 @@ async def test_a_disabled_account_is_not_taken_until_it_is_reset(kind: Kind) -> 
         await fail(store, "up/b", ErrorAction.DISABLE)
         health = store.health()
         assert (health["up/a"].disabled, health["up/b"].disabled) == ("by hand", "why")
-        assert await take(store, A, B) == math.inf
+        assert await reserve(store, A, B) == math.inf
         await store.change("up/a", Health.after_reset)
         assert store.health()["up/a"] == Health()
-        assert await take(store, B, A) == "up/a"
+        assert await reserve(store, B, A) == "up/a"
 
 
 async def test_a_success_is_a_change_only_after_a_failure_or_with_another_share(kind: Kind) -> None:
@@ -261,9 +263,9 @@ async def test_a_success_is_a_change_only_after_a_failure_or_with_another_share(
 async def test_a_use_and_a_change_do_not_undo_each_other(kind: Kind) -> None:
     store = kind()
     async with store.running():
-        await take(store, A)
+        await reserve(store, A)
         await fail(store, "up/a", ErrorAction.COOL_DOWN, after=5.0)
-        await take(store, A, now=NOW + 5)
+        await reserve(store, A, now=NOW + 5)
         expected = Health(cooldown_until=NOW + 5, cause="why", consecutive_cooldowns=1, last_used=NOW + 5)
         assert store.health()["up/a"] == expected
 
@@ -328,7 +330,7 @@ async def test_every_call_gives_the_same_result_as_the_model(kind: Kind, seed: i
             text, call = calls.next()
             expected = await call(model)
             calls.record(expected)
-            if isinstance(expected, AccountGrant):
+            if isinstance(expected, Reservation):
                 taken.add(expected.account)
             assert await call(store) == expected, text
             assert store.health() == model.health(), text

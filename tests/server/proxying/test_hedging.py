@@ -40,9 +40,9 @@ class SlowStore(MemoryAccountStore):
         super().__init__()
         self._take_s, self._failed_s = take_s, failed_s
 
-    async def take(self, *requested: Any) -> Any:
+    async def reserve(self, *requested: Any) -> Any:
         await anyio.sleep(self._take_s)
-        return await super().take(*requested)
+        return await super().reserve(*requested)
 
     async def change(self, account: str, change: Callable[[Health], Health], **more: Any) -> None:
         if change(Health()) != Health():  # a failure: a success changes nothing here

@@ -579,11 +579,11 @@ class Bad(MemoryAccountStore):
             return
         raise AccountStoreError("no connection")
 
-    give_back = failed = succeeded = _nothing  # type: ignore[assignment]
+    release = failed = succeeded = _nothing  # type: ignore[assignment]
 
-    async def take(self, *arguments: Any) -> Any:
+    async def reserve(self, *arguments: Any) -> Any:
         await self._nothing()
-        return await super().take(*arguments)
+        return await super().reserve(*arguments)
 
 
 @pytest.mark.promise("R11")

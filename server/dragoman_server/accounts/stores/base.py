@@ -1,7 +1,7 @@
 """The interface of account stores: health, leases, rates, counters, and the account of each conversation.
 
 Reading health never waits, because a store holds a view of all accounts and updates it by itself (gateways that share
-a store get each other's changes at once). A request makes one call before it is sent, `take`, and one when it has
+a store get each other's changes at once). A request makes one call before it is sent, `reserve`, and one when it has
 ended; none while the response streams. The transitions are those of `Health`, so every store does the same.
 
 Times are arguments, in seconds since the epoch.
@@ -49,8 +49,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class AccountGrant:
-    """A reservation for one request with this account. lease: its id, for give_back(); it expires by itself."""
+class Reservation:
+    """A reservation for one request with this account. lease: its id, for release(); it expires by itself."""
 
     account: str
     lease: str
@@ -72,16 +72,18 @@ class AccountStore(Protocol):
     def health(self) -> Mapping[str, Health]:
         """Return the state of all accounts by id; unused ones are missing. Never waits."""
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         """Reserve a request with the first candidate that has room, and record its use. One round trip.
 
         conversation: stays with its account if that is among the candidates and has room; otherwise it is with the
         reserved account from now on. lease: a new id.
         """
 
-    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    async def release(
+        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
+    ) -> None:
         """End a reservation, and count the tokens of its request."""
 
     async def change(

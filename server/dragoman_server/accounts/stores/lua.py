@@ -50,8 +50,8 @@ class LuaScript(NamedTuple):
 # arguments: now, lease, conversation, how many conversations; then for each candidate its account, most and period of
 # requests, most and period of tokens, how many at once. Missing values are empty.
 # returns: the candidate's number or 0; when there is room; last uses; the unusable accounts and their health.
-TAKE = LuaScript(
-    "take",
+RESERVE = LuaScript(
+    "reserve",
     _SHARED
     + f"""
 local now, lease, conversation, most_conversations = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
@@ -144,8 +144,8 @@ return {{taken, text(opens), redis.call('HMGET', KEYS[2], unpack(accounts)), ref
 )
 
 # keys: leases, tokens. arguments: now, lease, tokens, most and period, empty without a limit.
-GIVE_BACK = LuaScript(
-    "give back",
+RELEASE = LuaScript(
+    "release",
     _SHARED
     + """
 redis.call('ZREM', KEYS[1], ARGV[2])

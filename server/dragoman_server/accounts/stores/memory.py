@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import AccountGrant, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.base import Candidate, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
@@ -37,9 +37,9 @@ class MemoryAccountStore:
     def health(self) -> Mapping[str, Health]:
         return self._health
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         available_at = NEVER
         for candidate in put_first(candidates, self._account_of(conversation, now)):
             health = self._health.get(candidate.account, INITIAL_HEALTH)
@@ -47,7 +47,7 @@ class MemoryAccountStore:
             at = account_available_at(candidate, health, self._filled, len(leases), now)
             if not at:
                 self.record_use(candidate, conversation, lease, now)
-                return AccountGrant(candidate.account, lease)
+                return Reservation(candidate.account, lease)
             available_at = min(available_at, at)
         return NoRoom(available_at)
 
@@ -65,8 +65,10 @@ class MemoryAccountStore:
             if len(self._conversations) > self._max_conversations:
                 self._conversations.popitem(last=False)
 
-    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        self._leases.get(grant.account, {}).pop(grant.lease, None)
+    async def release(
+        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
+    ) -> None:
+        self._leases.get(reservation.account, {}).pop(reservation.lease, None)
         if candidate.tokens is not None and tokens:
             self._count(candidate.tokens, tokens, now)
 

@@ -19,12 +19,12 @@ import anyio
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
 from dragoman_server.accounts.stores.base import (
-    AccountGrant,
     AccountStore,
     AccountStoreError,
     Candidate,
     NoRoom,
     Rate,
+    Reservation,
 )
 from dragoman_server.accounts.stores.memory import MemoryAccountStore
 
@@ -94,35 +94,39 @@ class ResilientStore:
         known = self._local.health()
         return {**view, **{account: known[account] for account in self._changed if account in known}}
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         async def release(store: AccountStore) -> None:
             for each in candidates:
                 if each.max_concurrent_requests is not None:
-                    await store.give_back(AccountGrant(each.account, lease), each, 0.0, now)
+                    await store.release(Reservation(each.account, lease), each, 0.0, now)
 
         try:
-            result = await self._call(lambda store: store.take(candidates, conversation, lease, now), release)
+            result = await self._call(
+                lambda store: store.reserve(candidates, conversation, lease, now), release
+            )
         except StoreUnavailable:
             self.local_decisions += 1
             self._copy_view(each.account for each in candidates)
-            result = await self._local.take(candidates, conversation, lease, now)
-            if isinstance(result, AccountGrant):
+            result = await self._local.reserve(candidates, conversation, lease, now)
+            if isinstance(result, Reservation):
                 self._changed.add(result.account)
             return result
-        if isinstance(result, AccountGrant):
+        if isinstance(result, Reservation):
             chosen = next(each for each in candidates if each.account == result.account)
             self._local.record_use(chosen, conversation, lease, now)
         return result
 
-    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
-        await self._local.give_back(grant, candidate, tokens, now)
+    async def release(
+        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
+    ) -> None:
+        await self._local.release(reservation, candidate, tokens, now)
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
         await self._write(
-            lambda store: store.give_back(grant, candidate, tokens, now),
-            lambda store: store.give_back(grant, candidate, 0.0, now),
+            lambda store: store.release(reservation, candidate, tokens, now),
+            lambda store: store.release(reservation, candidate, 0.0, now),
         )
 
     async def change(
@@ -271,4 +275,4 @@ class ResilientStore:
 
 
 async def _probe(store: AccountStore) -> None:
-    await store.take((), None, "", 0.0)
+    await store.reserve((), None, "", 0.0)

@@ -18,7 +18,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.rate_limits import (
     CONVERSATION_S,
     LEASE_S,
@@ -127,15 +127,17 @@ class SQLiteAccountStore:
     def health(self) -> Mapping[str, Health]:
         return self._view
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
-        return await self._call(lambda: self._take(candidates, conversation, lease, now))
+    ) -> Reservation | NoRoom:
+        return await self._call(lambda: self._reserve(candidates, conversation, lease, now))
 
-    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    async def release(
+        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
+    ) -> None:
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
-        await self._call(lambda: self._give_back(grant, candidate, tokens, now))
+        await self._call(lambda: self._release(reservation, candidate, tokens, now))
 
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
@@ -261,9 +263,9 @@ class SQLiteAccountStore:
                 view = self._write(account, health)
         self._view = view
 
-    def _take(
+    def _reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         available_at = NEVER
         with write_transaction(self._connection) as connection:
             self._refresh()
@@ -282,7 +284,7 @@ class SQLiteAccountStore:
             else:
                 return NoRoom(available_at)
         self._view = view
-        return AccountGrant(candidate.account, lease)
+        return Reservation(candidate.account, lease)
 
     def _record_use(
         self, candidate: Candidate, conversation: str | None, lease: str, now: float
@@ -300,10 +302,10 @@ class SQLiteAccountStore:
             connection.execute(_DELETE_OLDEST_CONVERSATIONS, (self._max_conversations,))
         return self._write(account, with_last_use(self._view.get(account, INITIAL_HEALTH), now))
 
-    def _give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    def _release(self, reservation: Reservation, candidate: Candidate, tokens: float, now: float) -> None:
         with write_transaction(self._connection) as connection:
             connection.execute(
-                "DELETE FROM leases WHERE account = ? AND lease = ?", (grant.account, grant.lease)
+                "DELETE FROM leases WHERE account = ? AND lease = ?", (reservation.account, reservation.lease)
             )
             if candidate.tokens is not None and tokens:
                 self._count(candidate.tokens, tokens, now)

@@ -6,7 +6,7 @@ and `ResilientStore` decides. What must be atomic is a script on the server (lua
 
 Health is changed by compare-and-set: the gateway computes the transition from its view, and the server stores it if
 that view was current; otherwise the server returns the current state, and the gateway computes again. Each change is
-published, except the last use of an account, which every `take` returns for its candidates.
+published, except the last use of an account, which every `reserve` returns for its candidates.
 
 The library's own pool is not used. A call that is cancelled while it connects takes a place of that pool with it, and
 calls here are cancelled after 50 ms.
@@ -28,14 +28,14 @@ from coredis.connection import BaseConnection, TCPLocation, UnixDomainSocketLoca
 from coredis.exceptions import NoScriptError, RedisError
 
 from dragoman_server.accounts.health import INITIAL_HEALTH, Health
-from dragoman_server.accounts.stores.base import AccountGrant, AccountStoreError, Candidate, NoRoom, Rate
+from dragoman_server.accounts.stores.base import AccountStoreError, Candidate, NoRoom, Rate, Reservation
 from dragoman_server.accounts.stores.lua import (
     ADD,
     CHANGE,
-    GIVE_BACK,
+    RELEASE,
+    RESERVE,
     RESTORE,
     SPEND,
-    TAKE,
     TOTAL,
     LuaScript,
 )
@@ -82,9 +82,9 @@ class ValkeyAccountStore:
     def health(self) -> Mapping[str, Health]:
         return self._health
 
-    async def take(
+    async def reserve(
         self, candidates: Sequence[Candidate], conversation: str | None, lease: str, now: float
-    ) -> AccountGrant | NoRoom:
+    ) -> Reservation | NoRoom:
         keys = [_key("health"), _key("used"), _key("conversations"), _key("conversations:expire")]
         arguments: list[str] = [_number(now), lease, conversation or "", str(self._max_conversations)]
         for each in candidates:
@@ -92,7 +92,7 @@ class ValkeyAccountStore:
             keys += [_rate_key(each.requests) or leases, _rate_key(each.tokens) or leases, leases]
             at_once = "" if each.max_concurrent_requests is None else str(each.max_concurrent_requests)
             arguments += [each.account, *_limit(each.requests), *_limit(each.tokens), at_once]
-        chosen, available_at, uses, unusable = await self._run(TAKE, keys, arguments)
+        chosen, available_at, uses, unusable = await self._run(RESERVE, keys, arguments)
         for candidate, use in zip(candidates, uses, strict=False):
             if use is not None:
                 self._update_use(candidate.account, float(use))
@@ -100,14 +100,16 @@ class ValkeyAccountStore:
             self._update(account.decode(), raw)
         if not chosen:
             return NoRoom(float(available_at))
-        return AccountGrant(candidates[chosen - 1].account, lease)
+        return Reservation(candidates[chosen - 1].account, lease)
 
-    async def give_back(self, grant: AccountGrant, candidate: Candidate, tokens: float, now: float) -> None:
+    async def release(
+        self, reservation: Reservation, candidate: Candidate, tokens: float, now: float
+    ) -> None:
         if candidate.max_concurrent_requests is None and (candidate.tokens is None or not tokens):
             return
-        leases = _key("leases:" + grant.account)
-        arguments = [_number(now), grant.lease, _number(tokens), *_limit(candidate.tokens)]
-        await self._run(GIVE_BACK, [leases, _rate_key(candidate.tokens) or leases], arguments)
+        leases = _key("leases:" + reservation.account)
+        arguments = [_number(now), reservation.lease, _number(tokens), *_limit(candidate.tokens)]
+        await self._run(RELEASE, [leases, _rate_key(candidate.tokens) or leases], arguments)
 
     async def change(
         self, account: str, change: Callable[[Health], Health], *, repeatable: bool = True
@@ -318,7 +320,7 @@ def _number(value: float) -> str:
 
 _DIGESTS: dict[LuaScript, str] = {
     script: hashlib.sha1(script.text.encode(), usedforsecurity=False).hexdigest()
-    for script in (TAKE, GIVE_BACK, SPEND, CHANGE, RESTORE, ADD, TOTAL)
+    for script in (RESERVE, RELEASE, SPEND, CHANGE, RESTORE, ADD, TOTAL)
 }
 
 
