@@ -24,6 +24,10 @@ _BATCH = 64
 # Seconds to wait after an error that the next accept() would repeat.
 _PAUSE_S = 1.0
 
+# Seconds without a shortage of descriptors after which the next one is logged again. One that lasts comes and goes with
+# each connection that ends.
+_SHORTAGE_S = 10.0
+
 # File descriptors of everything else: listener, event loop, stores, log.
 _OTHER_DESCRIPTORS = 64
 _MAX_BY_DEFAULT = 10_000
@@ -69,9 +73,8 @@ class _Server:
         self._max_connections = worker.settings.max_connections or default_max_connections()
         self._count = 0
         self._one_ended = anyio.Event()
-        # Each logs one line when it becomes true.
-        self._is_full = False
-        self._is_short_of_files = False
+        self._is_full = False  # logs one line when it becomes true
+        self._shortage_logged_until = 0.0
         self.tasks: anyio.abc.TaskGroup
         self.handshakes: set[anyio.CancelScope] = set()
 
@@ -87,14 +90,14 @@ class _Server:
                 try:
                     sock, _ = self._listener.accept()
                 except BlockingIOError:
-                    self._is_short_of_files = False
                     break
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
                         # hypercorn 0.18 leaves this to asyncio, which writes a traceback for each try.
-                        if not self._is_short_of_files:
+                        now = anyio.current_time()
+                        if now >= self._shortage_logged_until:
                             _log.warning("cannot accept connections for now: %s", error.strerror)
-                        self._is_short_of_files = True
+                        self._shortage_logged_until = now + _SHORTAGE_S
                         await self._end_idle_connection()
                     continue  # the client was gone before it was accepted
                 sock.setblocking(False)

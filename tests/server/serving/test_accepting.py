@@ -41,15 +41,14 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Listener:
-    """A listening socket whose first accepts fail."""
+    """A listening socket whose first accepts fail, but for those with the error 0."""
 
     def __init__(self, sock: socket.socket, *errors: int) -> None:
         self._socket = sock
         self._errors = list(errors)
 
     def accept(self) -> Any:
-        if self._errors:
-            number = self._errors.pop(0)
+        if self._errors and (number := self._errors.pop(0)):
             raise OSError(number, errno.errorcode[number])
         return self._socket.accept()
 
@@ -142,6 +141,22 @@ async def test_an_error_of_accept_is_one_line_and_a_pause(
         assert (await get(address)).endswith(b"hello")
         assert anyio.current_time() - started >= 0.1
     assert [each.message for each in caplog.records] == ["cannot accept connections for now: EMFILE"]
+
+
+@pytest.mark.promise("S10", "S12")
+@pytest.mark.parametrize(
+    ("quiet_s", "lines"), [(10.0, 1), (0.0, 2)], ids=["comes and goes", "comes back later"]
+)
+async def test_a_shortage_is_one_line_until_it_has_been_over_for_a_while(
+    quiet_s: float, lines: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("dragoman"), "propagate", True)
+    monkeypatch.setattr(server_module, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(server_module, "_SHORTAGE_S", quiet_s)
+    async with serving(errno.EMFILE, 0, errno.EAGAIN, errno.EMFILE) as address:
+        for _ in range(2):
+            assert (await get(address)).endswith(b"hello")
+    assert len(caplog.records) == lines
 
 
 @pytest.mark.promise("R2")
