@@ -131,10 +131,12 @@ class Conversation:
         self.socket.sendall(data)
 
     def close(self) -> None:
-        """Close, from another thread than that of the script, and wake that."""
+        """End the connection from another thread than that of the script, which wakes and closes the socket.
+
+        Closing it here could give its number to another socket while the script's thread waits for it.
+        """
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
 
     def until_closed(self) -> None:
         """Wait until the gateway has closed, and note when."""

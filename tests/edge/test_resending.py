@@ -115,7 +115,7 @@ def test_a_request_that_was_not_read_is_sent_again_and_counted(
     upstream.script = closes_on_second_request
     for trial in trials():
         for each in upstream.conversations:
-            each.socket.close()
+            each.close()
         before, conversation = len(requests(upstream)), f"race {resetting}"
         account = send(gateway, conversation)["account"]
         line = send(gateway, conversation)
