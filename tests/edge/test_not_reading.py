@@ -82,9 +82,12 @@ class Flood:
     @property
     def _has_room(self) -> bool:
         """True if the kernel would accept more for the gateway."""
-        if self._conversation is None or self._conversation.socket.fileno() < 0:
+        if self._conversation is None:
             return False
-        return bool(select.select([], [self._conversation.socket], [], 0)[1])
+        try:
+            return bool(select.select([], [self._conversation.socket], [], 0)[1])
+        except (OSError, ValueError):  # the script's thread has closed it
+            return False
 
 
 @contextmanager
