@@ -56,14 +56,18 @@ def restore_signatures(
     path = f"/{places.conversation}"
     if not places.members:
         conversation = restored(conversation, body, path)
-    for index, message in enumerate(conversation if places.members else ()):
+    kept: list[JSON] = []
+    for index, message in enumerate(conversation):
+        is_emptied = False  # it had only what was dropped
         for name in places.members:
             if message.get(name) and type(message[name]) is list:
                 message[name] = restored(message[name], message, f"{path}/{index}/{name}")
                 if not message[name]:
                     del message[name]
-    # A message with nothing but a role had only what was dropped.
-    body[places.conversation] = [item for item in conversation if item.keys() != {"role"}]
+                    is_emptied = message.keys() == {"role"}
+        if not is_emptied:
+            kept.append(message)
+    body[places.conversation] = kept
     if not rewritten:
         places.finish(body, signer, ledger)
 

@@ -65,7 +65,8 @@ def body_of(protocol: str, objects: Sequence[Any]) -> dict[str, Any]:
     }
     if protocol == RESPONSES:
         turn = {"role": "assistant", "content": [{"type": "text", "text": "Hm.", "logprobs": []}], "new": 1}
-        items = [{"role": "user", "content": "Hi"}, *objects, turn, {"type": "web_search_call", "id": "ws_1"}]
+        more: list[Any] = [turn, {"type": "web_search_call", "id": "ws_1"}, {"role": "user"}]
+        items = [{"role": "user", "content": "Hi"}, *objects, *more]
         return {**body, "input": items, "tool_choice": {"type": "function", "function": {"name": "g"}}}
     parts = [{"type": "text", "text": "Hm.", "new": 1}, odd]
     turn = {"role": "assistant", "content": [*objects, *parts], "new": 1}
@@ -79,6 +80,7 @@ def body_of(protocol: str, objects: Sequence[Any]) -> dict[str, Any]:
         {"role": "system", "content": ""},
         {"role": "user", "content": []},
         {"role": "user", "content": "x"},
+        {"role": "user"},
     ]
     return {**body, "system": [odd], "messages": [question, turn, *more], "stop_sequences": ["a"]}
 
