@@ -17,13 +17,11 @@ import msgspec
 from dragoman._ir.events import Signature
 from dragoman._ir.losses import Ledger
 from dragoman._ir.request import Citation, Part, Reasoning, Text
+from dragoman._ir.shape import extra_members
 from dragoman._ir.signatures import Signer
 from dragoman._wire.json import JSON, JSONObject
 from dragoman.codec import SignaturePlaces
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_REASONING_ENTRY,
-    extra_fields,
-)
+from dragoman.protocols.openai_chat.shapes import REASONING_ENTRY_SHAPE
 from dragoman.protocols.openai_chat.tables import (
     CALL_EXTRAS,
     EXTRA_CONTENT,
@@ -283,7 +281,7 @@ def _signed_entry(
 
     before: the text of the summary entries before it, which is the readable side of a ciphertext.
     """
-    extra = extra_fields(entry, KNOWN_REASONING_ENTRY)
+    extra = extra_members(entry, REASONING_ENTRY_SHAPE)
     for key in CLOSING_KEYS:
         value = entry.get(key)
         if type(value) is str and Signer.is_wrapped(value):

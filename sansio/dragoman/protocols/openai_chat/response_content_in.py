@@ -35,14 +35,11 @@ from dragoman.protocols.openai_chat.response_tool_calls_in import (
     ToolCallReader,
     signature_events,
 )
+from dragoman.protocols.openai_chat.shapes import ANNOTATION_SHAPE, CONTENT_SHAPE, DELTA_SHAPE
 from dragoman.protocols.openai_chat.tables import (
-    ANNOTATION_SHAPE,
-    CONTENT_SHAPE,
-    DELTA_FIELDS,
     END_FINISH_REASONS,
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
-    MESSAGE_SHAPE,
     NAME,
     OPAQUE_FIELDS,
     STOP_REASONS,
@@ -150,17 +147,16 @@ class ChoiceReader:
         extra_content = delta.get(EXTRA_CONTENT)
         if type(extra_content) is dict:
             self._extra_content = {**self._extra_content, **extra_content}
-        for key, value in delta.items():
-            if key in DELTA_FIELDS:
-                continue
-            path = child(f"{self.path}/message", key)
-            if key == EXECUTED_TOOLS and type(value) is list:
-                self._executed = _merge_executed_tools([*self._executed, *value])
-            elif key in OPAQUE_FIELDS:
-                if value:
-                    out.append(Opaque(NAME, key, value, path, self.index, round_trip=False))
-            else:
-                note_unread({key: value}, MESSAGE_SHAPE, f"{self.path}/message", self._ledger)
+        executed = delta.get(EXECUTED_TOOLS)
+        if executed is not None:
+            uses = executed if type(executed) is list else [executed]
+            self._executed = _merge_executed_tools([*self._executed, *uses])
+        for key in OPAQUE_FIELDS:
+            if value := delta.get(key):
+                out.append(
+                    Opaque(NAME, key, value, f"{self.path}/message/{key}", self.index, round_trip=False)
+                )
+        note_unread(delta, DELTA_SHAPE, self.path, self._ledger, ("message",))
 
     def _read_part(self, part: JSON, out: list[Event]) -> None:
         """Read a part of content that is a list, as Mistral's servers send it."""

@@ -34,12 +34,10 @@ from dragoman.codec import ResponseContext
 from dragoman.protocols.openai_chat.errors import has_error, parse_error
 from dragoman.protocols.openai_chat.response_content_in import ChoiceReader
 from dragoman.protocols.openai_chat.response_tool_calls_in import IdAllocator
+from dragoman.protocols.openai_chat.shapes import CHOICE_SHAPE, READ_SHAPE, RESPONSE_SHAPE
 from dragoman.protocols.openai_chat.tables import (
-    CHOICE_SHAPE,
-    CHUNK_FIELDS,
     ERROR_FINISH_REASONS,
     NAME,
-    RESPONSE_SHAPE,
     RESPONSE_TIER_ALIASES,
     SERVICE_TIERS,
 )
@@ -138,7 +136,7 @@ class ChatReader:
         choices = chunk.get("choices")
         if self._context.rewritten:
             extra = {
-                key: value for key, value in chunk.items() if key not in CHUNK_FIELDS and value is not None
+                key: value for key, value in chunk.items() if key not in READ_SHAPE and value is not None
             }
             unread = {key: value for key, value in chunk.items() if key not in extra}
         else:

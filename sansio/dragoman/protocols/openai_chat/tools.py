@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dragoman._ir.events import ToolKind
 from dragoman._ir.losses import Ledger, child
 from dragoman._ir.request import Request
+from dragoman._ir.shape import OBJECT, STRING, extra_members
 from dragoman._ir.tools import (
     CacheMark,
     CustomTool,
@@ -27,22 +28,9 @@ from dragoman._wire.exceptions import RemoteProtocolError, dotted_path
 from dragoman._wire.json import JSON, JSONObject, encode_text, wrong_type
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
-from dragoman.protocols.openai_chat.checks import (
-    KNOWN_APPROXIMATE_LOCATION,
-    KNOWN_CUSTOM_DEFINITION,
-    KNOWN_FUNCTION_DEFINITION,
-    KNOWN_LOCATION,
-    KNOWN_TOOL,
-    KNOWN_WEB_SEARCH,
-    extra_fields,
-    optional_text,
-    read_cache_mark,
-    required_text,
-    with_nested_extra,
-)
+from dragoman.protocols.openai_chat.checks import CHECKS, read_cache_mark
+from dragoman.protocols.openai_chat.shapes import FUNCTION_SHAPE, LOCATION_SHAPE, TOOL_SHAPE, WEB_SEARCH_SHAPE
 from dragoman.protocols.openai_chat.tables import CACHE_CONTROL_TTL_NAMES, NAME, WEB_SEARCH_OPTIONS
-
-_LOCATION_FIELDS = ("city", "country", "region", "timezone")
 
 # Modes of tool_choice, with words of other protocols that clients send here.
 _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
@@ -51,15 +39,9 @@ _CHOICES = {"auto": "auto", "none": "none", "required": "required", "any": "requ
 def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], ToolChoice | None]:
     """Read the tools and the choice. A choice with members that `ToolChoice` lacks goes into `extra` as well."""
     tools: list[Tool] = []
-    for field, legacy in (("tools", False), ("functions", True)):
-        items = body.get(field)
-        if items is not None and type(items) is not list:
-            raise wrong_type(f"/{field}", "an array", items)
-        for index, item in enumerate(items or ()):
-            path = f"/{field}/{index}"
-            if type(item) is not dict:
-                raise wrong_type(path, "an object", item)
-            tools.append(_read_legacy_function(item, path) if legacy else _read_tool(item, path))
+    for field, read in (("tools", _read_tool), ("functions", _read_legacy_function)):
+        for index, item in enumerate(CHECKS.objects(body, field, "")):
+            tools.append(read(item, f"/{field}/{index}"))
     if body.get(WEB_SEARCH_OPTIONS) is not None:
         tools.append(_read_web_search(body[WEB_SEARCH_OPTIONS], extra))
     choice = _read_choice(body.get("tool_choice"), "/tool_choice", tools)
@@ -79,102 +61,56 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
 
 
 def _read_tool(tool: JSONObject, path: str) -> Tool:
-    kind = tool.get("type", "function")
+    kind = tool.get("type") or "function"
+    if kind not in ("function", "custom"):
+        return HostedTool(NAME, str(kind), tool, path)
+    inner = CHECKS.required(tool, kind, path, OBJECT)
+    at = f"{path}/{kind}"
+    name = CHECKS.required(inner, "name", at, STRING)
+    description = CHECKS.optional(inner, "description", at, STRING)
+    cache, extra = read_cache_mark(tool, path, extra_members(tool, TOOL_SHAPE))
     if kind == "function":
-        return _read_function_tool(tool, path)
-    if kind == "custom":
-        return _read_custom_tool(tool, path)
-    return HostedTool(NAME, str(kind), tool, path)
+        parameters, strict = inner.get("parameters"), inner.get("strict")
+        return FunctionTool(name, description, parameters, strict, cache=cache, extra=extra, path=path)
+    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
+    form, grammar = inner.get("format"), None
+    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
+        at = f"{at}/format/grammar"
+        syntax = CHECKS.required(form["grammar"], "syntax", at, STRING)
+        grammar = Grammar(syntax, CHECKS.required(form["grammar"], "definition", at, STRING))
+    elif form not in (None, {"type": "text"}):
+        extra = deep_merge(extra or {}, {"custom": {"format": form}})
+    return CustomTool(name, description, grammar, cache=cache, extra=extra, path=path)
 
 
 def _read_legacy_function(function: JSONObject, path: str) -> FunctionTool:
     return FunctionTool(
-        required_text(function, "name", path),
-        optional_text(function, "description", path),
+        CHECKS.required(function, "name", path, STRING),
+        CHECKS.optional(function, "description", path, STRING),
         function.get("parameters"),
         function.get("strict"),
-        extra=extra_fields(function, KNOWN_FUNCTION_DEFINITION),
+        extra=extra_members(function, FUNCTION_SHAPE),
         path=path,
     )
 
 
-def _read_function_tool(tool: JSONObject, path: str) -> FunctionTool:
-    function = tool.get("function")
-    if type(function) is not dict:
-        raise wrong_type(f"{path}/function", "an object", function)
-    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
-    return FunctionTool(
-        required_text(function, "name", f"{path}/function"),
-        optional_text(function, "description", f"{path}/function"),
-        function.get("parameters"),
-        function.get("strict"),
-        cache=cache,
-        extra=with_nested_extra(extra, "function", extra_fields(function, KNOWN_FUNCTION_DEFINITION)),
-        path=path,
-    )
-
-
-def _read_custom_tool(tool: JSONObject, path: str) -> CustomTool:
-    custom = tool.get("custom")
-    if type(custom) is not dict:
-        raise wrong_type(f"{path}/custom", "an object", custom)
-    # A grammar is nested one deeper than in Responses: {type: grammar, grammar: {definition, syntax}}.
-    form = custom.get("format")
-    grammar = form.get("grammar") if type(form) is dict and form.get("type") == "grammar" else None
-    at = f"{path}/custom/format/grammar"
-    cache, extra = read_cache_mark(tool, path, KNOWN_TOOL)
-    unknown = extra_fields(custom, KNOWN_CUSTOM_DEFINITION)
-    if form is not None and not _is_plain_format(form):
-        unknown = {**(unknown or {}), "format": form}
-    return CustomTool(
-        required_text(custom, "name", f"{path}/custom"),
-        optional_text(custom, "description", f"{path}/custom"),
-        Grammar(required_text(grammar, "syntax", at), required_text(grammar, "definition", at))
-        if type(grammar) is dict
-        else None,
-        cache=cache,
-        extra=with_nested_extra(extra, "custom", unknown),
-        path=path,
-    )
-
-
-def _read_web_search(options: JSON, extra: JSONObject) -> HostedTool:
+def _read_web_search(options: JSONObject, extra: JSONObject) -> HostedTool:
     """Read `web_search_options`. The location is nested one deeper than in other protocols."""
-    path = f"/{WEB_SEARCH_OPTIONS}"
-    if type(options) is not dict:
-        raise wrong_type(path, "an object", options)
-    extra_options = extra_fields(options, KNOWN_WEB_SEARCH)
+    unread = extra_members(options, WEB_SEARCH_SHAPE) or {}
     location = options.get("user_location")
+    received = location.get("approximate") if type(location) is dict else location
     approximate: JSONObject | None = None
-    if type(location) is dict:
-        unknown = extra_fields(location, KNOWN_LOCATION) or {}
-        if location.get("type") != "approximate":
-            unknown["type"] = location.get("type")
-        received: JSON = location.get("approximate")
-        if type(received) is dict:
-            extra_received = extra_fields(received, KNOWN_APPROXIMATE_LOCATION)
-            if extra_received is not None:
-                unknown["approximate"] = extra_received
-            approximate = {
-                "type": "approximate",
-                **{key: received[key] for key in _LOCATION_FIELDS if key in received},
-            }
-        elif received is not None:
-            unknown["approximate"] = received
-        extra_options = with_nested_extra(extra_options, "user_location", unknown or None)
-    elif location is not None:
-        extra_options = {**(extra_options or {}), "user_location": location}
-    if extra_options is not None:
-        extra[WEB_SEARCH_OPTIONS] = extra_options
+    if type(received) is dict:
+        known = {key: received[key] for key in LOCATION_SHAPE if key in received}
+        approximate = {"type": "approximate", **known}
+    elif received is not None:
+        unread["user_location"] = location
+    if type(location) is dict and location.get("type") != "approximate":
+        unread["user_location"] = location
+    if unread:
+        extra[WEB_SEARCH_OPTIONS] = unread
     use = WebSearch(location=approximate, context_size=options.get("search_context_size"))
-    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, path, use)
-
-
-def _is_plain_format(form: JSON) -> bool:
-    """True if a format is plain `text`, or a grammar without extra members."""
-    if type(form) is dict and form.get("type") == "grammar" and type(form.get("grammar")) is dict:
-        return form.keys() <= {"type", "grammar"} and form["grammar"].keys() <= {"syntax", "definition"}
-    return bool(form == {"type": "text"})
+    return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, f"/{WEB_SEARCH_OPTIONS}", use)
 
 
 def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
