@@ -30,7 +30,6 @@ from dragoman._ir.shape import (
     OBJECT,
     STRING,
     extra_members,
-    native_members,
     read_settings,
     setting_paths,
 )
@@ -48,6 +47,7 @@ from dragoman.protocols.openai_chat.shapes import (
     FUNCTION_CALL_SHAPE,
     IMAGE_SHAPE,
     MESSAGE_SHAPE,
+    NATIVE_MEMBERS,
     REFUSAL_SHAPE,
     REQUEST_SHAPE,
     TEXT_SHAPE,
@@ -56,7 +56,6 @@ from dragoman.protocols.openai_chat.shapes import (
 from dragoman.protocols.openai_chat.tables import NAME
 from dragoman.protocols.openai_chat.tools import read_tools
 
-_NATIVE_MEMBERS = native_members(REQUEST_SHAPE) | native_members(ASSISTANT_SHAPE) | native_members(CALL_SHAPE)
 _SETTING_PATHS = setting_paths(REQUEST_SHAPE)
 _LEGACY_SETTING_PATHS: dict[Param, str] = {**_SETTING_PATHS, "max_output_tokens": "/max_tokens"}
 
@@ -100,7 +99,7 @@ def read_request(body: JSONObject, signer: Signer) -> Request:
         reasoning=read_reasoning(body, extra),
         response_format=read_response_format(body, extra),
         extra=extra or None,
-        defined=_NATIVE_MEMBERS,
+        defined=NATIVE_MEMBERS,
     )
 
 

@@ -27,7 +27,7 @@ from dragoman._wire.json import JSON, JSONObject
 from dragoman._wire.json_schema import is_strict
 from dragoman.codec import Capabilities
 from dragoman.protocols.openai_chat.checks import CHECKS
-from dragoman.protocols.openai_chat.shapes import JSON_SCHEMA_SHAPE, REQUEST_SHAPE
+from dragoman.protocols.openai_chat.shapes import FORMAT_SHAPE, REQUEST_SHAPE
 from dragoman.protocols.openai_chat.tables import (
     IMPLIED_INCLUDES,
     INCLUDE_LOGPROBS,
@@ -197,7 +197,7 @@ def read_response_format(body: JSONObject, extra: JSONObject) -> ResponseFormat 
             schema.get("name"),
             schema.get("description"),
             schema.get("strict"),
-            extra_members(schema, JSON_SCHEMA_SHAPE),
+            extra_members(schema, FORMAT_SHAPE),
             f"{path}/json_schema",
         )
     if kind != "text" or "response_format" in extra:

@@ -95,7 +95,7 @@ class ChoiceReader:
         self._pending_citations: list[tuple[JSONObject, str]] = []  # with their path, until there is text
         self._annotation_count = 0  # of the annotations so far
         self._cited_urls: set[str | None] = set()  # of the pages that are cited
-        self._executed: list[JSON] = []  # uses of the server's own tools, not yet emitted
+        self._executed: dict[object, JSON] = {}  # uses of the server's own tools, not yet emitted
         self._extra_content: JSONObject = {}  # what the server needs back, not yet emitted
 
     def read_delta(self, delta: JSONObject, *, whole: bool, out: list[Event]) -> None:
@@ -127,7 +127,7 @@ class ChoiceReader:
         if legacy is not None:
             self._end_block(out)
             self._emit_deferred(out)
-            self.calls.read_legacy(legacy, out)
+            self.calls.read_fragment({"index": 0, "function": legacy}, out)  # one call without id and index
 
     def _read_extensions(self, delta: JSONObject, out: list[Event]) -> None:
         """Read the members outside of the official delta: reasoning, annotations, and unknown ones."""
@@ -149,8 +149,12 @@ class ChoiceReader:
             self._extra_content = {**self._extra_content, **extra_content}
         executed = delta.get(EXECUTED_TOOLS)
         if executed is not None:
-            uses = executed if type(executed) is list else [executed]
-            self._executed = _merge_executed_tools([*self._executed, *uses])
+            for use in executed if type(executed) is list else [executed]:
+                # A tool is reported when it starts and, with the same index, when it has ended.
+                index = use.get("index") if type(use) is dict else None
+                number = index if type(index) is int else object()
+                before = self._executed.get(number)
+                self._executed[number] = use if before is None else {**before, **use}
         for key in OPAQUE_FIELDS:
             if value := delta.get(key):
                 out.append(
@@ -222,7 +226,11 @@ class ChoiceReader:
                 event = Logprobs(
                     self.block, [_complete_token(token) for token in tokens if type(token) is dict]
                 )
-                texts = (at for at in range(start, len(out)) if _is_text_of(out[at], self.block))
+                texts = (
+                    at
+                    for at, each in enumerate(out[start:], start)
+                    if isinstance(each, TextDelta) and each.block == self.block
+                )
                 out.insert(next(texts, len(out)), event)
             else:
                 # Tokens of reasoning or of a call.
@@ -252,15 +260,14 @@ class ChoiceReader:
         """Emit what waits for the block to end: uses of the server's own tools, and members that it needs back."""
         if self._executed:
             path = f"{self.path}/message/{EXECUTED_TOOLS}"
-            search = _read_search(self._executed)
+            executed = list(self._executed.values())
+            search = _read_search(executed)
             if search is not None:
                 self._ledger.altered(path, "reported as a web search: only its queries and pages were kept")
             out.append(
-                Opaque(
-                    NAME, EXECUTED_TOOLS, self._executed, path, self.index, round_trip=False, search=search
-                )
+                Opaque(NAME, EXECUTED_TOOLS, executed, path, self.index, round_trip=False, search=search)
             )
-            self._executed = []
+            self._executed.clear()
         if self._extra_content:
             out += signature_events({EXTRA_CONTENT: self._extra_content}, self.index, self._ids, self._model)
             self._extra_content = {}
@@ -299,30 +306,11 @@ def _complete_token(token: JSONObject) -> JSONObject:
     return {"bytes": None, **token, "top_logprobs": token.get("top_logprobs") or []}
 
 
-def _is_text_of(event: Event, block: int) -> bool:
-    return isinstance(event, TextDelta) and event.block == block
-
-
-def _merge_executed_tools(executed: list[JSON]) -> list[JSON]:
-    """Merge the entries of a stream. A tool is reported when it starts and, with the same index, when it has ended."""
-    out: list[JSON] = []
-    at: dict[int, int] = {}
-    for tool in executed:
-        index = tool.get("index") if type(tool) is dict else None
-        if type(index) is int and index in at:
-            out[at[index]] = {**out[at[index]], **tool}
-            continue
-        if type(index) is int:
-            at[index] = len(out)
-        out.append(tool)
-    return out
-
-
-def _read_search(executed: JSON) -> Search | None:
+def _read_search(executed: list[JSON]) -> Search | None:
     """Return the web search in a list of executed tools (Groq), None if none has found anything yet."""
     queries: list[str] = []
     sources: list[Source] = []
-    for tool in executed if type(executed) is list else ():
+    for tool in executed:
         found = tool.get("search_results") if type(tool) is dict else None
         pages = found.get("results") if type(found) is dict else None
         if type(pages) is not list or not pages:

@@ -126,10 +126,6 @@ class ToolCallReader:
             return
         self._fill(call, call_id, name, piece, out)
 
-    def read_legacy(self, value: JSON, out: list[Event]) -> None:
-        """Read a `function_call`: one call without id and index."""
-        self.read_fragment({"index": 0, "function": value}, out)
-
     def end(self, cut: bool, out: list[Event]) -> None:
         """End all calls, because the choice ends. cut: it was cut short, so the last call may be incomplete."""
         for call in self.calls:

@@ -7,7 +7,18 @@ hosts and servers in whose recorded responses we have seen a member (November 20
 
 from __future__ import annotations
 
-from dragoman._ir.shape import ARRAY, INTEGER, OBJECT, STRING, ByType, Counters, DroppedUnless, Setting, Shape
+from dragoman._ir.shape import (
+    ARRAY,
+    INTEGER,
+    OBJECT,
+    STRING,
+    ByType,
+    Counters,
+    DroppedUnless,
+    Setting,
+    Shape,
+    native_members,
+)
 from dragoman.protocols.openai_chat.tables import (
     EXECUTED_TOOLS,
     EXTRA_CONTENT,
@@ -123,7 +134,10 @@ WEB_SEARCH_SHAPE: dict[str, Shape] = {
     "search_context_size": None,
     "user_location": {"type": None, "approximate": LOCATION_SHAPE},
 }
-JSON_SCHEMA_SHAPE: dict[str, Shape] = {"name": None, "description": None, "schema": None, "strict": None}
+# The object in `response_format`.
+FORMAT_SHAPE: dict[str, Shape] = {"name": None, "description": None, "schema": None, "strict": None}
+
+NATIVE_MEMBERS = frozenset[str]().union(*map(native_members, (REQUEST_SHAPE, ASSISTANT_SHAPE, CALL_SHAPE)))
 
 # -- responses ------------------------------------------------------------------------------------------------
 

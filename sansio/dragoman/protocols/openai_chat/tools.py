@@ -44,19 +44,20 @@ def read_tools(body: JSONObject, extra: JSONObject) -> tuple[tuple[Tool, ...], T
             tools.append(read(item, f"/{field}/{index}"))
     if body.get(WEB_SEARCH_OPTIONS) is not None:
         tools.append(_read_web_search(body[WEB_SEARCH_OPTIONS], extra))
-    choice = _read_choice(body.get("tool_choice"), "/tool_choice", tools)
-    if type(body.get("tool_choice")) is dict and not _is_plain_choice(body["tool_choice"]):
-        extra["tool_choice"] = body["tool_choice"]
-    legacy_choice = body.get("function_call")
-    if legacy_choice is not None:
-        if type(legacy_choice) is dict:
-            called = {"type": "function", "function": legacy_choice}
-        if choice is not None or (type(legacy_choice) is dict and not _is_plain_choice(called)):
-            extra["function_call"] = legacy_choice  # it has extra members, or the newer name wins
-        if choice is None:
-            choice = _read_choice(
-                called if type(legacy_choice) is dict else legacy_choice, "/function_call", tools
-            )
+    choice: ToolChoice | None = None
+    for field in ("tool_choice", "function_call"):
+        received = body.get(field)
+        if received is None:
+            continue
+        if choice is not None:
+            extra[field] = received  # the newer name wins
+            continue
+        form = received
+        if field == "function_call" and type(received) is dict:
+            form = {"type": "function", "function": received}
+        choice = _read_choice(form, f"/{field}", tools)
+        if type(form) is dict and not _is_plain_choice(form, choice):
+            extra[field] = received
     return tuple(tools), choice
 
 
@@ -113,9 +114,7 @@ def _read_web_search(options: JSONObject, extra: JSONObject) -> HostedTool:
     return HostedTool(NAME, WEB_SEARCH_OPTIONS, options, f"/{WEB_SEARCH_OPTIONS}", use)
 
 
-def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice | None:
-    if choice is None:
-        return None
+def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice:
     kind = choice.get("type") if type(choice) is dict else choice
     mode = _CHOICES.get(kind) if type(kind) is str else None
     if mode is not None:
@@ -140,35 +139,21 @@ def _read_choice(choice: JSON, path: str, tools: Sequence[Tool]) -> ToolChoice |
 
 
 def _read_reference(tool: JSON) -> ToolRef | None:
-    name = _referenced_name(tool)
-    return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION) if name else None
-
-
-def _referenced_name(tool: JSON) -> str:
-    """Return the name in a reference to a tool: {type: T, T: {name}}."""
+    """Read a reference to a tool: {type: T, T: {name}}."""
     kind = tool.get("type") if type(tool) is dict else None
     inner = tool.get(kind) if type(kind) is str else None
     name = inner.get("name") if type(inner) is dict else None
-    return name if type(name) is str else ""
+    if type(name) is not str or not name:
+        return None
+    return ToolRef(name, kind=ToolKind.CUSTOM if "custom" in tool else ToolKind.FUNCTION)
 
 
-def _is_plain_choice(choice: JSONObject) -> bool:
-    """True if a choice has no members that `ToolChoice` lacks."""
-    if choice.get("type") == "allowed_tools":
-        allowed = choice.get("allowed_tools")
-        return (
-            type(allowed) is dict
-            and len(choice) == 2
-            and allowed.keys() <= {"mode", "tools"}
-            and allowed.get("mode", "auto") in ("auto", "required")
-            and all(map(_is_plain_reference, allowed.get("tools") or ()))
-        )
-    return choice.keys() == {"type"} or _is_plain_reference(choice)
-
-
-def _is_plain_reference(tool: JSON) -> bool:
-    name = _referenced_name(tool)
-    return bool(name) and tool in ({"type": kind, kind: {"name": name}} for kind in ("function", "custom"))
+def _is_plain_choice(received: JSONObject, choice: ToolChoice) -> bool:
+    """True if a choice has no members that `ToolChoice` lacks: written again, it is the same."""
+    if choice.mode == "allowed":
+        defaults = {"mode": "auto", "tools": []}
+        received = {**received, "allowed_tools": {**defaults, **received["allowed_tools"]}}
+    return len(received) == 1 or received == _write_choice(choice, Ledger())
 
 
 def write_tools(
@@ -178,9 +163,7 @@ def write_tools(
     tools: list[JSONObject] = []
     for tool in request.tools:
         if not isinstance(tool, HostedTool):
-            body = _translated_tool(
-                tool, same_protocol and capabilities.cache_marks == "cache_control", ledger
-            )
+            body = _write_tool(tool, same_protocol and capabilities.cache_marks == "cache_control", ledger)
             tools.append(deep_merge(body, tool.extra) if same_protocol and tool.extra else body)
         elif not same_protocol:
             _write_hosted(tool, capabilities, out, ledger)
@@ -204,29 +187,22 @@ def write_tools(
         out["parallel_tool_calls"] = False
 
 
-def _tool_body(tool: FunctionTool | CustomTool) -> JSONObject:
-    """Return the members that both kinds of tool have."""
+def _write_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
+    """Return a tool in the form of the protocol. marks: the upstream accepts cache marks on tools."""
+    kind = "custom" if isinstance(tool, CustomTool) else "function"
     inner: JSONObject = {"name": tool.name}
+    body: JSONObject = {"type": kind, kind: inner}
     if tool.description is not None:
         inner["description"] = tool.description
-    kind = "function"
-    if isinstance(tool, CustomTool):
-        kind = "custom"
-        if tool.grammar is not None:
-            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
-            inner["format"] = {"type": "grammar", "grammar": grammar}
-    return {"type": kind, kind: inner}
-
-
-def _translated_tool(tool: FunctionTool | CustomTool, marks: bool, ledger: Ledger) -> JSONObject:
-    body = _tool_body(tool)
     if tool.cache is not None and marks:
         body["cache_control"] = write_cache_control(tool.cache)
     elif tool.cache is not None:
         ledger.dropped(tool.cache.path, "tools cannot have cache marks in Chat Completions")
     if isinstance(tool, CustomTool):
+        if tool.grammar is not None:
+            grammar = {"definition": tool.grammar.definition, "syntax": tool.grammar.syntax}
+            inner["format"] = {"type": "grammar", "grammar": grammar}
         return body
-    inner = body["function"]
     if tool.examples:
         examples = "\n".join(["Examples of its input:", *[encode_text(each) for each in tool.examples]])
         inner["description"] = f"{tool.description}\n\n{examples}" if tool.description else examples
@@ -251,20 +227,15 @@ def _write_hosted(tool: HostedTool, capabilities: Capabilities, out: JSONObject,
     elif WEB_SEARCH_OPTIONS in out:
         ledger.dropped(tool.path, "a request can have only one web search")
     else:
-        out[WEB_SEARCH_OPTIONS] = _search_options(use)
-        _note_lost_settings(tool.native, out[WEB_SEARCH_OPTIONS], tool, ledger)
-
-
-def _search_options(use: WebSearch) -> JSONObject:
-    options: JSONObject = {}
-    if use.context_size is not None:
-        options["search_context_size"] = use.context_size
-    if use.location is not None:
-        approximate = {
-            key: value for key, value in use.location.items() if key != "type" and value is not None
-        }
-        options["user_location"] = {"type": "approximate", "approximate": approximate}
-    return options
+        options = out[WEB_SEARCH_OPTIONS] = {}
+        if use.context_size is not None:
+            options["search_context_size"] = use.context_size
+        if use.location is not None:
+            approximate = {
+                key: value for key, value in use.location.items() if key != "type" and value is not None
+            }
+            options["user_location"] = {"type": "approximate", "approximate": approximate}
+        _note_lost_settings(tool.native, options, tool, ledger)
 
 
 def _note_lost_settings(native: JSON, options: JSONObject, tool: HostedTool, ledger: Ledger) -> None:
