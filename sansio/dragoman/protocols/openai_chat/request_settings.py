@@ -139,19 +139,25 @@ def write_reasoning(
         # DeepSeek: "thinking options type cannot be disabled when reasoning_effort is set" (cc-switch#3876, read
         # 2026-11-22).
         out[setting] = {"type": "disabled"} if setting == "thinking" else False
-        return
-    if setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none":
-        out["reasoning"] = {"max_tokens": config.budget}
-        return
-    if config.budget is not None and requested != "none":
-        ledger.altered(path, "the token budget was converted to an effort")
-    effort = fit_effort(requested, capabilities.efforts)
-    if (
-        setting == "reasoning_effort"
-        and not capabilities.tools_with_effort
-        and effort != "none"
-        and "tools" in out
+    elif (
+        setting == "reasoning" and config.effort is None and config.budget is not None and requested != "none"
     ):
+        out["reasoning"] = {"max_tokens": config.budget}
+    else:
+        if config.budget is not None and requested != "none":
+            ledger.altered(path, "the token budget was converted to an effort")
+        _write_effort(requested, config.effort is not None, at, capabilities, out, ledger)
+
+
+def _write_effort(
+    requested: str, by_name: bool, at: str, capabilities: Capabilities, out: JSONObject, ledger: Ledger
+) -> None:
+    """Put the effort that the upstream accepts into `out`. by_name: the client sent an effort."""
+    setting = capabilities.reasoning_setting
+    assert setting is not None
+    effort = fit_effort(requested, capabilities.efforts)
+    restricted = setting == "reasoning_effort" and not capabilities.tools_with_effort
+    if restricted and effort != "none" and "tools" in out:
         # "Function tools with reasoning_effort are not supported for ... in /v1/chat/completions. To use function
         # tools, use /v1/responses or set reasoning_effort to 'none'." (itzcrazykns/vane#1173, read 2026-11-22)
         ledger.altered(at, "the model does not accept an effort together with tools in Chat Completions")
@@ -164,7 +170,7 @@ def write_reasoning(
         out[setting] = {"type": capabilities.thinking_type} if setting == "thinking" else True
         if capabilities.efforts:
             out["reasoning_effort"] = effort
-        elif config.effort is not None:
+        elif by_name:
             ledger.altered(at, "sent as a switch: the upstream has no setting for the effort")
     else:
         out[setting] = {"effort": effort} if setting == "reasoning" else effort
@@ -266,11 +272,13 @@ def write_settings(
 ) -> None:
     """Put the plain settings into `out`."""
     if request.params:
-        converters = CONVERTERS if capabilities.cache_marks == "breakpoint" else _CONVERTERS_WITHOUT_MARKS
+        converters = dict(CONVERTERS)
+        if capabilities.cache_marks != "breakpoint":
+            converters["prompt_cache_options"] = _drop_cache_options
         if "service_tier" in capabilities.refuses:
-            converters = {**converters, "speed": _drop_speed}
-        if same_protocol:  # the client names tiers as the upstream does
-            converters = {param: each for param, each in converters.items() if param != "service_tier"}
+            converters["speed"] = _drop_speed
+        if same_protocol:
+            del converters["service_tier"]  # the client names tiers as the upstream does
         write_params(request, _SETTING_NAMES[capabilities.max_tokens_field], converters, out, ledger)
         if not same_protocol:
             _derived_settings(request, capabilities, out, ledger)
@@ -335,9 +343,4 @@ CONVERTERS: Mapping[Param, Converter] = {
     "background": lambda value, path, ledger: None,  # false here: write_request refuses true
     "safety_identifier": hash_longer_than(MAX_SAFETY_IDENTIFIER),
     "user": hash_longer_than(MAX_USER),
-}
-
-_CONVERTERS_WITHOUT_MARKS: Mapping[Param, Converter] = {
-    **CONVERTERS,
-    "prompt_cache_options": _drop_cache_options,
 }
